@@ -1,0 +1,45 @@
+# Tidelog: `make help` lists every target.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install lint types imports unit test demo bench soak clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+install: $(STAMP) ## make .venv with the pinned dependencies
+
+lint: $(STAMP) ## ruff: style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP) ## mypy --strict over the packages
+	$(BIN)/mypy
+
+imports: $(STAMP) ## the import rule between the packages
+	$(BIN)/lint-imports
+
+unit: $(STAMP) ## the tests alone
+	$(BIN)/pytest -n 2 --dist worksteal
+
+test: lint types imports unit ## everything CI checks
+
+demo: $(STAMP) ## the main job on real text, with restarts, compared byte for byte
+	$(BIN)/python -m tidelog.demo
+
+bench: $(STAMP) ## benchmarks beside their references; tables and JSON in benchmarks/results
+	$(BIN)/python -m benchmarks
+
+soak: $(STAMP) ## ten minutes of load with kill -9 every 20 s
+	$(BIN)/python -m benchmarks.soak
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build *.egg-info tidelog-data benchmarks/results .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,43 @@
+"""The words for numbers and names that travel through every layer.
+
+They are aliases, not wrappers: they tell the reader which number is meant and cost nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple, TypeAlias
+from uuid import UUID
+
+Offset: TypeAlias = int
+LeaderEpoch: TypeAlias = int
+BrokerId: TypeAlias = int
+ProducerId: TypeAlias = int
+ProducerEpoch: TypeAlias = int
+
+NO_LEADER_EPOCH: LeaderEpoch = -1
+NO_PRODUCER_ID: ProducerId = -1
+NO_PRODUCER_EPOCH: ProducerEpoch = -1
+NO_SEQUENCE: int = -1
+
+
+class TopicPartition(NamedTuple):
+    """A partition by topic name; prints and names its directory as `topic-3`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_text(value: UUID) -> str:
+    """The 22 URL-safe base64 characters by which Kafka prints ids (no padding)."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def uuid_from_text(text: str) -> UUID:
+    """The id printed as `text`; raises ValueError when it is not 22 base64 characters."""
+    if len(text) != 22:
+        raise ValueError(f"{text!r} is not an id: expected 22 URL-safe base64 characters")
+    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -1,0 +1,75 @@
+"""AlterClientQuotas (api key 49): its request and response.
+
+Source: AlterClientQuotasRequest.json and AlterClientQuotasResponse.json, Apache Kafka 4.3.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from protocol.schema import ApiMessage, Array, Bool, Float64, Int16, Int32, String, Struct, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEntityData(Struct):
+    """One entry of `entity` of `AlterClientQuotasRequest`."""
+
+    entity_type: Annotated[str, String("0+")] = ""
+    entity_name: Annotated[str | None, String("0+", nullable="0+")] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpData(Struct):
+    """One entry of `ops` of `AlterClientQuotasRequest`."""
+
+    key: Annotated[str, String("0+")] = ""
+    value: Annotated[float, Float64("0+")] = 0.0
+    remove: Annotated[bool, Bool("0+")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestEntryData(Struct):
+    """One entry of `entries` of `AlterClientQuotasRequest`."""
+
+    entity: Annotated[tuple[RequestEntityData, ...], Array(RequestEntityData, "0+")] = ()
+    ops: Annotated[tuple[OpData, ...], Array(OpData, "0+")] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterClientQuotasRequest(ApiMessage):
+    """Asked of the `AlterClientQuotas` API (key 49), versions 0-1."""
+
+    api_key: ClassVar[int] = 49
+    valid_versions: ClassVar[Versions] = versions("0-1")
+    flexible_versions: ClassVar[Versions] = versions("1+")
+
+    entries: Annotated[tuple[RequestEntryData, ...], Array(RequestEntryData, "0+")] = ()
+    validate_only: Annotated[bool, Bool("0+")] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseEntityData(Struct):
+    """One entry of `entity` of `AlterClientQuotasResponse`."""
+
+    entity_type: Annotated[str, String("0+")] = ""
+    entity_name: Annotated[str | None, String("0+", nullable="0+")] = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResponseEntryData(Struct):
+    """One entry of `entries` of `AlterClientQuotasResponse`."""
+
+    error_code: Annotated[int, Int16("0+")] = 0
+    error_message: Annotated[str | None, String("0+", nullable="0+")] = ""
+    entity: Annotated[tuple[ResponseEntityData, ...], Array(ResponseEntityData, "0+")] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterClientQuotasResponse(ApiMessage):
+    """Answered by the `AlterClientQuotas` API (key 49), versions 0-1."""
+
+    api_key: ClassVar[int] = 49
+    valid_versions: ClassVar[Versions] = versions("0-1")
+    flexible_versions: ClassVar[Versions] = versions("1+")
+
+    throttle_time_ms: Annotated[int, Int32("0+")] = 0
+    entries: Annotated[tuple[ResponseEntryData, ...], Array(ResponseEntryData, "0+")] = ()

@@ -1,0 +1,34 @@
+"""RenewDelegationToken (api key 39): its request and response.
+
+Source: RenewDelegationTokenRequest.json and RenewDelegationTokenResponse.json, Apache Kafka 4.3.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from protocol.schema import ApiMessage, Bytes, Int16, Int32, Int64, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewDelegationTokenRequest(ApiMessage):
+    """Asked of the `RenewDelegationToken` API (key 39), versions 1-2."""
+
+    api_key: ClassVar[int] = 39
+    valid_versions: ClassVar[Versions] = versions("1-2")
+    flexible_versions: ClassVar[Versions] = versions("2+")
+
+    hmac: Annotated[bytes, Bytes("0+")] = b""
+    renew_period_ms: Annotated[int, Int64("0+")] = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenewDelegationTokenResponse(ApiMessage):
+    """Answered by the `RenewDelegationToken` API (key 39), versions 1-2."""
+
+    api_key: ClassVar[int] = 39
+    valid_versions: ClassVar[Versions] = versions("1-2")
+    flexible_versions: ClassVar[Versions] = versions("2+")
+
+    error_code: Annotated[int, Int16("0+")] = 0
+    expiry_timestamp_ms: Annotated[int, Int64("0+")] = 0
+    throttle_time_ms: Annotated[int, Int32("0+")] = 0

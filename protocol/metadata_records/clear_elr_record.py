@@ -1,0 +1,20 @@
+"""ClearElrRecord: metadata record type 28 of `__cluster_metadata`.
+
+Source: ClearElrRecord.json of Apache Kafka 4.3.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from protocol.schema import MetadataRecord, String, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearElrRecord(MetadataRecord):
+    """Metadata record type 28, versions 0."""
+
+    record_type: ClassVar[int] = 28
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    topic_name: Annotated[str, String("0+")] = ""

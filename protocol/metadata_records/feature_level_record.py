@@ -1,0 +1,21 @@
+"""FeatureLevelRecord: metadata record type 12 of `__cluster_metadata`.
+
+Source: FeatureLevelRecord.json of Apache Kafka 4.3.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from protocol.schema import Int16, MetadataRecord, String, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureLevelRecord(MetadataRecord):
+    """Metadata record type 12, versions 0."""
+
+    record_type: ClassVar[int] = 12
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    name: Annotated[str, String("0+")] = ""
+    feature_level: Annotated[int, Int16("0+")] = 0

@@ -1,0 +1,21 @@
+"""FenceBrokerRecord: metadata record type 7 of `__cluster_metadata`.
+
+Source: FenceBrokerRecord.json of Apache Kafka 4.3.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from protocol.schema import Int32, Int64, MetadataRecord, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FenceBrokerRecord(MetadataRecord):
+    """Metadata record type 7, versions 0."""
+
+    record_type: ClassVar[int] = 7
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    id: Annotated[int, Int32("0+")] = 0
+    epoch: Annotated[int, Int64("0+")] = 0

@@ -1,0 +1,18 @@
+"""NoOpRecord: metadata record type 20 of `__cluster_metadata`.
+
+Source: NoOpRecord.json of Apache Kafka 4.3.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from protocol.schema import MetadataRecord, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOpRecord(MetadataRecord):
+    """Metadata record type 20, versions 0."""
+
+    record_type: ClassVar[int] = 20
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")

@@ -1,0 +1,20 @@
+"""RemoveDelegationTokenRecord: metadata record type 26 of `__cluster_metadata`.
+
+Source: RemoveDelegationTokenRecord.json of Apache Kafka 4.3.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from protocol.schema import MetadataRecord, String, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveDelegationTokenRecord(MetadataRecord):
+    """Metadata record type 26, versions 0."""
+
+    record_type: ClassVar[int] = 26
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    token_id: Annotated[str, String("0+")] = ""

@@ -1,0 +1,21 @@
+"""RemoveUserScramCredentialRecord: metadata record type 22 of `__cluster_metadata`.
+
+Source: RemoveUserScramCredentialRecord.json of Apache Kafka 4.3.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from protocol.schema import Int8, MetadataRecord, String, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveUserScramCredentialRecord(MetadataRecord):
+    """Metadata record type 22, versions 0."""
+
+    record_type: ClassVar[int] = 22
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    name: Annotated[str, String("0+")] = ""
+    mechanism: Annotated[int, Int8("0+")] = 0

@@ -1,0 +1,20 @@
+"""ZkMigrationStateRecord: metadata record type 21 of `__cluster_metadata`.
+
+Source: ZkMigrationStateRecord.json of Apache Kafka 4.3.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from protocol.schema import Int8, MetadataRecord, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZkMigrationStateRecord(MetadataRecord):
+    """Metadata record type 21, versions 0."""
+
+    record_type: ClassVar[int] = 21
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    zk_migration_state: Annotated[int, Int8("0+")] = 0
