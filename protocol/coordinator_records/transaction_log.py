@@ -35,10 +35,10 @@ class TransactionLogValue(Message):
     flexible_versions: ClassVar[Versions] = versions("1+")
 
     producer_id: Annotated[int, Int64("0+")] = 0
-    previous_producer_id: Annotated[int, Int64("0+", tag=0, tagged="1+")] = -1
-    next_producer_id: Annotated[int, Int64("0+", tag=1, tagged="1+")] = -1
+    previous_producer_id: Annotated[int, Int64("1+", tag=0, tagged="1+")] = -1
+    next_producer_id: Annotated[int, Int64("1+", tag=1, tagged="1+")] = -1
     producer_epoch: Annotated[int, Int16("0+")] = 0
-    next_producer_epoch: Annotated[int, Int16("0+", tag=3, tagged="1+")] = -1
+    next_producer_epoch: Annotated[int, Int16("1+", tag=3, tagged="1+")] = -1
     transaction_timeout_ms: Annotated[int, Int32("0+")] = 0
     transaction_status: Annotated[int, Int8("0+")] = 0
     transaction_partitions: Annotated[
@@ -46,4 +46,4 @@ class TransactionLogValue(Message):
     ] = ()
     transaction_last_update_timestamp_ms: Annotated[int, Int64("0+")] = 0
     transaction_start_timestamp_ms: Annotated[int, Int64("0+")] = 0
-    client_transaction_version: Annotated[int, Int16("0+", tag=2, tagged="1+")] = 0
+    client_transaction_version: Annotated[int, Int16("1+", tag=2, tagged="1+")] = 0
