@@ -1,0 +1,109 @@
+"""Frames: a 4-byte size, a header, a message.
+
+    request:   size int32 | api_key int16, api_version int16, correlation_id int32, client_id
+               (nullable, int16 length) | tagged fields if the version is flexible | message
+    response:  size int32 | correlation_id int32 | tagged fields if the version is flexible | message
+
+Source: RequestHeader.json and ResponseHeader.json of Apache Kafka 4.3; KIP-482, KIP-511.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from protocol.codec import encode_into
+from protocol.errors import DecodeError
+from protocol.primitives import skip_tagged_fields
+from protocol.registry import APIS, request_header_version, response_header_version
+from protocol.schema import ApiMessage
+
+SIZE_BYTES: Final = 4
+"""Bytes of the size that stands before every frame."""
+
+_SIZE: Final = struct.Struct(">i")
+_REQUEST: Final = struct.Struct(">ihhih")
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
+_RESPONSE: Final = struct.Struct(">ii")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_NO_TAGGED_FIELDS: Final = 0
+_LONGEST_CLIENT_ID: Final = 0x7FFF
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what; `correlation_id` comes back with the answer."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """The header of a request frame (without its size) and where the message starts.
+
+    As lenient as Kafka: the client id has an int16 length in both header versions, may be
+    null, and bytes in it that are not UTF-8 become replacement characters. The api version
+    is not checked here: for one that is not supported the answer depends on the API.
+    DecodeError for an unknown API and for a header that the frame does not hold.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        if api_key not in APIS:
+            raise DecodeError(f"unknown api key {api_key} (version {api_version})")
+        position = _REQUEST_HEADER.size
+        client_id = None
+        if length >= 0:
+            end = position + length
+            if end > len(frame):
+                raise DecodeError(f"a client id of {length} bytes ends at {end} of {len(frame)}")
+            client_id = str(frame[position:end], "utf-8", "replace")
+            position = end
+        if request_header_version(api_key, api_version) > 1:
+            position = skip_tagged_fields(frame, position)
+    except (struct.error, IndexError) as error:
+        raise DecodeError(f"request header in a frame of {len(frame)} bytes: {error}") from error
+    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+
+
+def encode_request(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: ApiMessage
+) -> bytes:
+    """A whole request frame with its size; ValueError if the version cannot express `message`."""
+    assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
+    client_id_bytes = b"" if client_id is None else client_id.encode()
+    if len(client_id_bytes) > _LONGEST_CLIENT_ID:
+        raise ValueError(f"client id of {len(client_id_bytes)} bytes, over {_LONGEST_CLIENT_ID}")
+    length = -1 if client_id is None else len(client_id_bytes)
+    frame = bytearray(_REQUEST.pack(0, api_key, api_version, correlation_id, length))
+    frame += client_id_bytes
+    if request_header_version(api_key, api_version) > 1:
+        frame.append(_NO_TAGGED_FIELDS)
+    return _finish(frame, message, api_version)
+
+
+def encode_response(api_key: int, api_version: int, correlation_id: int, message: ApiMessage) -> bytes:
+    """A whole response frame with its size; ValueError if the version cannot express `message`."""
+    assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
+    frame = bytearray(_RESPONSE.pack(0, correlation_id))
+    if response_header_version(api_key, api_version) > 0:
+        frame.append(_NO_TAGGED_FIELDS)
+    return _finish(frame, message, api_version)
+
+
+def read_response_header(frame: memoryview, api_key: int, api_version: int) -> tuple[int, int]:
+    """The correlation id of a response frame (without its size) and where the message starts."""
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        position = _CORRELATION_ID.size
+        if response_header_version(api_key, api_version) > 0:
+            position = skip_tagged_fields(frame, position)
+    except (struct.error, IndexError) as error:
+        raise DecodeError(f"response header in a frame of {len(frame)} bytes: {error}") from error
+    return correlation_id, position
+
+
+def _finish(frame: bytearray, message: ApiMessage, api_version: int) -> bytes:
+    encode_into(message, api_version, frame)
+    _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
+    return bytes(frame)

@@ -1,0 +1,110 @@
+"""Variable-length integers, and skipping what is not understood.
+
+Unsigned varints carry lengths, counts and tags; zigzag varints carry what records and
+metadata frames say about themselves. Seven bits per byte, least significant group first,
+the high bit of a byte says that another one follows.
+
+All readers take a position and return (value, position behind it). They raise DecodeError
+for a varint that is too long or too large, and IndexError where the buffer ends too early:
+codecs turn that into DecodeError once, at their outermost call.
+
+Source: KIP-482, KIP-98; org.apache.kafka.common.utils.ByteUtils for the bounds.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from protocol.errors import DecodeError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+def write_unsigned_varint(out: bytearray, value: int) -> None:
+    """Append `value`, which must be 0 to 2**32 - 1; ValueError for others."""
+    if not 0 <= value <= 0xFFFFFFFF:
+        raise ValueError(f"{value} is not an unsigned 32-bit integer")
+    _append_groups(out, value)
+
+
+def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The unsigned 32-bit integer at `position`, at most 5 bytes."""
+    value = buffer[position]
+    if value < 0x80:
+        return value, position + 1
+    value, position = _read_groups(buffer, position, 5)
+    if value > 0xFFFFFFFF:
+        raise DecodeError(f"unsigned varint {value} before {position} is over 32 bits")
+    return value, position
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append the signed 32-bit `value` in zigzag form; ValueError for others."""
+    if not -0x80000000 <= value <= 0x7FFFFFFF:
+        raise ValueError(f"{value} is not a signed 32-bit integer")
+    _append_groups(out, value << 1 if value >= 0 else ~(value << 1))
+
+
+def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The zigzag 32-bit integer at `position`, at most 5 bytes."""
+    groups, position = read_unsigned_varint(buffer, position)
+    return (groups >> 1) ^ -(groups & 1), position
+
+
+def write_varlong(out: bytearray, value: int) -> None:
+    """Append the signed 64-bit `value` in zigzag form; ValueError for others."""
+    if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        raise ValueError(f"{value} is not a signed 64-bit integer")
+    _append_groups(out, value << 1 if value >= 0 else ~(value << 1))
+
+
+def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The zigzag 64-bit integer at `position`, at most 10 bytes."""
+    groups, position = _read_groups(buffer, position, 10)
+    if groups > 0xFFFFFFFFFFFFFFFF:
+        raise DecodeError(f"varint {groups} before {position} is over 64 bits")
+    return (groups >> 1) ^ -(groups & 1), position
+
+
+def varint_size(value: int) -> int:
+    """How many bytes a signed 32- or 64-bit `value` takes in zigzag form."""
+    groups = value << 1 if value >= 0 else ~(value << 1)
+    return max(1, (groups.bit_length() + 6) // 7)
+
+
+def unsigned_varint_size(value: int) -> int:
+    """How many bytes the non-negative `value` takes."""
+    return max(1, (value.bit_length() + 6) // 7)
+
+
+def skip_tagged_fields(buffer: Buffer, position: int) -> int:
+    """The position behind the tagged fields at `position`, none of which is looked at."""
+    count, position = read_unsigned_varint(buffer, position)
+    size = len(buffer)
+    if count * 2 > size - position:
+        raise DecodeError(f"{count} tagged fields cannot stand in {size - position} bytes")
+    for _ in range(count):
+        _, position = read_unsigned_varint(buffer, position)
+        length, position = read_unsigned_varint(buffer, position)
+        position += length
+        if position > size:
+            raise DecodeError(f"a tagged field of {length} bytes ends at {position} of {size}")
+    return position
+
+
+def _append_groups(out: bytearray, groups: int) -> None:
+    while groups > 0x7F:
+        out.append(groups & 0x7F | 0x80)
+        groups >>= 7
+    out.append(groups)
+
+
+def _read_groups(buffer: Buffer, position: int, longest: int) -> tuple[int, int]:
+    groups = 0
+    for shift in range(0, longest * 7, 7):
+        byte = buffer[position]
+        position += 1
+        groups |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return groups, position
+    raise DecodeError(f"a varint before {position} is longer than {longest} bytes")
