@@ -1,0 +1,118 @@
+"""The partitions this node holds: found by name, opened and closed as the metadata says.
+
+The node follows the metadata image: `apply` opens the log of every partition that is placed
+here and drops those that are gone. Requests then ask for a partition and get it, or the
+error code of why it cannot serve.
+
+I/O: opens and renames log directories through the LogManager. Errors: KafkaError.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from uuid import UUID
+
+from broker.partition import Partition
+from cluster.delta import MetadataDelta
+from cluster.image import MetadataImage, TopicImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import BrokerId, TopicPartition
+from storage.config import LogConfig
+from storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+TOPIC_RESOURCE = 2
+
+
+class ReplicaManager:
+    """Every partition of this node, by topic name and by topic id."""
+
+    def __init__(self, node_id: BrokerId, logs: LogManager, topic_defaults: dict[str, str]) -> None:
+        self.node_id = node_id
+        self.logs = logs
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self._topic_defaults = topic_defaults
+        self._topic_names: dict[UUID, str] = {}
+        self._unavailable: dict[TopicPartition, KafkaError] = {}
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """The led partition; UNKNOWN_TOPIC_OR_PARTITION or KAFKA_STORAGE_ERROR when there is none."""
+        found = self.partitions.get(topic_partition)
+        if found is None:
+            raise self._unavailable.get(topic_partition) or KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is not on node {self.node_id}"
+            )
+        return found
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of a topic this node holds a partition of, by its id."""
+        return self._topic_names.get(topic_id)
+
+    def resolve(self, topic: str | None, topic_id: UUID | None, index: int) -> TopicPartition:
+        """The partition that a request names by topic name or, in newer versions, by topic id."""
+        if topic is not None:
+            return TopicPartition(topic, index)
+        assert topic_id is not None
+        name = self._topic_names.get(topic_id)
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+        return TopicPartition(name, index)
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> None:
+        """Follow one step of the metadata log: open, update and drop partitions."""
+        for topic in delta.deleted_topics:
+            self._drop_topic(topic)
+        for name in delta.changed_topics:
+            current = image.topics_by_name.get(name)
+            if current is not None:
+                self._open_topic(current, image, now_ms)
+        for resource_type, name in delta.changed_configs:
+            if resource_type == TOPIC_RESOURCE:
+                self._update_config(name, image)
+
+    def log_config(self, topic: str, image: MetadataImage) -> LogConfig:
+        """A topic's settings: its own over the broker's over Kafka's defaults."""
+        own = image.configs.get((TOPIC_RESOURCE, topic), {})
+        return LogConfig.from_values({**self._topic_defaults, **own})
+
+    def _open_topic(self, topic: TopicImage, image: MetadataImage, now_ms: int) -> None:
+        self._topic_names[topic.id] = topic.name
+        config = self.log_config(topic.name, image)
+        for index, placed in topic.partitions.items():
+            topic_partition = TopicPartition(topic.name, index)
+            if self.node_id not in placed.replicas or topic_partition in self.partitions:
+                continue
+            try:
+                log = self.logs.get_or_create(topic_partition, topic.id, config, now_ms)
+            except (KafkaError, OSError) as error:
+                logger.error("partition %s is unavailable: %s", topic_partition, error)
+                self._unavailable[topic_partition] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+                continue
+            self._unavailable.pop(topic_partition, None)
+            self.partitions[topic_partition] = Partition(
+                topic_partition,
+                topic.id,
+                log,
+                leader_id=placed.leader,
+                leader_epoch=placed.leader_epoch,
+                in_sync_replicas=tuple(placed.isr),
+            )
+
+    def _update_config(self, topic: str, image: MetadataImage) -> None:
+        config = self.log_config(topic, image)
+        for partition in self.of_topic(topic):
+            partition.log.update_config(config)
+
+    def _drop_topic(self, topic: TopicImage) -> None:
+        self._topic_names.pop(topic.id, None)
+        for index in topic.partitions:
+            topic_partition = TopicPartition(topic.name, index)
+            self._unavailable.pop(topic_partition, None)
+            if self.partitions.pop(topic_partition, None) is not None:
+                self.logs.delete(topic_partition)
+
+    def of_topic(self, topic: str) -> Iterable[Partition]:
+        """The partitions of one topic that are here."""
+        return [partition for key, partition in self.partitions.items() if key.topic == topic]

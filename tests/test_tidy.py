@@ -1,0 +1,119 @@
+"""The house rules that a machine can check, over every tracked source file.
+
+Sizes and habits are those of docs/architecture.md: a file is one concept, a function fits on
+a page, every public name says in a sentence what it is.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("protocol", "storage", "clients", "remote", "cluster", "broker", "spark_connector", "tidelog")
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+MODULE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 60
+BANNED_MODULE_NAMES = {"utils", "util", "helpers", "common", "misc"}
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    return {name_of(path): ast.parse(path.read_text()) for path in SOURCES}
+
+
+def definitions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+def public_definitions(
+    tree: ast.Module,
+) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Public functions and classes of a module, and public methods of its public classes."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    top = [node for node in tree.body if isinstance(node, kinds) and not node.name.startswith("_")]
+    methods = [
+        node
+        for owner in top
+        if isinstance(owner, ast.ClassDef) and not is_protocol_or_override(owner)
+        for node in owner.body
+        if isinstance(node, kinds) and not node.name.startswith("_")
+    ]
+    return [*top, *methods]
+
+
+def is_protocol_or_override(owner: ast.ClassDef) -> bool:
+    """Methods of a class with bases fulfil somebody's documented interface."""
+    return bool(owner.bases)
+
+
+def test_there_are_sources_to_check() -> None:
+    assert len(SOURCES) > 100
+
+
+def test_no_module_is_longer_than_a_concept() -> None:
+    long = {
+        name_of(path): lines
+        for path in SOURCES
+        if (lines := len(path.read_text().splitlines())) > MODULE_LINES_MAX
+    }
+    assert not long
+
+
+def test_no_function_is_longer_than_a_page(trees: dict[str, ast.Module]) -> None:
+    long = {
+        f"{name}:{node.name}": lines
+        for name, tree in trees.items()
+        for node in definitions(tree)
+        if not isinstance(node, ast.ClassDef)
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES_MAX
+    }
+    assert not long
+
+
+def test_no_star_imports(trees: dict[str, ast.Module]) -> None:
+    found = [
+        f"{name}:{node.lineno}"
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
+    ]
+    assert not found
+
+
+def test_every_module_says_what_it_is(trees: dict[str, ast.Module]) -> None:
+    silent = [name for name, tree in trees.items() if tree.body and not ast.get_docstring(tree)]
+    assert not silent
+
+
+def test_every_public_name_has_a_docstring(trees: dict[str, ast.Module]) -> None:
+    silent = [
+        f"{name}:{node.lineno} {node.name}"
+        for name, tree in trees.items()
+        for node in public_definitions(tree)
+        if not ast.get_docstring(node)
+    ]
+    assert not silent
+
+
+def test_no_module_is_a_drawer_for_odds_and_ends() -> None:
+    drawers = [name_of(path) for path in SOURCES if path.stem in BANNED_MODULE_NAMES]
+    assert not drawers
+
+
+def test_nothing_is_left_for_later(trees: dict[str, ast.Module]) -> None:
+    marks = ("TODO", "FIXME", "XXX", "NotImplementedError")
+    found = [
+        f"{name_of(path)}:{number}"
+        for path in SOURCES
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if any(mark in line for mark in marks)
+    ]
+    assert not found

@@ -1,0 +1,34 @@
+"""Tidelog: an Apache Kafka compatible log broker in Python, with its clients.
+
+    from tidelog import Admin, Consumer, EmbeddedCluster, Producer
+
+The names are loaded when first used, so that importing one does not import the broker.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clients.admin import Admin
+    from clients.consumer import Consumer
+    from clients.partition_reader import PartitionReader
+    from clients.producer import Producer
+    from tidelog.embedded import EmbeddedCluster
+
+__all__ = ["Admin", "Consumer", "EmbeddedCluster", "PartitionReader", "Producer"]
+
+_HOMES = {
+    "Admin": "clients.admin",
+    "Consumer": "clients.consumer",
+    "EmbeddedCluster": "tidelog.embedded",
+    "PartitionReader": "clients.partition_reader",
+    "Producer": "clients.producer",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
