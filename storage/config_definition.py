@@ -1,0 +1,231 @@
+"""What one config key means: its kind, default, bounds, synonyms and the words that describe it.
+
+Topic, group and broker configs are tables of `ConfigDefinition`. Parsing text gives a typed
+value or raises `ConfigError`, whose one line shows key, value and what would be allowed.
+
+Source: org.apache.kafka.common.config.ConfigDef of Apache Kafka 4.3 (how text becomes a value).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+ConfigValue: TypeAlias = "bool | int | float | str | tuple[str, ...] | None"
+"""A parsed value; a list is a tuple of texts, None is "not set"."""
+
+
+class ConfigKind(IntEnum):
+    """The type of a value; the numbers are those of DescribeConfigs responses."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+_RANGES: Final[Mapping[ConfigKind, tuple[int, int]]] = {
+    ConfigKind.SHORT: (-(2**15), 2**15 - 1),
+    ConfigKind.INT: (-(2**31), 2**31 - 1),
+    ConfigKind.LONG: (-(2**63), 2**63 - 1),
+}
+
+_NOUNS: Final[Mapping[ConfigKind, str]] = {
+    ConfigKind.SHORT: "a 16-bit number",
+    ConfigKind.INT: "a 32-bit number",
+    ConfigKind.LONG: "a 64-bit number",
+    ConfigKind.DOUBLE: "a decimal number",
+}
+
+HIDDEN_VALUE: Final = "[hidden]"
+
+
+class ConfigError(ValueError):
+    """A config value that cannot be accepted; prints as one line with key, value and what is allowed."""
+
+    def __init__(self, key: str, value: object, allowed: str) -> None:
+        super().__init__(f"{key}={value}: {allowed}")
+        self.key = key
+        self.value = value
+        self.allowed = allowed
+
+
+class Synonym(NamedTuple):
+    """A broker key that gives a topic key its default; `factor` turns its unit into the topic key's."""
+
+    key: str
+    factor: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigDefinition:
+    """One key of a config table.
+
+    Bounds `minimum` and `maximum` are inclusive; `extra_values` are accepted outside them (a gzip
+    level of -1). `valid_values` limits a text or each item of a list. `check` returns what is
+    allowed when the parsed value is wrong, else None. `required` means there is no default.
+    `internal` keys are Kafka's test-only keys: accepted, never listed.
+    """
+
+    key: str
+    kind: ConfigKind
+    default: ConfigValue = None
+    documentation: str = ""
+    minimum: float | None = None
+    maximum: float | None = None
+    extra_values: tuple[int, ...] = ()
+    valid_values: tuple[str, ...] = ()
+    ignore_case: bool = False
+    non_empty: bool = False
+    check: Callable[[ConfigValue], str | None] | None = None
+    synonyms: tuple[Synonym, ...] = ()
+    required: bool = False
+    internal: bool = False
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether the value must never be shown."""
+        return self.kind is ConfigKind.PASSWORD
+
+    @property
+    def field_name(self) -> str:
+        """The key as an attribute name: `retention.ms` -> `retention_ms`."""
+        return self.key.replace(".", "_")
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as Kafka prints it, None when there is none."""
+        return value_text(self.default)
+
+    @property
+    def allowed(self) -> str:
+        """What values are accepted, as the end of an error line."""
+        if self.valid_values:
+            listed = ", ".join(self.valid_values)
+            return (
+                f"allowed is a list of: {listed}"
+                if self.kind is ConfigKind.LIST
+                else f"allowed is one of: {listed}"
+            )
+        if self.kind is ConfigKind.BOOLEAN:
+            return "allowed is true or false"
+        noun = _NOUNS.get(self.kind)
+        if noun is None:
+            return "allowed is a text that is not empty" if self.non_empty else "allowed is a text"
+        return f"allowed is {noun}{self._bounds_text()}"
+
+    def _bounds_text(self) -> str:
+        also = "".join(f" or {value}" for value in self.extra_values)
+        if self.minimum is not None and self.maximum is not None:
+            return f" from {self.minimum} to {self.maximum}{also}"
+        if self.minimum is not None:
+            return f" of at least {self.minimum}{also}"
+        return ""
+
+    def parse(self, text: str) -> ConfigValue:
+        """The typed value of `text`, surrounding blanks dropped; ConfigError when it is not allowed."""
+        if self.kind is ConfigKind.PASSWORD:
+            return text
+        value = self._convert(text.strip())
+        self._validate(value, text)
+        return value
+
+    def shown(self, text: str | None) -> str | None:
+        """`text` as it may appear in a log line or an error: passwords are hidden."""
+        return HIDDEN_VALUE if self.is_sensitive and text is not None else text
+
+    def _convert(self, text: str) -> ConfigValue:
+        if self.kind in _RANGES:
+            return self._integer(text)
+        if self.kind is ConfigKind.BOOLEAN:
+            lowered = text.lower()
+            if lowered not in ("true", "false"):
+                raise ConfigError(self.key, text, self.allowed)
+            return lowered == "true"
+        if self.kind is ConfigKind.DOUBLE:
+            return self._decimal(text)
+        if self.kind is ConfigKind.LIST:
+            return split_list(text)
+        return text
+
+    def _integer(self, text: str) -> int:
+        digits = text[1:] if text[:1] in ("+", "-") else text
+        if not (digits.isascii() and digits.isdigit()) or len(digits) > 20:
+            raise ConfigError(self.key, text, self.allowed)
+        value = int(text)
+        lowest, highest = _RANGES[self.kind]
+        if not lowest <= value <= highest:
+            raise ConfigError(self.key, text, self.allowed)
+        return value
+
+    def _decimal(self, text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            raise ConfigError(self.key, text, self.allowed) from None
+
+    def _validate(self, value: ConfigValue, text: str) -> None:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            self._validate_bounds(value, text)
+        elif isinstance(value, tuple):
+            self._validate_items(value, text)
+        elif isinstance(value, str):
+            self._validate_text(value, text)
+        if self.check is not None and (allowed := self.check(value)) is not None:
+            raise ConfigError(self.key, text, allowed)
+
+    def _validate_bounds(self, value: float, text: str) -> None:
+        too_small = self.minimum is not None and not value >= self.minimum
+        too_large = self.maximum is not None and not value <= self.maximum
+        if (too_small or too_large) and value not in self.extra_values:
+            raise ConfigError(self.key, text, self.allowed)
+
+    def _validate_items(self, items: tuple[str, ...], text: str) -> None:
+        if not self.valid_values:
+            return
+        if any(item not in self.valid_values for item in items) or (self.non_empty and not items):
+            raise ConfigError(self.key, text, self.allowed)
+        if len(set(items)) != len(items):
+            raise ConfigError(self.key, text, f"{self.allowed}, each at most once")
+
+    def _validate_text(self, value: str, text: str) -> None:
+        if self.non_empty and not value:
+            raise ConfigError(self.key, text, self.allowed)
+        if not self.valid_values:
+            return
+        candidates = [v.lower() for v in self.valid_values] if self.ignore_case else self.valid_values
+        if (value.lower() if self.ignore_case else value) not in candidates:
+            raise ConfigError(self.key, text, self.allowed)
+
+
+def split_list(text: str) -> tuple[str, ...]:
+    """The items of a comma-separated list, blanks around them dropped; blank text is the empty list."""
+    stripped = text.strip()
+    return tuple(item.strip() for item in stripped.split(",")) if stripped else ()
+
+
+def value_text(value: ConfigValue) -> str | None:
+    """A parsed value as Kafka prints it: true/false, items joined by commas, None for "not set"."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value).replace("e+", "E")
+
+
+def table(definitions: Iterable[ConfigDefinition]) -> Mapping[str, ConfigDefinition]:
+    """The definitions by key, in the order given; a key defined twice is our own mistake."""
+    by_key: dict[str, ConfigDefinition] = {}
+    for definition in definitions:
+        assert definition.key not in by_key, definition.key
+        by_key[definition.key] = definition
+    return by_key
