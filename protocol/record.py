@@ -1,0 +1,377 @@
+"""Records of format 2: reading all records of a batch, and building a batch from records.
+
+A record, whose lengths and deltas are zigzag varints:
+
+| length | attributes (int8, unused) | timestamp delta | offset delta |
+| key length or -1 | key | value length or -1 | value |
+| header count | per header: key length, key, value length or -1, value |
+
+Source: org.apache.kafka.common.record.DefaultRecord of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple, TypeAlias
+
+from protocol.batch import (
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    read_header,
+    write_header,
+)
+from protocol.compression import BytesLike, Compression, compress, decompress
+from protocol.errors import DecodeError
+from protocol.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+RecordHeader: TypeAlias = tuple[str, bytes | None]
+
+DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
+
+NO_TIMESTAMP: Final = -1
+
+# Varints longer than this cannot be a 64-bit number.
+_VARINT_BYTES_MAX: Final = 10
+_TABLE_SIZE: Final = 2048
+
+
+class Record(NamedTuple):
+    """One record with its place in the log; `timestamp` is in ms since the epoch."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...]
+
+
+def read_records(
+    buffer: BytesLike,
+    position: int = 0,
+    header: BatchHeader | None = None,
+    *,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> list[Record]:
+    """All records of the batch at `position`, in offset order; the checksum is not looked at.
+
+    Errors: DecodeError when the batch is torn, the records expand beyond
+    `max_decompressed_bytes`, or they are not exactly what the header and their own lengths say.
+    """
+    if header is None:
+        header = read_header(buffer, position)
+    end = position + header.size_bytes
+    if end > len(buffer):
+        raise DecodeError(f"batch at {position}: {len(buffer) - position} of {header.size_bytes} bytes")
+    payload = memoryview(buffer)[position + BATCH_OVERHEAD : end]
+    if header.compression is not Compression.NONE and payload:
+        data = decompress(header.compression, payload, max_decompressed_bytes)
+    else:
+        data = bytes(payload)
+    try:
+        records = _parse(data, header)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise DecodeError(f"records of the batch at offset {header.base_offset}: {error}") from error
+    if records and records[-1].offset > header.last_offset:
+        raise DecodeError(f"record at offset {records[-1].offset} behind the last, {header.last_offset}")
+    return records
+
+
+def _parse(data: bytes, header: BatchHeader) -> list[Record]:
+    """The records in `data`.
+
+    Written for speed: one-byte varints are decoded in place through a table. A length that
+    points past the end of `data` needs no check of its own: slices stop at the end, and the
+    position is then past the record's end or the next index raises.
+    """
+    base_offset = header.base_offset
+    base_timestamp = header.base_timestamp
+    append_timestamp = header.max_timestamp if header.is_log_append_time else None
+    zigzag = _ZIGZAG
+    varint = _read_varint
+    new = tuple.__new__
+    records: list[Record] = []
+    add = records.append
+    headers: tuple[RecordHeader, ...]
+    previous_delta = -1
+    at = 0
+    for _ in range(header.record_count):
+        if (byte := data[at]) < 0x80:
+            length = zigzag[byte]
+            at += 1
+        else:
+            length, at = varint(data, at)
+        end = at + length
+        at += 1
+        if (byte := data[at]) < 0x80:
+            timestamp_delta = zigzag[byte]
+            at += 1
+        else:
+            timestamp_delta, at = varint(data, at)
+        if (byte := data[at]) < 0x80:
+            offset_delta = zigzag[byte]
+            at += 1
+        else:
+            offset_delta, at = varint(data, at)
+        if offset_delta <= previous_delta:
+            raise DecodeError(f"offset delta {offset_delta} follows {previous_delta}")
+        previous_delta = offset_delta
+        if (byte := data[at]) < 0x80:
+            length = zigzag[byte]
+            at += 1
+        else:
+            length, at = varint(data, at)
+        if length >= 0:
+            key: bytes | None = data[at : at + length]
+            at += length
+        elif length == -1:
+            key = None
+        else:
+            raise DecodeError(f"key length {length}")
+        if (byte := data[at]) < 0x80:
+            length = zigzag[byte]
+            at += 1
+        else:
+            length, at = varint(data, at)
+        if length >= 0:
+            value: bytes | None = data[at : at + length]
+            at += length
+        elif length == -1:
+            value = None
+        else:
+            raise DecodeError(f"value length {length}")
+        if data[at] == 0:
+            headers = ()
+            at += 1
+        else:
+            headers, at = _read_headers(data, at)
+        if at != end:
+            raise DecodeError(f"record at offset delta {offset_delta} ends at {at}, not at {end}")
+        timestamp = base_timestamp + timestamp_delta if append_timestamp is None else append_timestamp
+        add(new(Record, (base_offset + offset_delta, timestamp, key, value, headers)))
+    if at != len(data):
+        raise DecodeError(f"{len(data) - at} bytes follow {header.record_count} records")
+    return records
+
+
+def _read_headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
+    count, at = _read_varint(data, at)
+    if not 0 <= count <= len(data) - at:
+        raise DecodeError(f"{count} headers in {len(data) - at} bytes")
+    headers: list[RecordHeader] = []
+    for _ in range(count):
+        length, at = _read_varint(data, at)
+        if not 0 <= length <= len(data) - at:
+            raise DecodeError(f"header key length {length}")
+        key = data[at : at + length].decode()
+        at += length
+        length, at = _read_varint(data, at)
+        if not -1 <= length <= len(data) - at:
+            raise DecodeError(f"header value length {length}")
+        if length == -1:
+            headers.append((key, None))
+        else:
+            headers.append((key, data[at : at + length]))
+            at += length
+    return tuple(headers), at
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """The zigzag varint at `at` and the position behind it; IndexError past the end."""
+    byte = data[at]
+    value = byte & 0x7F
+    shift = 7
+    while byte & 0x80:
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 7 * _VARINT_BYTES_MAX or value >> 64:
+            raise DecodeError(f"varint over 64 bits at {at}")
+    return (value >> 1) ^ -(value & 1), at + 1
+
+
+def _varint(number: int) -> bytes:
+    """The zigzag varint of any 64-bit number."""
+    value = number << 1 if number >= 0 else (-number << 1) - 1
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+_ZIGZAG: Final = tuple((value >> 1) ^ -(value & 1) for value in range(0x80))
+_VARINTS: Final = tuple(map(_varint, range(_TABLE_SIZE)))
+_NULL: Final = _varint(-1)
+
+
+def _signed_varint(number: int) -> bytes:
+    return _VARINTS[number] if 0 <= number < _TABLE_SIZE else _varint(number)
+
+
+def _encode_headers(headers: Iterable[RecordHeader]) -> bytes:
+    parts = [b""]
+    count = 0
+    for key, value in headers:
+        count += 1
+        key_bytes = key.encode()
+        parts += (_signed_varint(len(key_bytes)), key_bytes)
+        parts += (_NULL,) if value is None else (_signed_varint(len(value)), value)
+    parts[0] = _signed_varint(count)
+    return b"".join(parts)
+
+
+_NO_HEADERS: Final = _encode_headers(())
+
+
+class BatchBuilder:
+    """Encodes records as they come, and makes one batch of them.
+
+    Records get consecutive offsets from `base_offset` on. `log_append_time` in ms makes it
+    the timestamp of every record. A builder without records builds a batch of none.
+    """
+
+    __slots__ = (
+        "_attributes",
+        "_base_offset",
+        "_base_sequence",
+        "_base_timestamp",
+        "_compression",
+        "_compression_level",
+        "_count",
+        "_leader_epoch",
+        "_log_append_time",
+        "_max_timestamp",
+        "_parts",
+        "_producer_epoch",
+        "_producer_id",
+        "_size_bytes",
+    )
+
+    def __init__(
+        self,
+        *,
+        compression: Compression = Compression.NONE,
+        compression_level: int | None = None,
+        base_offset: int = 0,
+        leader_epoch: int = NO_LEADER_EPOCH,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        log_append_time: int | None = None,
+    ) -> None:
+        self._compression = compression
+        self._compression_level = compression_level
+        self._base_offset = base_offset
+        self._leader_epoch = leader_epoch
+        self._producer_id = producer_id
+        self._producer_epoch = producer_epoch
+        self._base_sequence = base_sequence
+        self._log_append_time = log_append_time
+        self._attributes = (
+            compression
+            | (ATTRIBUTE_TRANSACTIONAL if is_transactional else 0)
+            | (ATTRIBUTE_CONTROL if is_control else 0)
+            | (0 if log_append_time is None else ATTRIBUTE_LOG_APPEND_TIME)
+        )
+        self._parts: list[bytes] = []
+        self._count = 0
+        self._size_bytes = BATCH_OVERHEAD
+        self._base_timestamp = NO_TIMESTAMP
+        self._max_timestamp = NO_TIMESTAMP
+
+    @property
+    def record_count(self) -> int:
+        """How many records have been appended."""
+        return self._count
+
+    @property
+    def estimated_size_bytes(self) -> int:
+        """Bytes of the batch so far before compression; exact when there is none."""
+        return self._size_bytes
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[RecordHeader] = (),
+    ) -> None:
+        """Add one record at the next offset; `timestamp` in ms."""
+        count = self._count
+        if count == 0:
+            self._base_timestamp = self._max_timestamp = timestamp
+        elif timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        body = self._encode(timestamp - self._base_timestamp, count, key, value, headers)
+        length = len(body)
+        prefix = _VARINTS[length] if length < _TABLE_SIZE else _varint(length)
+        self._parts += (prefix, body)
+        self._size_bytes += length + len(prefix)
+        self._count = count + 1
+
+    def size_with(self, key: bytes | None, value: bytes | None, headers: Iterable[RecordHeader] = ()) -> int:
+        """Upper bound of `estimated_size_bytes` after such a record were appended."""
+        # Of length, timestamp delta and offset delta only the last is known; 5, 10 and 5 bytes
+        # are the longest they can be.
+        size = self._size_bytes + 21 + 5 + 5
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        return size + len(_encode_headers(headers) if headers else _NO_HEADERS)
+
+    def build(self) -> bytearray:
+        """The finished batch with its checksum; the builder can go on and build a longer one."""
+        records = b"".join(self._parts)
+        if self._compression is not Compression.NONE and records:
+            records = compress(self._compression, records, self._compression_level)
+        batch = bytearray(BATCH_OVERHEAD)
+        batch += records
+        header = BatchHeader(
+            base_offset=self._base_offset,
+            batch_length=len(batch) - LOG_OVERHEAD,
+            partition_leader_epoch=self._leader_epoch,
+            magic=MAGIC,
+            crc=0,
+            attributes=self._attributes,
+            last_offset_delta=max(self._count - 1, 0),
+            base_timestamp=self._base_timestamp,
+            max_timestamp=self._max_timestamp if self._log_append_time is None else self._log_append_time,
+            producer_id=self._producer_id,
+            producer_epoch=self._producer_epoch,
+            base_sequence=self._base_sequence,
+            record_count=self._count,
+        )
+        write_header(batch, 0, header)
+        return batch
+
+    def _encode(
+        self,
+        timestamp_delta: int,
+        offset_delta: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Iterable[RecordHeader],
+    ) -> bytes:
+        varints = _VARINTS
+        return b"".join(
+            (
+                b"\0",
+                varints[timestamp_delta] if 0 <= timestamp_delta < _TABLE_SIZE else _varint(timestamp_delta),
+                varints[offset_delta] if offset_delta < _TABLE_SIZE else _varint(offset_delta),
+                _NULL if key is None else _signed_varint(len(key)),
+                key or b"",
+                _NULL if value is None else _signed_varint(len(value)),
+                value or b"",
+                _encode_headers(headers) if headers else _NO_HEADERS,
+            )
+        )
