@@ -35,8 +35,8 @@ DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 NO_TIMESTAMP: Final = -1
 
-# Varints longer than this cannot be a 64-bit number.
 _VARINT_BYTES_MAX: Final = 10
+# Lengths and deltas below this are encoded by a look-up.
 _TABLE_SIZE: Final = 2048
 
 
@@ -84,9 +84,9 @@ def read_records(
 def _parse(data: bytes, header: BatchHeader) -> list[Record]:
     """The records in `data`.
 
-    Written for speed: one-byte varints are decoded in place through a table. A length that
-    points past the end of `data` needs no check of its own: slices stop at the end, and the
-    position is then past the record's end or the next index raises.
+    Written for speed: one-byte varints are read in place through a table that has None for
+    longer ones. A length that points past the end of `data` needs no check of its own: slices
+    stop at the end, and then the next index raises or the position is not the record's end.
     """
     base_offset = header.base_offset
     base_timestamp = header.base_timestamp
@@ -96,61 +96,37 @@ def _parse(data: bytes, header: BatchHeader) -> list[Record]:
     new = tuple.__new__
     records: list[Record] = []
     add = records.append
-    headers: tuple[RecordHeader, ...]
     previous_delta = -1
     at = 0
     for _ in range(header.record_count):
-        if (byte := data[at]) < 0x80:
-            length = zigzag[byte]
-            at += 1
-        else:
+        if (length := zigzag[data[at]]) is None:
             length, at = varint(data, at)
-        end = at + length
-        at += 1
-        if (byte := data[at]) < 0x80:
-            timestamp_delta = zigzag[byte]
-            at += 1
-        else:
+        end = at + 1 + length
+        at += 2
+        if (timestamp_delta := zigzag[data[at]]) is None:
             timestamp_delta, at = varint(data, at)
-        if (byte := data[at]) < 0x80:
-            offset_delta = zigzag[byte]
-            at += 1
-        else:
+        at += 1
+        if (offset_delta := zigzag[data[at]]) is None:
             offset_delta, at = varint(data, at)
-        if offset_delta <= previous_delta:
-            raise DecodeError(f"offset delta {offset_delta} follows {previous_delta}")
-        previous_delta = offset_delta
-        if (byte := data[at]) < 0x80:
-            length = zigzag[byte]
-            at += 1
-        else:
+        at += 1
+        if (length := zigzag[data[at]]) is None:
             length, at = varint(data, at)
-        if length >= 0:
-            key: bytes | None = data[at : at + length]
-            at += length
-        elif length == -1:
-            key = None
-        else:
-            raise DecodeError(f"key length {length}")
-        if (byte := data[at]) < 0x80:
-            length = zigzag[byte]
-            at += 1
-        else:
+        at += 1
+        key = data[at : (at := at + length)] if length >= 0 else _null(length)
+        if (length := zigzag[data[at]]) is None:
             length, at = varint(data, at)
-        if length >= 0:
-            value: bytes | None = data[at : at + length]
-            at += length
-        elif length == -1:
-            value = None
-        else:
-            raise DecodeError(f"value length {length}")
-        if data[at] == 0:
-            headers = ()
-            at += 1
-        else:
+        at += 1
+        value = data[at : (at := at + length)] if length >= 0 else _null(length)
+        headers: tuple[RecordHeader, ...] = ()
+        if data[at]:
             headers, at = _read_headers(data, at)
-        if at != end:
-            raise DecodeError(f"record at offset delta {offset_delta} ends at {at}, not at {end}")
+        else:
+            at += 1
+        if at != end or offset_delta <= previous_delta:
+            raise DecodeError(
+                f"record at {end}: offset delta {offset_delta} after {previous_delta}, end {at}"
+            )
+        previous_delta = offset_delta
         timestamp = base_timestamp + timestamp_delta if append_timestamp is None else append_timestamp
         add(new(Record, (base_offset + offset_delta, timestamp, key, value, headers)))
     if at != len(data):
@@ -158,41 +134,42 @@ def _parse(data: bytes, header: BatchHeader) -> list[Record]:
     return records
 
 
-def _read_headers(data: bytes, at: int) -> tuple[tuple[RecordHeader, ...], int]:
-    count, at = _read_varint(data, at)
-    if not 0 <= count <= len(data) - at:
-        raise DecodeError(f"{count} headers in {len(data) - at} bytes")
+def _null(length: int) -> bytes | None:
+    """What a negative length stands for: -1 is null, anything else is damage."""
+    if length != -1:
+        raise DecodeError(f"length {length} of a key or value")
+    return None
+
+
+def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], int]:
+    """The headers whose count is at `start`, and the position behind them; bounds as in `_parse`."""
+    count, last = _read_varint(data, start)
+    if count < 0:
+        raise DecodeError(f"{count} headers")
     headers: list[RecordHeader] = []
     for _ in range(count):
-        length, at = _read_varint(data, at)
-        if not 0 <= length <= len(data) - at:
-            raise DecodeError(f"header key length {length}")
-        key = data[at : at + length].decode()
-        at += length
-        length, at = _read_varint(data, at)
-        if not -1 <= length <= len(data) - at:
-            raise DecodeError(f"header value length {length}")
-        if length == -1:
-            headers.append((key, None))
-        else:
-            headers.append((key, data[at : at + length]))
-            at += length
-    return tuple(headers), at
+        length, last = _read_varint(data, last + 1)
+        if length < 0:
+            raise DecodeError(f"length {length} of a header key")
+        key = data[last + 1 : last + 1 + length].decode()
+        length, last = _read_varint(data, last + 1 + length)
+        headers.append((key, data[last + 1 : last + 1 + length] if length >= 0 else _null(length)))
+        last += max(length, 0)
+    return tuple(headers), last + 1
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The zigzag varint at `at` and the position behind it; IndexError past the end."""
-    byte = data[at]
+def _read_varint(data: bytes, start: int) -> tuple[int, int]:
+    """The zigzag varint at `start` and the position of its last byte; IndexError past the end."""
+    byte = data[start]
     value = byte & 0x7F
-    shift = 7
+    last = start
     while byte & 0x80:
-        at += 1
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if shift > 7 * _VARINT_BYTES_MAX or value >> 64:
-            raise DecodeError(f"varint over 64 bits at {at}")
-    return (value >> 1) ^ -(value & 1), at + 1
+        last += 1
+        byte = data[last]
+        value |= (byte & 0x7F) << 7 * (last - start)
+        if value >> 64 or last - start >= _VARINT_BYTES_MAX:
+            raise DecodeError(f"varint over 64 bits at {start}")
+    return (value >> 1) ^ -(value & 1), last
 
 
 def _varint(number: int) -> bytes:
@@ -206,7 +183,10 @@ def _varint(number: int) -> bytes:
     return bytes(encoded)
 
 
-_ZIGZAG: Final = tuple((value >> 1) ^ -(value & 1) for value in range(0x80))
+_ZIGZAG: Final[tuple[int | None, ...]] = (
+    *((value >> 1) ^ -(value & 1) for value in range(0x80)),
+    *(None for _ in range(0x80)),
+)
 _VARINTS: Final = tuple(map(_varint, range(_TABLE_SIZE)))
 _NULL: Final = _varint(-1)
 
