@@ -1,0 +1,304 @@
+"""The seam to the disk: every byte that storage reads or writes goes through these two Protocols.
+
+Durability rules that callers rely on:
+- data appended or truncated is durable once `File.fsync` has returned;
+- a file's *name* (create, rename, unlink) is durable once `FileSystem.fsync_dir` of its directory has;
+- a failed fsync is final: the kernel may already have dropped the pages, so a second fsync that
+  "succeeds" proves nothing. It raises StorageFailure and must never be retried.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias
+
+from storage.errors import StorageFailure
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+TEMPORARY_SUFFIX = ".tmp"
+
+# Data and size are all that a log needs after a crash; where fdatasync is missing fsync does more.
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+class DiskSpace(NamedTuple):
+    """The size of the volume that holds a path and what an ordinary user may still fill, in bytes."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
+class File(Protocol):
+    """One open file. Only one object per file writes; reads and `fsync` may run in any thread.
+
+    Errors: OSError as the disk gives it; StorageFailure when the content is no longer known.
+    """
+
+    @property
+    def path(self) -> str:
+        """The name under which the file was opened (a later rename does not change it)."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file, unsynced ones included; costs no system call."""
+        ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """`length` bytes from `position`; fewer only where the file ends."""
+        ...
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end, or nothing: after an OSError the file is as before."""
+        ...
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Overwrite at `position`; the file grows when the data reaches beyond its end."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes; it never grows by this."""
+        ...
+
+    def fsync(self) -> None:
+        """Make data and size durable, or raise StorageFailure, after which nothing may be retried."""
+        ...
+
+    def close(self) -> None:
+        """Release the descriptor; closing twice is harmless. Does not sync."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile."""
+        ...
+
+
+class FileSystem(Protocol):
+    """The directory operations that storage needs. Paths are str, joined with '/'.
+
+    Errors: FileNotFoundError and other OSErrors as the operating system gives them.
+    """
+
+    def open(self, path: str, *, create: bool) -> File:
+        """Open for reading and writing; with `create` a missing file is made, else FileNotFoundError."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory has this name."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Whether `path` is a directory."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Bytes in the file."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole file; for small ones (checkpoints, snapshots)."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the file or directory another name, replacing a file that has it, atomically."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove the file's name."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def makedirs(self, path: str) -> None:
+        """Make the directory and its parents; existing ones are fine."""
+        ...
+
+    def rmtree(self, path: str) -> None:
+        """Remove the directory and everything in it."""
+        ...
+
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in the directory durable, or raise StorageFailure."""
+        ...
+
+    def space(self, path: str) -> DiskSpace:
+        """Room on the volume that holds `path`."""
+        ...
+
+
+class OsFile:
+    """A file of the operating system.
+
+    Invariant: `_size` is the file's size whenever no call is under way; writes go to explicit positions,
+    so a failed append cannot leave the next one at a wrong place.
+    """
+
+    __slots__ = ("_descriptor", "_failure", "_size", "_truncated", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._truncated = False
+        self._failure: StorageFailure | None = None
+
+    def size(self) -> int:
+        return self._size
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]  # the kernel stops at 2 GiB, at the end of the file, or for a signal
+        missing = length - len(data)
+        while missing and (data := os.pread(self._descriptor, missing, position + length - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def append(self, data: Buffer) -> None:
+        self._refuse_after_failure()
+        start = self._size
+        try:
+            written = self._write(data, start)
+        except OSError:
+            self._cut_back(start)
+            raise
+        self._size = start + written
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self._refuse_after_failure()
+        try:
+            self._size = max(self._size, position + self._write(data, position))
+        except OSError as error:
+            raise self._fail("overwrite", error) from error
+
+    def truncate(self, size: int) -> None:
+        self._refuse_after_failure()
+        if size >= self._size:
+            return
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+        self._truncated = True
+
+    def fsync(self) -> None:
+        self._refuse_after_failure()
+        shrunk, self._truncated = self._truncated, False
+        try:
+            # POSIX lets fdatasync leave out metadata that reading does not need; a smaller size is one
+            # that some file systems have left out, so after a truncation everything is synced.
+            (os.fsync if shrunk else _sync_data)(self._descriptor)
+        except OSError as error:
+            raise self._fail("fsync", error) from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def _write(self, data: Buffer, position: int) -> int:
+        length = len(data)
+        written = os.pwrite(self._descriptor, data, position)
+        if written < length:
+            rest = memoryview(data)
+            while written < length:
+                count = os.pwrite(self._descriptor, rest[written:], position + written)
+                if count == 0:
+                    raise OSError(errno.EIO, "the disk takes no more bytes", self.path)
+                written += count
+        return length
+
+    def _cut_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise self._fail("removal of a partly written append", error) from error
+
+    def _fail(self, operation: str, error: OSError) -> StorageFailure:
+        self._failure = StorageFailure(self.path, operation, error.strerror or str(error))
+        return self._failure
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            failed = self._failure
+            raise StorageFailure(self.path, "use", f"it is closed to writers since: {failed}") from failed
+
+
+class OsFileSystem:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool) -> File:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(path, os.open(path, flags, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def makedirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rmtree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def fsync_dir(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise StorageFailure(path, "fsync", error.strerror or str(error)) from error
+        finally:
+            os.close(descriptor)
+
+    def space(self, path: str) -> DiskSpace:
+        volume = os.statvfs(path)
+        return DiskSpace(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
+
+
+def parent_directory(path: str) -> str:
+    """The directory that holds `path`, '.' for a bare name."""
+    return os.path.dirname(path) or "."
+
+
+def write_atomically(fs: FileSystem, path: str, data: Buffer) -> None:
+    """Replace the file's content so that after a crash the old or the new one is read, whole.
+
+    Returns once the new content is durable. A failure before the rename leaves the old content.
+    Errors: OSError, StorageFailure (from either fsync).
+    """
+    temporary = path + TEMPORARY_SUFFIX
+    file = fs.open(temporary, create=True)
+    try:
+        file.truncate(0)  # a crash may have left one behind
+        file.append(data)
+        file.fsync()
+    finally:
+        file.close()
+    fs.rename(temporary, path)
+    fs.fsync_dir(parent_directory(path))

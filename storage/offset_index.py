@@ -1,0 +1,150 @@
+"""The offset index of one segment (`.index`): where in the segment an offset stands.
+
+| bytes | field |
+|---|---|
+| 4 | offset - base offset, int32 big-endian |
+| 4 | position in the segment, int32 big-endian |
+
+Entries are sparse; offsets and positions strictly increase.
+Source: org.apache.kafka.storage.internals.log.OffsetIndex of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from protocol.ids import Offset
+from storage.entry_file import EntryFile
+from storage.errors import CorruptIndex
+from storage.files import File
+
+ENTRY_SIZE: Final = 8
+MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+_ENTRY: Final = struct.Struct(">ii")
+_FIRST: Final = struct.Struct(">i").unpack_from
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and where its batch starts in the segment, in bytes."""
+
+    offset: Offset
+    position: int
+
+
+class OffsetIndex:
+    """Finds the batch from which a scan for an offset may start.
+
+    Invariant: `last_offset` is the last entry's, or `base_offset` without entries.
+    Bounds: `max_bytes` (segment.index.bytes); whoever appends asks `is_full` first.
+    Errors: CorruptIndex from `sanity_check` and from reading a file that shrank.
+    """
+
+    __slots__ = ("_entries", "base_offset", "last_offset")
+
+    def __init__(self, file: File, base_offset: Offset, max_bytes: int) -> None:
+        self.base_offset = base_offset
+        self._entries = EntryFile(file, ENTRY_SIZE, max_bytes)
+        self.last_offset = self._read_last_offset()
+
+    @property
+    def file(self) -> File:
+        """The file under the index."""
+        return self._entries.file
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries the index holds."""
+        return self._entries.count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the entries take."""
+        return self._entries.count * ENTRY_SIZE
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further entry fits; the segment must roll."""
+        return self._entries.count >= self._entries.max_count
+
+    def can_append(self, offset: Offset) -> bool:
+        """Whether the distance of `offset` from the base fits into an entry."""
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def append(self, offset: Offset, position: int) -> None:
+        """Add an entry; `offset` must be above the last one."""
+        entries = self._entries
+        assert entries.count < entries.max_count, f"{self.file.path} is full with {entries.count} entries"
+        assert entries.count == 0 or offset > self.last_offset, (
+            f"{self.file.path}: offset {offset} is not above the last entry's {self.last_offset}"
+        )
+        assert self.can_append(offset), (
+            f"{self.file.path}: offset {offset} is too far from {self.base_offset}"
+        )
+        entries.append(_ENTRY.pack(offset - self.base_offset, position))
+        self.last_offset = offset
+
+    def lookup(self, offset: Offset) -> OffsetPosition:
+        """The entry with the largest offset <= `offset`; (base_offset, 0) when there is none."""
+        relative = offset - self.base_offset
+        slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at)[0] > relative)
+        return self.entry(slot - 1) if slot else OffsetPosition(self.base_offset, 0)
+
+    def first_at_or_after_position(self, position: int) -> OffsetPosition | None:
+        """The first entry at or behind a position of the segment, None when there is none."""
+        slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at + 4)[0] >= position)
+        return self.entry(slot) if slot < self._entries.count else None
+
+    def entry(self, slot: int) -> OffsetPosition:
+        """The entry with number `slot`, counted from 0."""
+        assert 0 <= slot < self._entries.count, f"{self.file.path} has no entry {slot}"
+        relative, position = _ENTRY.unpack(self._entries.entry(slot))
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def entries(self) -> Iterator[OffsetPosition]:
+        """Every entry in order."""
+        for slot in range(self._entries.count):
+            yield self.entry(slot)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Remove the entries of `offset` and above."""
+        relative = offset - self.base_offset
+        self._cut(self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at)[0] >= relative))
+
+    def truncate(self) -> None:
+        """Remove every entry."""
+        self._cut(0)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex when size or last entry cannot be right (as cheap as Kafka's check)."""
+        self._entries.require_whole_entries()
+        if self._entries.count and self.last_offset < self.base_offset:
+            raise CorruptIndex(
+                self.file.path,
+                f"its last offset {self.last_offset} is below the base offset {self.base_offset}",
+            )
+
+    def load(self) -> None:
+        """Keep the entries in memory, as for an active segment."""
+        self._entries.load()
+
+    def unload(self) -> None:
+        """Search on disk from now on, as for a sealed segment."""
+        self._entries.unload()
+
+    def flush(self) -> None:
+        """Make the entries durable; StorageFailure when that fails."""
+        self.file.fsync()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _cut(self, count: int) -> None:
+        self._entries.truncate(count)
+        self.last_offset = self._read_last_offset()
+
+    def _read_last_offset(self) -> Offset:
+        return self.entry(self._entries.count - 1).offset if self._entries.count else self.base_offset

@@ -1,0 +1,159 @@
+"""The time index of one segment (`.timeindex`): the largest timestamp up to an offset.
+
+| bytes | field |
+|---|---|
+| 8 | timestamp in ms, int64 big-endian |
+| 4 | offset - base offset, int32 big-endian |
+
+An entry (t, o) says: every record at or before `o` has a timestamp <= t. Timestamps strictly
+increase, offsets never fall. One slot is kept free for the entry that is written when the segment rolls.
+Source: org.apache.kafka.storage.internals.log.TimeIndex of Apache Kafka 4.3, KIP-33.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from protocol.ids import Offset
+from storage.entry_file import EntryFile
+from storage.errors import CorruptIndex
+from storage.files import File
+
+ENTRY_SIZE: Final = 12
+NO_TIMESTAMP: Final = -1
+
+_ENTRY: Final = struct.Struct(">qi")
+_TIMESTAMP: Final = struct.Struct(">q").unpack_from
+_OFFSET: Final = struct.Struct(">i").unpack_from
+_MAX_RELATIVE_OFFSET: Final = 2**31 - 1
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp in ms and the offset of the record that has it."""
+
+    timestamp: int
+    offset: Offset
+
+
+class TimeIndex:
+    """Finds the offset from which a scan for a timestamp may start.
+
+    Invariant: `last_entry` is the last entry, or (-1, base_offset) without entries.
+    Bounds: `max_bytes` (segment.index.bytes).
+    Errors: CorruptIndex from `sanity_check` and from reading a file that shrank.
+    """
+
+    __slots__ = ("_entries", "base_offset", "last_entry")
+
+    def __init__(self, file: File, base_offset: Offset, max_bytes: int) -> None:
+        self.base_offset = base_offset
+        self._entries = EntryFile(file, ENTRY_SIZE, max_bytes)
+        self.last_entry = self._read_last_entry()
+
+    @property
+    def file(self) -> File:
+        """The file under the index."""
+        return self._entries.file
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries the index holds."""
+        return self._entries.count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the entries take."""
+        return self._entries.count * ENTRY_SIZE
+
+    @property
+    def is_full(self) -> bool:
+        """Whether only the slot for the entry at the roll is left; the segment must roll."""
+        return self._entries.count >= self._entries.max_count - 1
+
+    def maybe_append(self, timestamp: int, offset: Offset, skip_full_check: bool = False) -> None:
+        """Add an entry if `timestamp` is above the last one; the same or an older maximum is no news.
+
+        `skip_full_check` lets the roll take the last slot.
+        """
+        last = self.last_entry
+        entries = self._entries
+        assert skip_full_check or not self.is_full, f"{self.file.path} is full with {entries.count} entries"
+        if entries.count:
+            assert offset >= last.offset, f"{self.file.path}: offset {offset} is below the last {last.offset}"
+            assert timestamp >= last.timestamp, (
+                f"{self.file.path}: timestamp {timestamp} is below the last {last.timestamp}"
+            )
+        if timestamp <= last.timestamp:
+            return
+        relative = offset - self.base_offset
+        assert 0 <= relative <= _MAX_RELATIVE_OFFSET, (
+            f"{self.file.path}: offset {offset} is too far from {self.base_offset}"
+        )
+        entries.append(_ENTRY.pack(timestamp, relative))
+        self.last_entry = TimestampOffset(timestamp, offset)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The entry with the largest timestamp <= `timestamp`; (-1, base_offset) when there is none."""
+        slot = self._entries.first_slot_where(lambda buffer, at: _TIMESTAMP(buffer, at)[0] > timestamp)
+        return self.entry(slot - 1) if slot else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def entry(self, slot: int) -> TimestampOffset:
+        """The entry with number `slot`, counted from 0."""
+        assert 0 <= slot < self._entries.count, f"{self.file.path} has no entry {slot}"
+        timestamp, relative = _ENTRY.unpack(self._entries.entry(slot))
+        return TimestampOffset(timestamp, self.base_offset + relative)
+
+    def entries(self) -> Iterator[TimestampOffset]:
+        """Every entry in order."""
+        for slot in range(self._entries.count):
+            yield self.entry(slot)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Remove the entries of `offset` and above."""
+        relative = offset - self.base_offset
+        self._cut(self._entries.first_slot_where(lambda buffer, at: _OFFSET(buffer, at + 8)[0] >= relative))
+
+    def truncate(self) -> None:
+        """Remove every entry."""
+        self._cut(0)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex when size, first or last entry cannot be right (as cheap as Kafka's check)."""
+        self._entries.require_whole_entries()
+        if not self._entries.count:
+            return
+        first, last = self.entry(0), self.last_entry
+        if last.timestamp < first.timestamp:
+            raise CorruptIndex(
+                self.file.path, f"its last timestamp {last.timestamp} is below its first, {first.timestamp}"
+            )
+        if last.offset < self.base_offset:
+            raise CorruptIndex(
+                self.file.path, f"its last offset {last.offset} is below the base offset {self.base_offset}"
+            )
+
+    def load(self) -> None:
+        """Keep the entries in memory, as for an active segment."""
+        self._entries.load()
+
+    def unload(self) -> None:
+        """Search on disk from now on, as for a sealed segment."""
+        self._entries.unload()
+
+    def flush(self) -> None:
+        """Make the entries durable; StorageFailure when that fails."""
+        self.file.fsync()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _cut(self, count: int) -> None:
+        self._entries.truncate(count)
+        self.last_entry = self._read_last_entry()
+
+    def _read_last_entry(self) -> TimestampOffset:
+        count = self._entries.count
+        return self.entry(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)

@@ -1,0 +1,159 @@
+"""The transaction index of one segment (`.txnindex`): the aborted transactions that end in it.
+
+| bytes | field |
+|---|---|
+| 2 | version, int16, 0 |
+| 8 | producer id |
+| 8 | first offset of the transaction |
+| 8 | last offset: that of its abort marker |
+| 8 | last stable offset when the marker was written |
+
+All big-endian; last offsets strictly increase. The file exists only when a transaction was aborted
+(pass a `storage.lazy_file.LazyFile`).
+Source: org.apache.kafka.storage.internals.log.TransactionIndex and AbortedTxn of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from protocol.ids import Offset, ProducerId
+from storage.entry_file import EntryFile
+from storage.errors import CorruptIndex
+from storage.files import File
+
+ENTRY_SIZE: Final = 34
+VERSION: Final = 0
+
+_ENTRY: Final = struct.Struct(">hqqqq")
+_LAST_OFFSET: Final = struct.Struct(">q").unpack_from
+_LAST_OFFSET_AT: Final = 18
+_UNBOUNDED: Final = 2**62
+_BLOCK_ENTRIES: Final = 128
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction of `producer_id` from `first_offset` to its abort marker at `last_offset` (inclusive)."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    last_stable_offset: Offset
+
+
+class AbortedTransactions(NamedTuple):
+    """What a fetch range needs from one index; `complete` means that later segments need not be asked."""
+
+    transactions: list[AbortedTransaction]
+    complete: bool
+
+
+class TransactionIndex:
+    """The aborted transactions whose markers stand in one segment.
+
+    Invariant: `last_offset` is that of the last entry, None without entries.
+    Errors: CorruptIndex for another version or a torn file.
+    """
+
+    __slots__ = ("_entries", "base_offset", "last_offset")
+
+    def __init__(self, file: File, base_offset: Offset) -> None:
+        self.base_offset = base_offset
+        self._entries = EntryFile(file, ENTRY_SIZE, _UNBOUNDED)
+        self.last_offset = self._read_last_offset()
+
+    @property
+    def file(self) -> File:
+        """The file under the index."""
+        return self._entries.file
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries the index holds."""
+        return self._entries.count
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that the entries take."""
+        return self._entries.count * ENTRY_SIZE
+
+    def append(self, transaction: AbortedTransaction) -> None:
+        """Add an entry; its last offset must be above the previous one's."""
+        assert self.last_offset is None or transaction.last_offset > self.last_offset, (
+            f"{self.file.path}: last offset {transaction.last_offset} is not above {self.last_offset}"
+        )
+        self._entries.append(_ENTRY.pack(VERSION, *transaction))
+        self.last_offset = transaction.last_offset
+
+    def collect(self, fetch_offset: Offset, upper_bound: Offset) -> AbortedTransactions:
+        """The transactions that overlap the offsets from `fetch_offset` up to `upper_bound` (exclusive)."""
+        found: list[AbortedTransaction] = []
+        for transaction in self._entries_from(self._first_slot_at_or_above(fetch_offset)):
+            if transaction.first_offset < upper_bound:
+                found.append(transaction)
+            if transaction.last_stable_offset >= upper_bound:
+                return AbortedTransactions(found, True)
+        return AbortedTransactions(found, False)
+
+    def entries(self) -> Iterator[AbortedTransaction]:
+        """Every entry in order."""
+        return self._entries_from(0)
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Remove the transactions that end at `offset` or above."""
+        self._cut(self._first_slot_at_or_above(offset))
+
+    def truncate(self) -> None:
+        """Remove every entry."""
+        self._cut(0)
+
+    def sanity_check(self) -> None:
+        """Raise CorruptIndex when the size or any entry cannot be right."""
+        self._entries.require_whole_entries()
+        for transaction in self.entries():
+            if transaction.last_offset < self.base_offset:
+                raise CorruptIndex(
+                    self.file.path, f"{transaction} ends below the base offset {self.base_offset}"
+                )
+
+    def load(self) -> None:
+        """Keep the entries in memory, as for an active segment."""
+        self._entries.load()
+
+    def unload(self) -> None:
+        """Search on disk from now on, as for a sealed segment."""
+        self._entries.unload()
+
+    def flush(self) -> None:
+        """Make the entries durable; StorageFailure when that fails."""
+        self.file.fsync()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _first_slot_at_or_above(self, offset: Offset) -> int:
+        return self._entries.first_slot_where(
+            lambda buffer, at: _LAST_OFFSET(buffer, at + _LAST_OFFSET_AT)[0] >= offset
+        )
+
+    def _entries_from(self, slot: int) -> Iterator[AbortedTransaction]:
+        while slot < self._entries.count:
+            count = min(_BLOCK_ENTRIES, self._entries.count - slot)
+            for version, *values in _ENTRY.iter_unpack(self._entries.block(slot, count)):
+                if version != VERSION:
+                    raise CorruptIndex(self.file.path, f"an entry has version {version}, known is {VERSION}")
+                yield AbortedTransaction(*values)
+            slot += count
+
+    def _cut(self, count: int) -> None:
+        self._entries.truncate(count)
+        self.last_offset = self._read_last_offset()
+
+    def _read_last_offset(self) -> Offset | None:
+        if not self._entries.count:
+            return None
+        last: Offset = _LAST_OFFSET(self._entries.entry(self._entries.count - 1), _LAST_OFFSET_AT)[0]
+        return last
