@@ -38,10 +38,8 @@ class File(Protocol):
     Errors: OSError as the disk gives it; StorageFailure when the content is no longer known.
     """
 
-    @property
-    def path(self) -> str:
-        """The name under which the file was opened (a later rename does not change it)."""
-        ...
+    path: str
+    """The name under which the file was opened (a later rename does not change it)."""
 
     def size(self) -> int:
         """Bytes in the file, unsynced ones included; costs no system call."""
@@ -131,7 +129,7 @@ class FileSystem(Protocol):
         ...
 
 
-class OsFile:
+class OsFile(File):
     """A file of the operating system.
 
     Invariant: `_size` is the file's size whenever no call is under way; writes go to explicit positions,
@@ -232,7 +230,7 @@ class OsFile:
             raise StorageFailure(self.path, "use", f"it is closed to writers since: {failed}") from failed
 
 
-class OsFileSystem:
+class OsFileSystem(FileSystem):
     """The operating system's files."""
 
     def open(self, path: str, *, create: bool) -> File:

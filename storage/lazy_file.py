@@ -11,7 +11,7 @@ import io
 from storage.files import Buffer, File, FileSystem, parent_directory
 
 
-class LazyFile:
+class LazyFile(File):
     """Behaves as `storage.files.File`; opens an existing file at once, makes a missing one on demand.
 
     I/O: the `fsync` after the file was made also syncs the directory, so that its name is durable.
