@@ -1,0 +1,69 @@
+"""The messages that the oracle and the hostile tests are fed with reach what they should reach."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from protocol.schema import Array, Bytes, Message, Nested, String, Struct
+from tests.support.all_messages import all_messages, versions_of
+from tests.support.random_messages import declared_fields, inner_struct, random_messages
+
+Seen = defaultdict[tuple[type[Struct], str], set[str]]
+
+
+def note(message: Struct, version: int, seen: Seen) -> None:
+    """Note for every field of `message` and of what is inside it what kind of value it has."""
+    for field in declared_fields(type(message)):
+        if version in field.kind.present:
+            value = getattr(message, field.name)
+            seen[type(message), field.name] |= set(qualities(value, field.default))
+            for item in value if isinstance(value, tuple) else (value,):
+                if isinstance(item, Struct):
+                    note(item, version, seen)
+
+
+def qualities(value: Any, default: Any) -> Iterator[str]:
+    if value is None:
+        yield "null"
+    if value != default:
+        yield "set"
+    if isinstance(value, tuple | str | bytes):
+        yield "empty" if len(value) == 0 else "filled"
+
+
+def wanted(cls: type[Struct], version: int) -> Iterator[tuple[type[Struct], str, str]]:
+    for field in declared_fields(cls):
+        kind = field.kind
+        if version not in kind.present:
+            continue
+        inner = inner_struct(kind)
+        if inner is not None:
+            yield from wanted(inner, version)
+            if isinstance(kind, Nested) and not any(
+                version in f.kind.present for f in declared_fields(inner)
+            ):
+                continue
+        yield cls, field.name, "set"
+        if version in kind.nullable:
+            yield cls, field.name, "null"
+        if isinstance(kind, Array | String | Bytes):
+            yield cls, field.name, "empty"
+            yield cls, field.name, "filled"
+
+
+@pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
+def test_every_field_is_met_set_null_and_empty_in_every_version(cls: type[Message]) -> None:
+    for version in versions_of(cls):
+        seen: Seen = defaultdict(set)
+        for message in random_messages(cls, version, "kio"):
+            note(message, version, seen)
+        missing = [
+            f"{owner.__name__}.{name} is never {quality}"
+            for owner, name, quality in wanted(cls, version)
+            if quality not in seen[owner, name]
+        ]
+        assert missing == [], f"version {version}"
