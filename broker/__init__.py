@@ -1,0 +1,1 @@
+"""The broker: network, dispatch, handlers, coordinators, purgatory and the wiring of a node."""

@@ -1,0 +1,221 @@
+"""A node's settings: Kafka's `server.properties`, `KAFKA_…` environment variables and overrides.
+
+`BrokerConfig.load` takes the texts and answers typed attributes named as the keys with
+underscores. What is given later counts more: defaults, file, environment, overrides.
+
+I/O: none, apart from one warning per unknown key. Errors: ConfigError, one line with key,
+value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from broker.config_checks import check_config
+from broker.config_keys.coordinators import CoordinatorKeys
+from broker.config_keys.groups import GroupKeys
+from broker.config_keys.key import Key
+from broker.config_keys.log import LogKeys
+from broker.config_keys.quorum import QuorumKeys
+from broker.config_keys.remote import RemoteKeys
+from broker.config_keys.security import SecurityKeys
+from broker.config_keys.server import ServerKeys
+from broker.dynamic_keys import DYNAMIC_KEYS
+from broker.environment import configs_from_environment
+from broker.listeners import Listener, SecurityProtocol, parse_listeners, parse_protocol_map
+from broker.properties import parse_properties
+from storage.config import TOPIC_CONFIGS
+from storage.config_definition import (
+    ConfigDefinition,
+    ConfigError,
+    ConfigValue,
+    Synonym,
+    table,
+    value_text,
+)
+
+logger = logging.getLogger(__name__)
+
+_THEMES: Final = (ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, RemoteKeys, SecurityKeys)
+_PASSED_ON: Final = ("listener.name.", "config.providers.")
+_UNLIMITED_TEXT: Final = "-1"
+
+
+def _definitions() -> Iterator[ConfigDefinition]:
+    for theme in _THEMES:
+        for attribute in vars(theme).values():
+            if isinstance(attribute, Key):
+                yield attribute.definition
+
+
+BROKER_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(_definitions())
+"""Every key of server.properties that Kafka 4.3 knows, and Tidelog's own."""
+
+
+class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, RemoteKeys, SecurityKeys):
+    """One node's settings, checked; every key of `broker.config_keys` is a typed attribute.
+
+    `values`: parsed values by key, defaults included. `explicit`: the texts that were given, by
+    key, unknown keys included. `unknown_keys`: those that no part of Kafka 4.3 reads.
+    """
+
+    def __init__(self, explicit: Mapping[str, str]) -> None:
+        """Parse and check the given texts; ConfigError when one is not allowed."""
+        self.explicit: Mapping[str, str] = dict(explicit)
+        self.values: Mapping[str, ConfigValue] = _parse(explicit)
+        self.unknown_keys: tuple[str, ...] = tuple(key for key in explicit if self._is_unknown(key))
+        check_config(self)
+        self._protocols = self._protocols_by_listener()
+        self._own_listeners = parse_listeners("listeners", self.listeners, self._protocols)
+        self._check_listeners()
+
+    @classmethod
+    def load(
+        cls,
+        properties: str = "",
+        environment: Mapping[str, str] | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """Settings from a file's text, environment variables and overrides; warns of unknown keys."""
+        explicit = {
+            **parse_properties(properties),
+            **configs_from_environment(environment or {}),
+            **(overrides or {}),
+        }
+        config = cls(explicit)
+        for key in config.unknown_keys:
+            logger.warning("unknown config key, ignored: %s", key)
+        return config
+
+    def with_dynamic(self, cluster_default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        """These settings under the dynamic ones: this broker's `own` over those of all brokers.
+
+        Keys that cannot change while a broker runs are left out. Errors: ConfigError.
+        """
+        dynamic = {key: text for key, text in {**cluster_default, **own}.items() if key in DYNAMIC_KEYS}
+        return BrokerConfig({**self.explicit, **dynamic}) if dynamic else self
+
+    @property
+    def log_directories(self) -> tuple[str, ...]:
+        """The directories of the logs, as given."""
+        return self.log_dirs if self.log_dirs is not None else self.log_dir
+
+    @property
+    def metadata_log_directory(self) -> str:
+        """The directory under which the metadata log stands."""
+        return self.metadata_log_dir or self.log_directories[0]
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The name of the listener on which brokers reach each other."""
+        return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """Where clients and brokers are listened to."""
+        controllers = self._controller_names()
+        return tuple(listener for listener in self._own_listeners if listener.name not in controllers)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """Where controllers are listened to."""
+        controllers = self._controller_names()
+        return tuple(listener for listener in self._own_listeners if listener.name in controllers)
+
+    def advertised(self, host_name: str, ports: Mapping[str, int]) -> tuple[Listener, ...]:
+        """What clients are told to connect to, per listener.
+
+        `host_name` stands in for an empty host; `ports`, by listener name, for port 0.
+        """
+        given = self.advertised_listeners
+        if given is None:
+            found = self.broker_listeners
+        else:
+            found = parse_listeners("advertised.listeners", given, self._protocols)
+        return tuple(
+            Listener(
+                listener.name,
+                listener.host or host_name,
+                listener.port or ports.get(listener.name, 0),
+                listener.security_protocol,
+            )
+            for listener in found
+            if listener.name not in self._controller_names()
+        )
+
+    def topic_defaults(self) -> dict[str, str]:
+        """The values of topic configs that a topic has when it does not set its own, by topic key."""
+        defaults: dict[str, str] = {}
+        for definition in TOPIC_CONFIGS.values():
+            synonym = self.effective_synonym(definition)
+            if synonym is not None and (text := self._synonym_text(synonym)) is not None:
+                defaults[definition.key] = text
+        return defaults
+
+    def effective_synonym(self, definition: ConfigDefinition) -> Synonym | None:
+        """The broker key that gives a topic key its default now: the first that is set."""
+        for synonym in definition.synonyms:
+            if self.values[synonym.key] is not None:
+                return synonym
+        return None
+
+    def _synonym_text(self, synonym: Synonym) -> str | None:
+        value = self.values[synonym.key]
+        if synonym.factor == 1:
+            return value_text(value)
+        assert isinstance(value, int)
+        return str(value * synonym.factor) if value >= 0 else _UNLIMITED_TEXT
+
+    def _controller_names(self) -> frozenset[str]:
+        return frozenset(name.upper() for name in self.controller_listener_names)
+
+    def _protocols_by_listener(self) -> dict[str, SecurityProtocol]:
+        key = "listener.security.protocol.map"
+        protocols = parse_protocol_map(key, self.listener_security_protocol_map.split(","))
+        if key not in self.explicit:
+            for name in self._controller_names():
+                protocols.setdefault(name, SecurityProtocol.PLAINTEXT)
+        return protocols
+
+    def _check_listeners(self) -> None:
+        listed = ",".join(self.listeners)
+        if not self.broker_listeners:
+            raise ConfigError("listeners", listed, "allowed is at least one that is not a controller's")
+        for listener in self._own_listeners:
+            if listener.security_protocol is not SecurityProtocol.PLAINTEXT:
+                allowed = "allowed is PLAINTEXT, the only security protocol that is served so far"
+                raise ConfigError("listeners", listener, f"{listener.security_protocol.name}: {allowed}")
+        names = [listener.name for listener in self.advertised("", {})]
+        for listener in self.advertised("localhost", {}):
+            if listener.host in ("0.0.0.0", "::"):
+                allowed = "clients cannot connect to this address, name one in advertised.listeners"
+                raise ConfigError("advertised.listeners", listener, allowed)
+            if listener.name not in {own.name for own in self.broker_listeners}:
+                allowed = f"allowed is a name that is among listeners, which are {listed}"
+                raise ConfigError("advertised.listeners", listener, allowed)
+        if self.inter_broker_listener not in names:
+            allowed = f"allowed is one of the advertised listeners: {', '.join(names)}"
+            raise ConfigError("inter.broker.listener.name", self.inter_broker_listener, allowed)
+
+    def _is_unknown(self, key: str) -> bool:
+        prefixes = (
+            *_PASSED_ON,
+            self.remote_log_storage_manager_impl_prefix,
+            self.remote_log_metadata_manager_impl_prefix,
+        )
+        return key not in BROKER_CONFIGS and not key.startswith(prefixes)
+
+
+def _parse(explicit: Mapping[str, str]) -> dict[str, ConfigValue]:
+    texts = dict(explicit)
+    if "node.id" not in texts and "broker.id" in texts:
+        texts["node.id"] = texts["broker.id"]
+    values = {
+        key: definition.parse(texts[key]) if key in texts else definition.default
+        for key, definition in BROKER_CONFIGS.items()
+    }
+    if "broker.id" not in texts:
+        values["broker.id"] = values["node.id"]
+    return values

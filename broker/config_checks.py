@@ -1,0 +1,138 @@
+"""Settings that must fit together: the checks that look at more than one key.
+
+Errors: ConfigError. Source: KafkaConfig.validateValues and its neighbours of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from storage.config import TOPIC_CONFIGS, LogConfig
+from storage.config_definition import ConfigError
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+
+
+def check_config(config: BrokerConfig) -> None:
+    """ConfigError for the first pair of settings that contradict each other."""
+    for check in _CHECKS:
+        check(config)
+
+
+def _node(config: BrokerConfig) -> None:
+    if config.node_id < 0:
+        raise ConfigError("node.id", "", "must be set to a number of at least 0")
+    if config.broker_id not in (-1, config.node_id):
+        raise ConfigError("broker.id", config.broker_id, f"must be the node.id, which is {config.node_id}")
+
+
+def _roles(config: BrokerConfig) -> None:
+    if set(config.process_roles) != {"broker", "controller"}:
+        allowed = "allowed is broker,controller: one process is both so far"
+        raise ConfigError("process.roles", ",".join(config.process_roles), allowed)
+    for voter in config.controller_quorum_voters:
+        if voter.partition("@")[0].strip() != str(config.node_id):
+            allowed = f"allowed is this node only, {config.node_id}@host:port"
+            raise ConfigError("controller.quorum.voters", voter, allowed)
+
+
+def _directories(config: BrokerConfig) -> None:
+    key = "log.dirs" if config.log_dirs is not None else "log.dir"
+    directories = config.log_directories
+    if not directories or not all(directories):
+        raise ConfigError(key, ",".join(directories), "allowed is at least one directory, none of them empty")
+    if len(set(directories)) != len(directories):
+        raise ConfigError(key, ",".join(directories), "allowed is each directory once")
+
+
+def _retention(config: BrokerConfig) -> None:
+    keys = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    for key in keys:
+        value = config.values[key]
+        if value is not None:
+            if value == 0:
+                raise ConfigError(key, value, "allowed is -1 for no limit, or a number of at least 1")
+            return
+
+
+def _topic_defaults(config: BrokerConfig) -> None:
+    try:
+        LogConfig.from_values(config.topic_defaults())
+    except ConfigError as error:
+        raise ConfigError(_broker_key(config, error.key), error.value, error.allowed) from None
+
+
+def _broker_key(config: BrokerConfig, topic_key: str) -> str:
+    synonym = config.effective_synonym(TOPIC_CONFIGS[topic_key])
+    return synonym.key if synonym is not None else topic_key
+
+
+def _network(config: BrokerConfig) -> None:
+    queued = config.queued_max_request_bytes
+    if 0 < queued < config.socket_request_max_bytes:
+        allowed = f"allowed is -1 or at least socket.request.max.bytes, {config.socket_request_max_bytes}"
+        raise ConfigError("queued.max.request.bytes", queued, allowed)
+    for key in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
+        value = config.values[key]
+        if isinstance(value, int) and (value == 0 or value < -1):
+            raise ConfigError(key, value, "allowed is -1, or a number of at least 1")
+    _connection_overrides(config)
+
+
+def _connection_overrides(config: BrokerConfig) -> None:
+    key = "max.connections.per.ip.overrides"
+    for item in config.max_connections_per_ip_overrides.split(","):
+        address, _, count = item.strip().rpartition(":")
+        if item.strip() and not (address and count.isascii() and count.isdigit()):
+            raise ConfigError(
+                key, item, "allowed is address:count, where the count is a number of at least 0"
+            )
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        allowed = f"0 is allowed only together with {key}"
+        raise ConfigError("max.connections.per.ip", 0, allowed)
+
+
+def _replication(config: BrokerConfig) -> None:
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        allowed = f"allowed is at most replica.lag.time.max.ms, {config.replica_lag_time_max_ms}"
+        raise ConfigError("replica.fetch.wait.max.ms", config.replica_fetch_wait_max_ms, allowed)
+    if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
+        allowed = f"allowed is at most half of broker.session.timeout.ms, {config.broker_session_timeout_ms}"
+        raise ConfigError("broker.heartbeat.interval.ms", config.broker_heartbeat_interval_ms, allowed)
+    if not 1 <= config.default_replication_factor <= 2**15 - 1:
+        allowed = "allowed is a number from 1 to 32767"
+        raise ConfigError("default.replication.factor", config.default_replication_factor, allowed)
+
+
+def _groups(config: BrokerConfig) -> None:
+    _ordered(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
+    for kind in ("consumer", "share", "streams"):
+        for setting in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):
+            lowest, highest = f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}"
+            _ordered(config, lowest, highest)
+            _ordered(config, lowest, f"group.{kind}.{setting}")
+            _ordered(config, f"group.{kind}.{setting}", highest)
+    if not 0 <= config.offsets_topic_compression_codec <= 4:
+        allowed = "allowed is 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)"
+        raise ConfigError("offsets.topic.compression.codec", config.offsets_topic_compression_codec, allowed)
+
+
+def _ordered(config: BrokerConfig, lower: str, upper: str) -> None:
+    below, above = config.values[lower], config.values[upper]
+    assert isinstance(below, int) and isinstance(above, int)
+    if below > above:
+        raise ConfigError(lower, below, f"allowed is at most {upper}, {above}")
+
+
+_CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
+    _node,
+    _roles,
+    _directories,
+    _retention,
+    _topic_defaults,
+    _network,
+    _replication,
+    _groups,
+)

@@ -1,0 +1,45 @@
+"""Environment variables as config values, named as the apache/kafka image names them.
+
+`KAFKA_NODE_ID` is `node.id`: the prefix goes, letters become small, `___` is `-`, `__` is `_`
+and `_` is `.`. Variables that set up Java or its logging are not configs.
+
+Source: kafka.docker.KafkaDockerWrapper of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+PREFIX: Final = "KAFKA_"
+CLUSTER_ID_VARIABLE: Final = "CLUSTER_ID"
+
+_NOT_CONFIGS: Final = frozenset(
+    {
+        "KAFKA_VERSION",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_OPTS",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_JMX_HOSTNAME",
+    }
+)
+
+
+def config_key(variable: str) -> str | None:
+    """The config key that `variable` sets, or None when it does not set one."""
+    if not variable.startswith(PREFIX) or variable in _NOT_CONFIGS or variable == PREFIX:
+        return None
+    dotted = variable[len(PREFIX) :].lower().replace("_", ".")
+    return dotted.replace("...", "-").replace("..", "_")
+
+
+def configs_from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The config values that `environment` holds, by key."""
+    keys = ((config_key(variable), value) for variable, value in environment.items())
+    return {key: value for key, value in keys if key is not None}
