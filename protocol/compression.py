@@ -5,7 +5,7 @@
 | 1      | gzip   | RFC 1952, one or more members |
 | 2      | snappy | xerial framing: magic, two version numbers, blocks behind an int32 size;
                     a single block without framing is read too |
-| 3      | lz4    | LZ4 frame: independent blocks of 64 KiB, no checksums but the header's |
+| 3      | lz4    | LZ4 frame: independent blocks of 64 KiB, each with a checksum |
 | 4      | zstd   | RFC 8878, one or more frames |
 
 A batch of a few bytes can claim to expand to gigabytes, so `decompress` takes the most that the
@@ -65,16 +65,17 @@ _BY_NAME: Final = {codec.name.lower(): codec for codec in Compression}
 def compress(codec: Compression, data: BytesLike, level: int | None = None) -> bytes:
     """The bytes of `data` in `codec`, as Kafka's clients write and read them.
 
-    `level` None is the codec's own default; Kafka's ranges are gzip 1-9, lz4 1-17,
-    zstd -131072-22. Snappy has no levels and ignores it.
+    `level` None is what Kafka does by default: gzip 6, lz4 its fast compressor, zstd 3. Kafka's
+    ranges are gzip 1-9, lz4 1-17, zstd -131072-22; snappy has no levels and ignores it.
     """
     if codec is Compression.GZIP:
         return bytes(cramjam.gzip.compress(data, level=6 if level is None else level))
     if codec is Compression.SNAPPY:
         return _compress_snappy(data)
     if codec is Compression.LZ4:
-        frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-        frame.compress(data)
+        # Kafka's reader refuses linked blocks, which are what cramjam's one-call form writes.
+        frame = cramjam.lz4.Compressor(level=level or 0, content_checksum=False, block_linked=False)
+        frame.compress(bytes(data))
         return bytes(frame.finish())
     if codec is Compression.ZSTD:
         return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))

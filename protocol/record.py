@@ -28,6 +28,7 @@ from protocol.batch import (
 from protocol.compression import BytesLike, Compression, compress, decompress
 from protocol.errors import DecodeError
 from protocol.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+from protocol.primitives import write_varlong
 
 RecordHeader: TypeAlias = tuple[str, bytes | None]
 
@@ -173,13 +174,9 @@ def _read_varint(data: bytes, start: int) -> tuple[int, int]:
 
 
 def _varint(number: int) -> bytes:
-    """The zigzag varint of any 64-bit number."""
-    value = number << 1 if number >= 0 else (-number << 1) - 1
+    """The zigzag varint of any 64-bit number; ValueError for a larger one."""
     encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
+    write_varlong(encoded, number)
     return bytes(encoded)
 
 

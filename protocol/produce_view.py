@@ -1,0 +1,275 @@
+"""Produce on the hot path: requests read over a memoryview, answers packed into one buffer.
+
+Says the same as `protocol.messages.produce` through `protocol.codec`, in one pass and
+without an object per level. Records stay views of the request's frame.
+
+| versions | what differs |
+|----------|--------------|
+| 3-8      | int16 and int32 lengths; answers: log start offset from 5, record errors from 8 |
+| 9-12     | flexible: varint lengths, tagged fields; answers: current leader from 10 |
+| 13       | topics by id instead of by name |
+
+Source: ProduceRequest.json and ProduceResponse.json, Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from protocol.codec_runtime import read_string_length, read_uuid
+from protocol.errors import DecodeError
+from protocol.primitives import read_unsigned_varint, skip_tagged_fields, write_unsigned_varint
+from protocol.response_parts import (
+    NodeEndpoint,
+    compact_string_field,
+    node_endpoints_tags,
+    string_field,
+    topic_field,
+)
+
+FIRST_FLEXIBLE_VERSION: Final = 9
+FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
+FIRST_VERSION_WITH_TOPIC_ID: Final = 13
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
+_ACKS_TIMEOUT_COMPACT_COUNT: Final = struct.Struct(">hiB")
+_ID_COMPACT_COUNT: Final = struct.Struct(">16sB")
+_INDEX_LENGTH: Final = struct.Struct(">ii")
+_INDEX_COMPACT_LENGTH: Final = struct.Struct(">iB")
+
+_SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
+_INDEX_ERROR_OFFSETS_2: Final = struct.Struct(">ihqq")
+_INDEX_ERROR_OFFSETS_5: Final = struct.Struct(">ihqqq")
+_LEADER_TAG: Final = struct.Struct(">BBBiiB")
+
+
+@dataclass(slots=True)
+class ProducePartition:
+    """Records for one partition; from version 13 on it is named by topic id."""
+
+    topic: str | None
+    topic_id: UUID | None
+    partition: int
+    records: memoryview | None
+
+
+@dataclass(slots=True)
+class ProduceRequestView:
+    """A produce request with its partitions in request order, over all topics."""
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    partitions: list[ProducePartition]
+
+
+@dataclass(slots=True)
+class ProducePartitionResult:
+    """What became of one partition's records; -1 stands for an offset or time that is not known."""
+
+    error_code: int = 0
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    """Per refused batch its index in the request, and why."""
+    error_message: str | None = None
+    current_leader: tuple[int, int] | None = None
+    """Id and epoch of the leader, for a client that asked somebody else."""
+
+
+def read_produce_request(body: memoryview, version: int) -> ProduceRequestView:
+    """The request that fills `body`; DecodeError when it is not one of that version (3-13)."""
+    try:
+        if version >= FIRST_FLEXIBLE_VERSION:
+            view, end = _read_flexible(body, version >= FIRST_VERSION_WITH_TOPIC_ID)
+        else:
+            view, end = _read_fixed(body)
+    except (IndexError, struct.error, UnicodeDecodeError) as error:
+        raise DecodeError(f"Produce version {version} in {len(body)} bytes: {error}") from error
+    # Positions only grow and slices stop at the end, so one comparison covers every length.
+    if end != len(body):
+        raise DecodeError(f"Produce version {version} ends at {end} of {len(body)} bytes")
+    return view
+
+
+def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, int]:
+    length, at = _string_length(body, 0)
+    transactional_id = str(body[at : at + length - 1], "utf-8") if length else None
+    at += length - 1 if length else 0
+    acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COMPACT_COUNT.unpack_from(body, at)
+    at += 7
+    if topic_count > 0x7F:
+        topic_count, at = read_unsigned_varint(body, at - 1)
+    _refuse_null(topic_count, "topics")
+    partitions: list[ProducePartition] = []
+    topic: str | None = None
+    topic_id: UUID | None = None
+    for _ in range(topic_count - 1):
+        if by_id:
+            id_bytes, count = _ID_COMPACT_COUNT.unpack_from(body, at)
+            topic_id = read_uuid(id_bytes)
+            at += 17
+        else:
+            length, at = _string_length(body, at)
+            _refuse_null(length, "a topic name")
+            topic = str(body[at : (at := at + length - 1)], "utf-8")
+            count = body[at]
+            at += 1
+        if count > 0x7F:
+            count, at = read_unsigned_varint(body, at - 1)
+        _refuse_null(count, "partitions")
+        for _ in range(count - 1):
+            index, length = _INDEX_COMPACT_LENGTH.unpack_from(body, at)
+            at += 5
+            if length > 0x7F:
+                length, at = read_unsigned_varint(body, at - 1)
+            records = body[at : (at := at + length - 1)] if length else None
+            at = skip_tagged_fields(body, at) if body[at] else at + 1
+            partitions.append(ProducePartition(topic, topic_id, index, records))
+        at = skip_tagged_fields(body, at) if body[at] else at + 1
+    at = skip_tagged_fields(body, at) if body[at] else at + 1
+    return ProduceRequestView(transactional_id, acks, timeout_ms, partitions), at
+
+
+def _string_length(body: memoryview, at: int) -> tuple[int, int]:
+    """A compact string's length plus one, and the position behind it."""
+    length = body[at]
+    return (length, at + 1) if length < 0x80 else read_string_length(body, at)
+
+
+def _refuse_null(length: int, what: str) -> None:
+    if length == 0:
+        raise DecodeError(f"{what} of a Produce request are null")
+
+
+def _read_fixed(body: memoryview) -> tuple[ProduceRequestView, int]:
+    length = _INT16.unpack_from(body, 0)[0]
+    at = 2
+    transactional_id = None
+    if length != -1:
+        _refuse_negative(length, "a transactional id")
+        transactional_id = str(body[at : (at := at + length)], "utf-8")
+    acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COUNT.unpack_from(body, at)
+    at += 10
+    _refuse_negative(topic_count, "topics")
+    partitions: list[ProducePartition] = []
+    for _ in range(topic_count):
+        length = _INT16.unpack_from(body, at)[0]
+        at += 2
+        _refuse_negative(length, "a topic name")
+        topic = str(body[at : (at := at + length)], "utf-8")
+        count = _INT32.unpack_from(body, at)[0]
+        at += 4
+        _refuse_negative(count, "partitions")
+        for _ in range(count):
+            index, length = _INDEX_LENGTH.unpack_from(body, at)
+            at += 8
+            records = None
+            if length != -1:
+                _refuse_negative(length, "records")
+                records = body[at : (at := at + length)]
+            partitions.append(ProducePartition(topic, None, index, records))
+    return ProduceRequestView(transactional_id, acks, timeout_ms, partitions), at
+
+
+def _refuse_negative(length: int, what: str) -> None:
+    if length < 0:
+        raise DecodeError(f"length {length} of {what} of a Produce request")
+
+
+def encode_produce_response(
+    version: int,
+    correlation_id: int,
+    results: Sequence[tuple[ProducePartition, ProducePartitionResult]],
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> bytearray:
+    """The whole frame: size, header, and the results with neighbours of one topic put together."""
+    flexible = version >= FIRST_FLEXIBLE_VERSION
+    by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
+    out = bytearray(_SIZE_AND_CORRELATION.size)
+    topics = _by_topic(results)
+    if flexible:
+        out.append(0)
+        write_unsigned_varint(out, len(topics) + 1)
+    else:
+        out += _INT32.pack(len(topics))
+    for partitions in topics:
+        first = partitions[0][0]
+        out += topic_field(first.topic, first.topic_id, flexible=flexible, by_id=by_id)
+        if flexible:
+            write_unsigned_varint(out, len(partitions) + 1)
+            for requested, result in partitions:
+                _write_flexible(out, version, requested.partition, result)
+            out.append(0)
+        else:
+            out += _INT32.pack(len(partitions))
+            for requested, result in partitions:
+                _write_fixed(out, version, requested.partition, result)
+    out += _INT32.pack(throttle_time_ms)
+    if flexible:
+        out += node_endpoints_tags(node_endpoints if version >= FIRST_VERSION_WITH_CURRENT_LEADER else ())
+    _SIZE_AND_CORRELATION.pack_into(out, 0, len(out) - 4, correlation_id)
+    return out
+
+
+def _by_topic(
+    results: Sequence[tuple[ProducePartition, ProducePartitionResult]],
+) -> list[list[tuple[ProducePartition, ProducePartitionResult]]]:
+    topics: list[list[tuple[ProducePartition, ProducePartitionResult]]] = []
+    previous: ProducePartition | None = None
+    for pair in results:
+        requested = pair[0]
+        if (
+            previous is not None
+            and previous.topic == requested.topic
+            and previous.topic_id == requested.topic_id
+        ):
+            topics[-1].append(pair)
+        else:
+            topics.append([pair])
+        previous = requested
+    return topics
+
+
+def _write_flexible(out: bytearray, version: int, index: int, result: ProducePartitionResult) -> None:
+    out += _INDEX_ERROR_OFFSETS_5.pack(
+        index, result.error_code, result.base_offset, result.log_append_time_ms, result.log_start_offset
+    )
+    if result.error_message is None and result.current_leader is None and not result.record_errors:
+        out += b"\x01\x00\x00"
+        return
+    write_unsigned_varint(out, len(result.record_errors) + 1)
+    for batch_index, message in result.record_errors:
+        out += _INT32.pack(batch_index)
+        out += compact_string_field(message)
+        out.append(0)
+    out += compact_string_field(result.error_message)
+    if result.current_leader is None or version < FIRST_VERSION_WITH_CURRENT_LEADER:
+        out.append(0)
+    else:
+        out += _LEADER_TAG.pack(1, 0, 9, *result.current_leader, 0)
+
+
+def _write_fixed(out: bytearray, version: int, index: int, result: ProducePartitionResult) -> None:
+    if version < 5:
+        out += _INDEX_ERROR_OFFSETS_2.pack(
+            index, result.error_code, result.base_offset, result.log_append_time_ms
+        )
+        return
+    out += _INDEX_ERROR_OFFSETS_5.pack(
+        index, result.error_code, result.base_offset, result.log_append_time_ms, result.log_start_offset
+    )
+    if version >= 8:
+        out += _INT32.pack(len(result.record_errors))
+        for batch_index, message in result.record_errors:
+            out += _INT32.pack(batch_index)
+            out += b"\xff\xff" if message is None else string_field(message)
+        out += b"\xff\xff" if result.error_message is None else string_field(result.error_message)

@@ -1,0 +1,284 @@
+"""The hand-written Fetch reader and encoder say what the schema codec says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.codec import decode, encode
+from protocol.errors import DecodeError
+from protocol.fetch_view import (
+    UNKNOWN_HIGH_WATERMARK,
+    FetchPartition,
+    FetchPartitionResult,
+    FetchRequestView,
+    FetchResult,
+    NodeEndpoint,
+    ResponsePart,
+    encode_fetch_response,
+    read_fetch_request,
+)
+from protocol.framing import encode_response
+from protocol.messages import fetch
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.schema import ZERO_UUID
+from tests.support.damage import damaged_copies
+from tests.support.random_messages import random_messages
+
+VERSIONS = range(4, 19)
+
+
+@dataclass(slots=True)
+class FileRange:
+    """Stands for records that lie in a file."""
+
+    data: bytes
+
+    @property
+    def length(self) -> int:
+        return len(self.data)
+
+
+def as_view(request: FetchRequest, version: int) -> FetchRequestView:
+    """The view that a reader of `request` should make."""
+    partitions = [
+        FetchPartition(
+            None if version >= 13 else topic.topic,
+            topic.topic_id if version >= 13 else None,
+            partition.partition,
+            partition.current_leader_epoch,
+            partition.fetch_offset,
+            partition.last_fetched_epoch,
+            partition.log_start_offset,
+            partition.partition_max_bytes,
+            partition.replica_directory_id,
+            partition.high_watermark,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    return FetchRequestView(
+        replica_id=request.replica_state.replica_id if version >= 15 else request.replica_id,
+        replica_epoch=request.replica_state.replica_epoch,
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        isolation_level=request.isolation_level,
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+        partitions=partitions,
+        forgotten=[
+            (topic.topic_id if version >= 13 else topic.topic, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ],
+        rack_id=request.rack_id,
+        cluster_id=request.cluster_id,
+    )
+
+
+def requested(topic: Any, index: int, version: int) -> FetchPartition:
+    name = None if version >= 13 else topic.topic
+    topic_id = topic.topic_id if version >= 13 else None
+    return FetchPartition(name, topic_id, index, -1, 0, -1, -1, 1 << 20)
+
+
+def pair_or_none(value: Any, first: str, second: str) -> tuple[int, int] | None:
+    return None if value == type(value)() else (getattr(value, first), getattr(value, second))
+
+
+def result_of(partition: fetch.PartitionData, in_file: bool) -> FetchPartitionResult:
+    records = None if partition.records is None else bytes(partition.records)
+    return FetchPartitionResult(
+        error_code=partition.error_code,
+        high_watermark=partition.high_watermark,
+        last_stable_offset=partition.last_stable_offset,
+        log_start_offset=partition.log_start_offset,
+        records=FileRange(records) if in_file and records is not None else records,
+        aborted_transactions=partition.aborted_transactions,
+        preferred_read_replica=partition.preferred_read_replica,
+        diverging_epoch=pair_or_none(partition.diverging_epoch, "epoch", "end_offset"),
+        current_leader=pair_or_none(partition.current_leader, "leader_id", "leader_epoch"),
+        snapshot_id=pair_or_none(partition.snapshot_id, "end_offset", "epoch"),
+    )
+
+
+def encode_by_hand(response: FetchResponse, version: int, *, in_file: bool = False) -> list[ResponsePart]:
+    """`response` through the hot path's encoder."""
+    results = [
+        (requested(topic, partition.partition_index, version), result_of(partition, in_file))
+        for topic in response.responses
+        for partition in topic.partitions
+    ]
+    return encode_fetch_response(
+        version,
+        42,
+        results,
+        error_code=response.error_code,
+        session_id=response.session_id,
+        throttle_time_ms=response.throttle_time_ms,
+        node_endpoints=[
+            NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
+        ],
+    )
+
+
+def joined(parts: list[ResponsePart]) -> bytes:
+    return b"".join(part.data if isinstance(part, FileRange) else bytes(part) for part in parts)  # type: ignore[arg-type]
+
+
+def can_be_compared(response: FetchResponse, version: int) -> bool:
+    """Whether the encoder would not put topics together, and no records are null (it sends none empty)."""
+    names = [topic.topic_id if version >= 13 else topic.topic for topic in response.responses]
+    return (
+        all(topic.partitions for topic in response.responses)
+        and all(a != b for a, b in zip(names, names[1:], strict=False))
+        and all(p.records is not None for topic in response.responses for p in topic.partitions)
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_reader_sees_what_the_codec_sees(version: int) -> None:
+    for request in random_messages(FetchRequest, version, "fetch view", mixed=300):
+        body = memoryview(encode(request, version))
+        assert read_fetch_request(body, version) == as_view(request, version)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_encoder_writes_what_the_codec_writes(version: int, in_file: bool) -> None:
+    compared = 0
+    for response in random_messages(FetchResponse, version, "fetch view", mixed=300):
+        if can_be_compared(response, version):
+            compared += 1
+            parts = encode_by_hand(response, version, in_file=in_file)
+            assert joined(parts) == encode_response(1, version, 42, response)
+            assert all(part.length if isinstance(part, FileRange) else len(part) for part in parts)  # type: ignore[arg-type]
+    assert compared > 50
+
+
+def answer_of(parts: list[ResponsePart], version: int) -> FetchResponse:
+    frame = joined(parts)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    return decode(FetchResponse, frame[9 if version >= 12 else 8 :], version)
+
+
+def partition_of_topic(name: str, index: int, topic_id: Any = ZERO_UUID) -> FetchPartition:
+    return FetchPartition(name, topic_id, index, -1, 0, -1, -1, 1 << 20)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_records_stand_in_the_answer_as_the_very_objects_given(version: int) -> None:
+    records = [FileRange(b"a" * 200), memoryview(b"b" * 3), FileRange(b"c" * 20_000), None]
+    results: list[FetchResult] = [
+        (partition_of_topic("topic", index), FetchPartitionResult(records=item))
+        for index, item in enumerate(records)
+    ]
+    parts = encode_fetch_response(version, 1, results)
+    assert [part for part in parts if not isinstance(part, bytearray)] == records[:3]
+    assert [parts[index] is records[index // 2] for index in (1, 3, 5)] == [True] * 3
+    sent = [partition.records for partition in answer_of(parts, version).responses[0].partitions]
+    assert sent == [b"a" * 200, b"b" * 3, b"c" * 20_000, b""]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_neighbouring_results_of_one_topic_are_put_together(version: int) -> None:
+    ids = {"a": ZERO_UUID, "b": fetch.ZERO_UUID.__class__(int=7)}
+    results = [
+        (partition_of_topic(name, index, ids[name]), FetchPartitionResult())
+        for name, index in (("a", 0), ("a", 1), ("b", 0), ("a", 2))
+    ]
+    answer = answer_of(encode_fetch_response(version, 1, results), version)
+    grouped = [(topic.topic, [p.partition_index for p in topic.partitions]) for topic in answer.responses]
+    assert [indexes for _, indexes in grouped] == [[0, 1], [0], [2]]
+    if version < 13:
+        assert [name for name, _ in grouped] == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_result_starts_out_as_kafkas_answer_to_a_failed_read(version: int) -> None:
+    result = FetchPartitionResult(error_code=3)
+    answer = answer_of(encode_fetch_response(version, 1, [(partition_of_topic("t", 5), result)]), version)
+    assert answer.responses[0].partitions == (
+        fetch.PartitionData(
+            partition_index=5,
+            error_code=3,
+            high_watermark=-1,
+            last_stable_offset=-1,
+            aborted_transactions=None,
+            records=b"",
+        ),
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_answer_without_partitions_is_one_part(version: int) -> None:
+    parts = encode_fetch_response(version, 1, [], error_code=70, session_id=5)
+    answer = answer_of(parts, version)
+    assert len(parts) == 1
+    assert answer == FetchResponse(error_code=70 if version >= 7 else 0, session_id=5 if version >= 7 else 0)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_version_has_no_field_for_is_left_out(version: int) -> None:
+    result = FetchPartitionResult(
+        log_start_offset=9,
+        preferred_read_replica=3,
+        diverging_epoch=(1, 2),
+        current_leader=(3, 4),
+        snapshot_id=(5, 6),
+    )
+    parts = encode_fetch_response(
+        version, 1, [(partition_of_topic("t", 0), result)], node_endpoints=[NodeEndpoint(3, "host", 9092)]
+    )
+    answer = answer_of(parts, version)
+    partition = answer.responses[0].partitions[0]
+    assert partition.log_start_offset == (9 if version >= 5 else -1)
+    assert partition.preferred_read_replica == (3 if version >= 11 else -1)
+    assert (partition.diverging_epoch.end_offset == 2) == (version >= 12)
+    assert (partition.snapshot_id.end_offset == 5) == (version >= 12)
+    assert (partition.current_leader.leader_id == 3) == (version >= 12)
+    assert len(answer.node_endpoints) == (1 if version >= 16 else 0)
+
+
+def test_a_consumer_has_neither_replica_nor_high_watermark() -> None:
+    request = FetchRequest(topics=(fetch.FetchTopic(partitions=(fetch.FetchPartition(),)),))
+    view = read_fetch_request(memoryview(encode(request, 18)), 18)
+    assert (view.replica_id, view.replica_epoch) == (-1, -1)
+    assert view.partitions[0].high_watermark == UNKNOWN_HIGH_WATERMARK
+    assert view.partitions[0].replica_directory_id == ZERO_UUID
+
+
+@pytest.mark.parametrize(
+    "records", [None, b"", b"12345", bytearray(b"123"), memoryview(b"12"), FileRange(b"1")]
+)
+def test_a_result_knows_the_length_of_its_records(records: Any) -> None:
+    expected = 0 if records is None else len(records.data if isinstance(records, FileRange) else records)
+    assert FetchPartitionResult(records=records).records_length == expected
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_damaged_requests_are_refused_exactly_when_the_codec_refuses_them(version: int) -> None:
+    for request in random_messages(FetchRequest, version, "damage", mixed=6):
+        for body in damaged_copies(encode(request, version), f"fetch {version}"):
+            expect_the_same(body, version)
+
+
+@settings(max_examples=300, deadline=None)
+@given(version=st.sampled_from(VERSIONS), body=st.binary(max_size=120))
+def test_any_bytes_are_read_as_the_codec_reads_them_or_refused(version: int, body: bytes) -> None:
+    expect_the_same(body, version)
+
+
+def expect_the_same(body: bytes, version: int) -> None:
+    try:
+        expected = as_view(decode(FetchRequest, body, version), version)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            read_fetch_request(memoryview(body), version)
+    else:
+        assert read_fetch_request(memoryview(body), version) == expected

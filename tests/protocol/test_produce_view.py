@@ -1,0 +1,205 @@
+"""The hand-written Produce reader and encoder say what the schema codec and kio say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.codec import decode, encode
+from protocol.errors import DecodeError
+from protocol.framing import encode_response
+from protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.produce_view import (
+    ProducePartition,
+    ProducePartitionResult,
+    ProduceRequestView,
+    encode_produce_response,
+    read_produce_request,
+)
+from protocol.response_parts import NodeEndpoint as Endpoint
+from protocol.schema import ZERO_UUID
+from tests.support.damage import damaged_copies
+from tests.support.random_messages import random_messages
+
+VERSIONS = range(3, 14)
+
+
+def as_view(request: ProduceRequest, version: int) -> ProduceRequestView:
+    """The view that a reader of `request` should make."""
+    partitions = [
+        ProducePartition(
+            None if version >= 13 else topic.name,
+            topic.topic_id if version >= 13 else None,
+            data.index,
+            None if data.records is None else memoryview(data.records),
+        )
+        for topic in request.topic_data
+        for data in topic.partition_data
+    ]
+    return ProduceRequestView(request.transactional_id, request.acks, request.timeout_ms, partitions)
+
+
+def neighbours_apart(response: Any, version: int) -> bool:
+    """Whether topics that follow each other differ, so that the encoder does not put them together."""
+    names = [topic.topic_id if version >= 13 else topic.name for topic in response.responses]
+    filled = all(topic.partition_responses for topic in response.responses)
+    return filled and all(a != b for a, b in zip(names, names[1:], strict=False))
+
+
+def encode_by_hand(response: ProduceResponse, version: int) -> bytes:
+    """`response` through the hot path's encoder."""
+    results = [
+        (
+            ProducePartition(
+                None if version >= 13 else topic.name,
+                topic.topic_id if version >= 13 else None,
+                partition.index,
+                None,
+            ),
+            ProducePartitionResult(
+                error_code=partition.error_code,
+                base_offset=partition.base_offset,
+                log_append_time_ms=partition.log_append_time_ms,
+                log_start_offset=partition.log_start_offset,
+                record_errors=[
+                    (error.batch_index, error.batch_index_error_message) for error in partition.record_errors
+                ],
+                error_message=partition.error_message,
+                current_leader=None
+                if partition.current_leader == LeaderIdAndEpoch()
+                else (partition.current_leader.leader_id, partition.current_leader.leader_epoch),
+            ),
+        )
+        for topic in response.responses
+        for partition in topic.partition_responses
+    ]
+    endpoints = [Endpoint(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]
+    return bytes(encode_produce_response(version, 42, results, response.throttle_time_ms, endpoints))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_reader_sees_what_the_codec_sees(version: int) -> None:
+    for request in random_messages(ProduceRequest, version, "produce view", mixed=300):
+        body = memoryview(encode(request, version))
+        assert read_produce_request(body, version) == as_view(request, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_encoder_writes_what_the_codec_writes(version: int) -> None:
+    compared = 0
+    for response in random_messages(ProduceResponse, version, "produce view", mixed=300):
+        if neighbours_apart(response, version):
+            compared += 1
+            assert encode_by_hand(response, version) == encode_response(0, version, 42, response)
+    assert compared > 100
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_neighbouring_results_of_one_topic_are_put_together(version: int) -> None:
+    topics = [
+        TopicProduceResponse(
+            name=name if version < 13 else "",
+            topic_id=ZERO_UUID,
+            partition_responses=tuple(PartitionProduceResponse(index=index) for index in indexes),
+        )
+        for name, indexes in (("a", (0, 1)), ("b", (5,)), ("a", (2,)))
+    ]
+    if version >= 13:
+        merged = tuple(partition for topic in topics for partition in topic.partition_responses)
+        topics = [TopicProduceResponse(topic_id=ZERO_UUID, partition_responses=merged)]
+    response = ProduceResponse(responses=tuple(topics))
+    assert encode_by_hand(response, version) == encode_response(0, version, 42, response)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_result_starts_out_as_kafkas_answer_to_a_failed_append(version: int) -> None:
+    frame = encode_produce_response(
+        version, 7, [(ProducePartition("t", ZERO_UUID, 3, None), ProducePartitionResult(error_code=6))]
+    )
+    body = memoryview(frame)[9 if version >= 9 else 8 :]
+    answer = decode(ProduceResponse, body, version).responses[0].partition_responses[0]
+    assert answer == PartitionProduceResponse(index=3, error_code=6, base_offset=-1)
+
+
+def test_what_a_version_has_no_field_for_is_left_out() -> None:
+    result = ProducePartitionResult(
+        error_code=87, record_errors=[(0, "bad")], error_message="worse", current_leader=(1, 2)
+    )
+    for version in VERSIONS:
+        frame = encode_produce_response(
+            version, 7, [(ProducePartition("t", ZERO_UUID, 3, None), result)], 9, [Endpoint(1, "host", 9092)]
+        )
+        body = memoryview(frame)[9 if version >= 9 else 8 :]
+        answer = decode(ProduceResponse, body, version)
+        partition = answer.responses[0].partition_responses[0]
+        assert answer.throttle_time_ms == 9
+        assert partition.error_code == 87
+        assert partition.error_message == ("worse" if version >= 8 else None)
+        assert partition.record_errors == (
+            (BatchIndexAndErrorMessage(batch_index=0, batch_index_error_message="bad"),)
+            if version >= 8
+            else ()
+        )
+        has_leader = version >= 10
+        expected_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=2) if has_leader else LeaderIdAndEpoch()
+        assert partition.current_leader == expected_leader
+        assert answer.node_endpoints == (
+            (NodeEndpoint(node_id=1, host="host", port=9092),) if has_leader else ()
+        )
+
+
+def test_records_are_views_of_the_request_and_not_copies() -> None:
+    frame = bytearray(encode(one_partition(b"abcdef"), 9))
+    records = read_produce_request(memoryview(frame), 9).partitions[0].records
+    assert records is not None
+    frame[frame.index(b"abcdef")] = ord("X")
+    assert bytes(records) == b"Xbcdef"
+
+
+def one_partition(records: bytes | None) -> ProduceRequest:
+    data = PartitionProduceData(index=1, records=records)
+    return ProduceRequest(acks=1, topic_data=(TopicProduceData(name="topic", partition_data=(data,)),))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16382, 16383, 16384, 100_000])
+def test_records_of_every_length_prefix_are_read(version: int, size: int) -> None:
+    request = one_partition(bytes(size))
+    body = memoryview(encode(request, version))
+    assert read_produce_request(body, version).partitions[0].records == bytes(size)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_damaged_requests_are_refused_exactly_when_the_codec_refuses_them(version: int) -> None:
+    for request in random_messages(ProduceRequest, version, "damage", mixed=6):
+        for body in damaged_copies(encode(request, version), f"produce {version}"):
+            expect_the_same(body, version)
+
+
+@settings(max_examples=300, deadline=None)
+@given(version=st.sampled_from(VERSIONS), body=st.binary(max_size=80))
+def test_any_bytes_are_read_as_the_codec_reads_them_or_refused(version: int, body: bytes) -> None:
+    expect_the_same(body, version)
+
+
+def expect_the_same(body: bytes, version: int) -> None:
+    try:
+        expected = as_view(decode(ProduceRequest, body, version), version)
+    except DecodeError:
+        with pytest.raises(DecodeError):
+            read_produce_request(memoryview(body), version)
+    else:
+        assert read_produce_request(memoryview(body), version) == expected
