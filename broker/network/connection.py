@@ -1,0 +1,335 @@
+"""One client's connection: bytes in, one request at a time, answers out in order.
+
+What keeps the next frame from being handled, and what ends that:
+
+    request in hand      a handler has not answered yet          answered(), refused()
+    turn over            this connection used up its turn         the loop comes round again
+    writer blocked       the peer does not read                   the writer's on_ready
+    waiting for memory   queued.max.request.bytes is used up      RequestMemory calls back
+    draining, lost       the broker or the peer is leaving        nothing
+
+Meanwhile bytes are received behind the frame in hand until the buffer is full, then reading pauses.
+
+I/O: a shell; everything happens in callbacks of the event loop, and a handler that has its answer
+at hand gives it within the very callback that brought the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
+
+from broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
+from broker.network.request import Answer, ClientInformation, Request
+from broker.network.response_writer import ResponseWriter
+
+if TYPE_CHECKING:
+    from broker.network.listener import Listener
+
+logger = logging.getLogger(__name__)
+
+TURN_NS = 2_000_000
+
+
+class Connection(asyncio.BufferedProtocol):
+    """The protocol object of one accepted socket."""
+
+    __slots__ = (
+        "_buffer",
+        "_draining",
+        "_ended",
+        "_held_bytes",
+        "_in_turn",
+        "_listener",
+        "_loop",
+        "_memory",
+        "_on_request",
+        "_peer_finished",
+        "_reading",
+        "_request",
+        "_scheduled",
+        "_transport",
+        "_waits_for_memory",
+        "_writer",
+        "address",
+        "client",
+        "has_received",
+        "idle_since_ms",
+        "listener",
+        "peer",
+        "principal",
+        "unsent_seen",
+    )
+
+    def __init__(self, listener: Listener, on_request: Callable[[Request], None]) -> None:
+        server = listener.server
+        self._listener = listener
+        self._on_request = on_request
+        self._loop = server.loop
+        self._memory = server.request_memory
+        self._buffer = ReceiveBuffer(server.config.socket_request_max_bytes, server.spare_memory)
+        self._request: Request | None = None
+        self._transport: asyncio.Transport | None = None
+        self._writer: ResponseWriter | None = None
+        self._held_bytes = 0
+        self._in_turn = self._scheduled = self._waits_for_memory = False
+        self._draining = self._peer_finished = self._ended = False
+        self._reading = True
+        self.listener = listener.name
+        self.principal = "User:ANONYMOUS"
+        self.client = ClientInformation()
+        self.address = self.peer = "?"
+        # Bookkeeping of the idle sweep.
+        self.has_received = False
+        self.idle_since_ms = 0
+        self.unsent_seen = 0
+
+    # ---- called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.address, self.peer = _peer_of(self._transport)
+        if not self._listener.admit(self):
+            self._ended = True
+            self._transport.abort()
+            return
+        self._listener.set_socket_options(self._transport)
+        self._writer = ResponseWriter(self._transport, self._loop, self._resumed, self._broken)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer.writable()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._buffer.received(nbytes)
+        self.has_received = True
+        self._listener.server.counters.bytes_in += nbytes
+        self._serve()
+
+    def eof_received(self) -> bool:
+        # Requests that came before the end are still handled, as producers with acks=0 expect.
+        self._peer_finished = True
+        self._ended = self._ended or not self._buffer.has_frame()
+        return not self._ended
+
+    def pause_writing(self) -> None:
+        if self._writer is not None:
+            self._writer.pause()
+
+    def resume_writing(self) -> None:
+        if self._writer is not None:
+            self._writer.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended = True
+        if self._writer is None:
+            return
+        self._listener.forget(self)
+        self._listener.server.counters.bytes_out += self._writer.sent_bytes
+        self._writer.close()
+        self._buffer.discard()
+        if self._memory is not None:
+            self._memory.forget(self._memory_free)
+            self._release_memory()
+        if self._request is not None:
+            request, self._request = self._request, None
+            if request.on_abandoned is not None:
+                request.on_abandoned(request)
+
+    # ---- called by requests
+
+    def answered(self, request: Request, answer: Answer) -> None:
+        """Send the answer of the request in hand and turn to the next frame."""
+        if request is not self._request:
+            assert self._ended, f"a request of {self.peer} was answered twice"
+            return
+        assert self._writer is not None
+        self._done_with_request()
+        if request.api_metrics is not None:
+            request.api_metrics.answered(self._listener.server.clock.monotonic_ns() - request.started_ns)
+        if self._ended:
+            return
+        try:
+            self._writer.write(answer)
+            if not self._in_turn:
+                self._writer.flush()
+                # Not at once: whoever answers now may be in the middle of another connection's request.
+                self._schedule()
+        except OSError as error:
+            self._broken(error)
+
+    def refused(self, request: Request, reason: str) -> None:
+        """End the connection because of the request in hand."""
+        if request is self._request:
+            self._done_with_request()
+            self.fail(reason)
+
+    # ---- called by the listener and its server
+
+    @property
+    def request_in_hand(self) -> Request | None:
+        """What a handler owes an answer to."""
+        return self._request
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Answer bytes that the peer has not taken yet."""
+        return 0 if self._writer is None else self._writer.unsent_bytes
+
+    def release_idle_memory(self) -> None:
+        """Give back the receive buffer of a connection that is quiet."""
+        self._buffer.shrink()
+
+    def drain(self) -> None:
+        """Handle no further request; close when the one in hand is answered and sent."""
+        self._draining = True
+        self._close_if_done()
+
+    def fail(self, reason: str) -> None:
+        """Log why and close; what was answered before is still sent."""
+        if self._ended:
+            return
+        logger.warning(
+            "closing connection from %s on listener %s: %s",
+            self.peer,
+            self.listener,
+            reason,
+            extra={"peer": self.peer, "listener": self.listener},
+        )
+        self._end()
+
+    def abort(self) -> None:
+        """Close now, whatever is unsent."""
+        self._ended = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    # ---- inside
+
+    def _serve(self) -> None:
+        """Handle frames until there is none, one must be waited for, or the turn is over."""
+        if self._in_turn or self._scheduled or self._request is not None or self._ended:
+            self._check_room()
+            return
+        server, writer = self._listener.server, self._writer
+        assert writer is not None
+        now_ns, received_ms = server.clock.monotonic_ns(), server.clock.wall_ms()
+        turn_ends_ns = now_ns + TURN_NS
+        self._in_turn = True
+        try:
+            while not (writer.blocked or self._draining or self._ended):
+                if self._memory is not None and not self._hold_memory():
+                    break
+                frame = self._buffer.next_frame()
+                if frame is None:
+                    break
+                request = self._request = Request(self, frame, received_ms, now_ns)
+                self._on_request(request)
+                if self._request is not None:
+                    break
+                now_ns = server.clock.monotonic_ns()
+                if now_ns > turn_ends_ns:
+                    self._schedule()
+                    break
+        except InvalidFrameError as error:
+            self.fail(str(error))
+        finally:
+            self._in_turn = False
+        writer.flush()
+        self._check_room()
+        if self._draining or self._peer_finished:
+            self._close_if_done()
+
+    def _check_room(self) -> None:
+        """Read on only if there is somewhere to put the bytes."""
+        if self._ended or self._peer_finished or self._transport is None:
+            return
+        waits = self._request is not None or self._scheduled or self._waits_for_memory
+        assert self._writer is not None
+        if (waits or self._writer.blocked) and self._buffer.is_full:
+            if self._reading:
+                self._reading = False
+                self._transport.pause_reading()
+        elif not self._reading:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def _schedule(self) -> None:
+        if not self._scheduled and not self._ended:
+            self._scheduled = True
+            self._loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._scheduled = False
+        self._serve()
+
+    def _done_with_request(self) -> None:
+        self._request = None
+        self._buffer.release()
+        if self._memory is not None:
+            self._release_memory()
+
+    def _resumed(self) -> None:
+        """The writer can take answers again."""
+        self._schedule()
+
+    def _broken(self, error: OSError) -> None:
+        """Sending failed in the middle of an answer: nothing more can be said on this connection."""
+        if self._ended:
+            return
+        if not isinstance(error, ConnectionError):
+            logger.error("answer to %s cannot be completed: %s", self.peer, error, extra={"peer": self.peer})
+        self.abort()
+
+    def _close_if_done(self) -> None:
+        if self._request is not None or self._ended or self._writer is None:
+            return
+        if self._writer.is_idle and (self._draining or not self._buffer.has_frame()):
+            self._end()
+
+    def _end(self) -> None:
+        """Close once the transport has sent what it holds; the idle sweep ends that if need be."""
+        if self._ended or self._transport is None:
+            return
+        self._ended = True
+        if self._writer is not None:
+            self._writer.flush()
+        self._transport.close()
+
+    # ---- queued.max.request.bytes
+
+    def _hold_memory(self) -> bool:
+        """Account for the next frame as soon as its size is known; False: wait for others to finish."""
+        assert self._memory is not None
+        if self._held_bytes:
+            return True
+        size = self._buffer.frame_bytes()
+        if size is None:
+            return True
+        if self._memory.try_acquire(size):
+            self._held_bytes = size
+            return True
+        if not self._waits_for_memory:
+            self._waits_for_memory = True
+            self._memory.wait(self._memory_free)
+        return False
+
+    def _memory_free(self) -> None:
+        self._waits_for_memory = False
+        self._schedule()
+
+    def _release_memory(self) -> None:
+        assert self._memory is not None
+        if self._held_bytes:
+            held, self._held_bytes = self._held_bytes, 0
+            self._memory.release(held)
+
+
+def _peer_of(transport: asyncio.Transport) -> tuple[str, str]:
+    """The peer's address, and address and port as text; IPv4 in IPv6's clothes is shown as IPv4."""
+    name = transport.get_extra_info("peername")
+    if not name:
+        return "?", "?"
+    address = str(name[0]).removeprefix("::ffff:")
+    return address, f"[{address}]:{name[1]}" if ":" in address else f"{address}:{name[1]}"

@@ -1,0 +1,24 @@
+"""What the network layer counts: plain integers, turned into metrics when somebody asks."""
+
+from __future__ import annotations
+
+
+class NetworkCounters:
+    """Totals since start."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "connections_accepted",
+        "connections_closed",
+        "connections_expired",
+        "connections_refused",
+    )
+
+    def __init__(self) -> None:
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.connections_accepted = 0
+        self.connections_closed = 0
+        self.connections_expired = 0
+        self.connections_refused = 0

@@ -1,0 +1,97 @@
+"""One request that a connection has received and nobody has answered yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from protocol.framing import RequestHeader
+from storage.file_slice import FileSlice
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+    from broker.request_metrics import ApiMetrics
+
+# What an answer is made of; the bytes of all parts together are whole frames, sizes included.
+AnswerPart: TypeAlias = bytes | bytearray | memoryview | FileSlice
+Answer: TypeAlias = bytes | Sequence[AnswerPart] | None
+
+_NO_HEADER = RequestHeader(-1, -1, -1, None)
+_NO_BODY = memoryview(b"")
+
+
+@dataclass(slots=True)
+class ClientInformation:
+    """What the peer says it is (KIP-511); empty until it has sent ApiVersions 3 or later."""
+
+    software_name: str = ""
+    software_version: str = ""
+
+
+class Request:
+    """A frame and what became of it.
+
+    `frame` is the whole frame without its size; the dispatcher fills in `header` and `body`. Both
+    views are writable and stay valid until `respond` or `close`, not a moment longer: the
+    memory is then used for the next request. `received_ms` is wall time, `started_ns` monotonic.
+
+    `on_abandoned` is called when the peer goes away before the answer; nobody need set it.
+
+    Exactly one of `respond` and `close` must be called, at once or later, from the event loop.
+    """
+
+    __slots__ = (
+        "api_metrics",
+        "body",
+        "connection",
+        "frame",
+        "header",
+        "on_abandoned",
+        "received_ms",
+        "started_ns",
+        "throttle_time_ms",
+    )
+
+    def __init__(self, connection: Connection, frame: memoryview, received_ms: int, started_ns: int) -> None:
+        self.connection = connection
+        self.frame = frame
+        self.received_ms = received_ms
+        self.started_ns = started_ns
+        self.header = _NO_HEADER
+        self.body = _NO_BODY
+        self.throttle_time_ms = 0
+        self.api_metrics: ApiMetrics | None = None
+        self.on_abandoned: Callable[[Request], None] | None = None
+
+    @property
+    def peer(self) -> str:
+        """The other side as host:port."""
+        return self.connection.peer
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener the request came in by."""
+        return self.connection.listener
+
+    @property
+    def principal(self) -> str:
+        """Who asks, e.g. User:ANONYMOUS."""
+        return self.connection.principal
+
+    @property
+    def is_open(self) -> bool:
+        """Whether an answer is still owed and can still be given."""
+        return self.connection.request_in_hand is self
+
+    def respond(self, answer: Answer) -> None:
+        """Answer with whole frames, or with None for a request that gets no answer (acks=0).
+
+        The parts are sent in their order and must not change afterwards. Without effect when the
+        peer has gone meanwhile.
+        """
+        self.connection.answered(self, answer)
+
+    def close(self, reason: str) -> None:
+        """Refuse to answer and end the connection; `reason` is logged with the peer's address."""
+        self.connection.refused(self, reason)

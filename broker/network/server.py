@@ -1,0 +1,128 @@
+"""All listeners of a broker with what they share: limits, memory budgets, the idle sweep, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+from broker.clock import Clock, SystemClock
+from broker.network.config import ListenerConfig, NetworkConfig
+from broker.network.connection import Connection
+from broker.network.connection_quota import ConnectionQuota
+from broker.network.counters import NetworkCounters
+from broker.network.listener import Listener
+from broker.network.memory import RequestMemory, SpareMemory
+from broker.network.request import Request
+
+logger = logging.getLogger(__name__)
+
+SWEEP_MS_MAX = 5_000
+
+
+class NetworkServer:
+    """Owns listeners and connections; must be made inside the event loop that it shall use.
+
+    Order of use: `bind` each listener (its port is then known), `start`, and at the end `close`.
+    """
+
+    def __init__(self, config: NetworkConfig, *, clock: Clock | None = None) -> None:
+        self.config = config
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        self.loop = asyncio.get_running_loop()
+        self.quota = ConnectionQuota(config)
+        self.counters = NetworkCounters()
+        self.spare_memory = SpareMemory()
+        limit = config.queued_max_request_bytes
+        self.request_memory = RequestMemory(limit) if limit > 0 else None
+        self.listeners: dict[str, Listener] = {}
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._all_gone: asyncio.Event | None = None
+
+    def bind(self, listener: ListenerConfig, on_request: Callable[[Request], None]) -> Listener:
+        """Bind one address; `on_request` is called with every request that comes in by it.
+
+        Errors: OSError naming listener and address.
+        """
+        assert listener.name not in self.listeners, f"listener {listener.name} exists"
+        bound = self.listeners[listener.name] = Listener(self, listener, on_request)
+        return bound
+
+    async def start(self) -> None:
+        """Accept connections on every bound listener."""
+        for listener in self.listeners.values():
+            await listener.start()
+        self._sweep_later()
+
+    def port(self, listener: str) -> int:
+        """The port a listener got, which matters when 0 was asked for."""
+        return self.listeners[listener].port
+
+    def connections(self) -> Iterator[Connection]:
+        """Every open connection."""
+        for listener in self.listeners.values():
+            yield from listener.connections
+
+    def sweep(self) -> None:
+        """Close connections that were idle for connections.max.idle.ms, and take back unused memory.
+
+        Idle means: nothing received, nothing taken by the peer, and no request being handled.
+        """
+        now_ms = self.clock.monotonic_ms()
+        limit_ms = self.config.connections_max_idle_ms
+        for connection in list(self.connections()):
+            unsent = connection.unsent_bytes
+            is_busy = connection.request_in_hand is not None
+            if is_busy or connection.has_received or unsent < connection.unsent_seen:
+                connection.has_received = False
+                connection.idle_since_ms = now_ms
+            else:
+                connection.release_idle_memory()
+            connection.unsent_seen = unsent
+            if 0 <= limit_ms <= now_ms - connection.idle_since_ms:
+                self.counters.connections_expired += 1
+                logger.info(
+                    "closing connection from %s: idle for %d ms", connection.peer, limit_ms,
+                    extra={"peer": connection.peer},
+                )  # fmt: skip
+                connection.abort()
+
+    async def close(self, timeout_s: float = 5.0) -> None:
+        """Stop accepting, let requests in hand be answered for at most `timeout_s`, close everything."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for listener in self.listeners.values():
+            listener.stop()
+        for connection in list(self.connections()):
+            connection.drain()
+        if not await self._wait_until_gone(timeout_s):
+            for connection in list(self.connections()):
+                logger.warning("aborting connection from %s at shutdown", connection.peer)
+                connection.abort()
+            await self._wait_until_gone(1.0)
+
+    def connection_gone(self) -> None:
+        """Called by listeners when a connection has ended."""
+        if self._all_gone is not None and not self.quota.count:
+            self._all_gone.set()
+
+    async def _wait_until_gone(self, timeout_s: float) -> bool:
+        if not self.quota.count:
+            return True
+        self._all_gone = asyncio.Event()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._all_gone.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _sweep_later(self) -> None:
+        interval_ms = SWEEP_MS_MAX
+        if self.config.connections_max_idle_ms >= 0:
+            interval_ms = max(10, min(interval_ms, self.config.connections_max_idle_ms // 4))
+        self._sweep_timer = self.loop.call_later(interval_ms / 1000, self._swept)
+
+    def _swept(self) -> None:
+        self.sweep()
+        self._sweep_later()
