@@ -1,0 +1,87 @@
+"""Requests sent on one connection and not yet answered, in the order in which they were sent.
+
+Theory: a broker answers the requests of one connection in order, so the oldest request in flight is
+the one that the next response belongs to. New requests may follow as long as the newest one has left
+our own buffer and the window is not full; a broker that reads slowly therefore stops us early, and
+memory for requests stays bounded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+ContextT = TypeVar("ContextT")
+
+
+@dataclass(slots=True)
+class InFlightRequest(Generic[ContextT]):
+    """One request on the wire; `context` is what the owner needs when the answer comes."""
+
+    correlation_id: int
+    api_key: int
+    api_version: int
+    sent_ms: int
+    deadline_ms: int
+    context: ContextT
+    send_completed: bool = True
+
+
+class InFlightRequests(Generic[ContextT]):
+    """The in-flight deque of one connection.
+
+    Invariant: correlation ids increase from oldest to newest.
+    """
+
+    __slots__ = ("_requests",)
+
+    def __init__(self) -> None:
+        self._requests: deque[InFlightRequest[ContextT]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    def add(self, request: InFlightRequest[ContextT]) -> None:
+        """Append the request that was sent last."""
+        assert not self._requests or self._requests[-1].correlation_id < request.correlation_id
+        self._requests.append(request)
+
+    @property
+    def oldest(self) -> InFlightRequest[ContextT] | None:
+        """The request whose answer comes next."""
+        return self._requests[0] if self._requests else None
+
+    @property
+    def newest(self) -> InFlightRequest[ContextT] | None:
+        """The request that was sent last."""
+        return self._requests[-1] if self._requests else None
+
+    def complete_next(self, correlation_id: int) -> InFlightRequest[ContextT] | None:
+        """Take out the oldest request if it is the one answered; None means the peer is out of step."""
+        if not self._requests or self._requests[0].correlation_id != correlation_id:
+            return None
+        return self._requests.popleft()
+
+    def complete_last_sent(self) -> InFlightRequest[ContextT]:
+        """Take out the newest request, which expects no answer (acks=0)."""
+        return self._requests.pop()
+
+    def can_send_more(self, max_in_flight: int) -> bool:
+        """Whether one more may be sent: none is in flight, or the newest is written and there is room."""
+        requests = self._requests
+        return not requests or (requests[-1].send_completed and len(requests) < max_in_flight)
+
+    def next_deadline_ms(self) -> int | None:
+        """When the first of them is too late; None when nothing is in flight."""
+        return min((request.deadline_ms for request in self._requests), default=None)
+
+    def first_timed_out(self, now_ms: int) -> InFlightRequest[ContextT] | None:
+        """The oldest request whose deadline has passed."""
+        return next((request for request in self._requests if request.deadline_ms <= now_ms), None)
+
+    def clear(self) -> list[InFlightRequest[ContextT]]:
+        """Take out all of them, oldest first, because the connection is gone."""
+        requests = list(self._requests)
+        self._requests.clear()
+        return requests

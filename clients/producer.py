@@ -1,0 +1,403 @@
+"""The producer: give it records, it writes them in batches and tells where each one went (shell).
+
+    async with Producer("localhost:9092", compression_type="zstd") as producer:
+        delivery = await producer.send("tides", b"high", key=b"brest")
+        written = await delivery            # RecordMetadata(topic, partition, offset, timestamp)
+
+`send` returns as soon as the record is in its batch; the delivery future tells its fate. Records for
+one partition keep the order in which they were sent, also across retries, and are written once
+(`enable_idempotence`, on by default).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from clients.accumulator import PartitionQueue, RecordAccumulator, record_size_bound
+from clients.client import ClientBase
+from clients.config import ProducerConfig, make_config
+from clients.connection import Authenticator
+from clients.environment import Environment
+from clients.metadata import TopicMetadata
+from clients.partitioner import StickyPartitioner, partition_for_key
+from clients.produce_core import ProduceCore
+from clients.producer_batch import RecordMetadata
+from clients.producer_identity import ProducerIdentity
+from clients.sender import Sender
+from protocol.compression import Compression
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
+from protocol.record import RecordHeader
+
+_BATCHES_BEFORE_YIELD = 8
+
+DeliveryFuture = asyncio.Future[RecordMetadata]
+
+
+class _TopicState:
+    """What sending to one topic needs at hand: its metadata, queues and sticky partition."""
+
+    __slots__ = ("metadata", "partitioner", "queues", "version")
+
+    def __init__(self, metadata: TopicMetadata, partitioner: StickyPartitioner) -> None:
+        self.metadata = metadata
+        self.partitioner = partitioner
+        self.queues: dict[int, PartitionQueue] = {}
+        self.version = -1
+
+
+class Producer:
+    """An asyncio producer; use it as an async context manager, or call `start` and `close`.
+
+    Options are those of `ProducerConfig` (Kafka's names with underscores).
+    Errors: KafkaError everywhere; a delivery that fails has the broker's error code.
+    Bounds: `buffer_memory` for unsent records; `send` waits at most `max_block_ms` for room.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        *,
+        environment: Environment | None = None,
+        authenticator: Authenticator | None = None,
+        **options: Any,
+    ) -> None:
+        config = make_config(ProducerConfig, {"bootstrap_servers": bootstrap_servers, **options})
+        self.config = config
+        self._environment = environment
+        self._authenticator = authenticator
+        self._topics: dict[str, _TopicState] = {}
+        self._memory_waiters: deque[asyncio.Future[None]] = deque()
+        self._flush_waiters: set[asyncio.Future[None]] = set()
+        self._new_batches = 0
+        self._is_closed = False
+        self._started = False
+
+    # --- life -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
+        assert not self._started, "a producer is started once"
+        config = self.config
+        self._loop = asyncio.get_running_loop()
+        self._client = ClientBase(
+            config, self._environment, self._authenticator, allow_auto_topic_creation=True
+        )
+        environment = self._client.environment
+        identity = ProducerIdentity() if config.enable_idempotence else None
+        self._accumulator = RecordAccumulator(
+            batch_size=config.batch_size,
+            linger_ms=config.linger_ms,
+            buffer_memory=config.buffer_memory,
+            retry_backoff=self._client.backoff,
+            rng=environment.rng,
+            delivery_timeout_ms=config.delivery_timeout_ms,
+            compression=Compression[config.compression_type.upper()],
+            compression_level=config.compression_level,
+            identity=identity,
+        )
+        core = ProduceCore(
+            self._accumulator,
+            identity,
+            retries=config.retries,
+            delivery_timeout_ms=config.delivery_timeout_ms,
+            max_request_size=config.max_request_size,
+            keep_order=config.max_in_flight_requests_per_connection == 1,
+        )
+        updater = self._client.updater
+        self._sender = Sender(core, config, updater, self._client.network, environment, self._on_progress)
+        await self._client.open(self._client.now_ms() + config.max_block_ms)
+        updater.on_update.append(self._refresh_topics)
+        self._sender.start()
+        self._started = True
+
+    async def __aenter__(self) -> Producer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close(timeout_ms=None if exc is None else 0)
+
+    async def flush(self, timeout_ms: int | None = None) -> None:
+        """Send what is buffered without lingering and await its fate.
+
+        Deliveries that fail do not make `flush` fail. KafkaError(REQUEST_TIMED_OUT) after `timeout_ms`.
+        """
+        serial = self._accumulator.begin_flush()
+        self._sender.wake()
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                while not self._accumulator.is_flushed(serial):
+                    waiter: asyncio.Future[None] = self._loop.create_future()
+                    self._flush_waiters.add(waiter)
+                    try:
+                        await waiter
+                    finally:
+                        self._flush_waiters.discard(waiter)
+        except TimeoutError:
+            text = f"flush did not end within {timeout_ms} ms"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+        finally:
+            self._accumulator.end_flush()
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Flush for at most `timeout_ms` (None: as long as deliveries take), then stop.
+
+        What is left then fails with NETWORK_EXCEPTION.
+        """
+        if not self._started or self._is_closed:
+            return
+        self._is_closed = True
+        self._accumulator.close()
+        if timeout_ms != 0:
+            with suppress(KafkaError):
+                await self.flush(timeout_ms)
+        await self._sender.close()
+        await self._client.close()
+
+    # --- sending --------------------------------------------------------------------------
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[RecordHeader] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeliveryFuture:
+        """Put a record into its batch; await the returned future to learn where it was written.
+
+        Waits for the topic's metadata and for room in `buffer_memory`, at most `max_block_ms`.
+        `timestamp_ms` None is now. Errors: KafkaError(MESSAGE_TOO_LARGE) for a record over
+        `max_request_size`, KafkaError(REQUEST_TIMED_OUT) when there is no room in time.
+        """
+        future = None
+        if not self._memory_waiters:
+            future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
+        if future is None:
+            future = await self._enqueue_later(topic, value, key, headers, partition, timestamp_ms)
+        if self._new_batches >= _BATCHES_BEFORE_YIELD:
+            # A loop of sends that never waits would starve the sender.
+            self._new_batches = 0
+            await asyncio.sleep(0)
+        return future
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[RecordHeader] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> DeliveryFuture | None:
+        """Like `send` without waiting; None when the topic's metadata or room in memory is missing.
+
+        The caller has to let the event loop run from time to time.
+        """
+        if self._memory_waiters:
+            return None
+        return self._enqueue(topic, value, key, headers, partition, timestamp_ms)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Sequence[RecordHeader] = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record and await where it was written."""
+        delivery = await self.send(
+            topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms
+        )
+        return await delivery
+
+    async def partitions_for(self, topic: str) -> tuple[int, ...]:
+        """The partitions of `topic`; awaits its metadata."""
+        state = self._topics.get(topic) or await self._load_topic(topic, self._block_deadline_ms())
+        return tuple(state.metadata.partitions)
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _enqueue(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[RecordHeader],
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> DeliveryFuture | None:
+        """Append if topic and memory allow; None if the caller has to wait."""
+        state = self._topics.get(topic)
+        if state is None or self._is_closed:
+            self._check_usable()
+            return None
+        size = record_size_bound(key, value, headers)
+        if size > self.config.max_request_size or size > self.config.buffer_memory:
+            raise self._too_large(size)
+        sticky = None
+        if partition is None:
+            metadata = state.metadata
+            if key is not None and not self.config.partitioner_ignore_keys:
+                partition = partition_for_key(key, len(metadata.partitions))
+            else:
+                sticky = state.partitioner
+                partition = sticky.choose(metadata.available, len(metadata.partitions))
+        queue = state.queues.get(partition)
+        if queue is None:
+            queue = self._new_queue(state, topic, partition)
+        environment = self._client.environment
+        if timestamp_ms is None:
+            timestamp_ms = environment.wall_clock_ms()
+        elif timestamp_ms < 0:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp_ms={timestamp_ms} is negative")
+        future: DeliveryFuture = self._loop.create_future()
+        accumulator = self._accumulator
+        is_new = not accumulator.append(queue, timestamp_ms, key, value, headers, future)
+        if is_new:
+            now_ms = environment.monotonic_ms()
+            if not accumulator.append_to_new(queue, timestamp_ms, key, value, headers, future, now_ms):
+                return None
+            self._new_batches += 1
+            self._sender.wake()
+        if sticky is not None:
+            self._count_sticky(state, sticky, size, is_ready=is_new and len(queue.batches) > 1)
+        return future
+
+    def _count_sticky(
+        self, state: _TopicState, sticky: StickyPartitioner, size: int, *, is_ready: bool
+    ) -> None:
+        """Tell the sticky partitioner what it got; weigh partitions by their queues at batch bounds."""
+        available = state.metadata.available
+        adaptive = self.config.partitioner_adaptive_partitioning_enable
+        if is_ready and adaptive and len(state.queues) >= len(available):
+            lengths = self._accumulator.queue_lengths(state.metadata.name, available)
+            sticky.update_load(available, lengths)
+        sticky.produced(size, available, len(state.metadata.partitions), batch_is_ready=is_ready)
+
+    async def _enqueue_later(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: Sequence[RecordHeader],
+        partition: int | None,
+        timestamp_ms: int | None,
+    ) -> DeliveryFuture:
+        """Wait for metadata or memory, in line with earlier waiters, then append."""
+        deadline_ms = self._block_deadline_ms()
+        if topic not in self._topics:
+            await self._load_topic(topic, deadline_ms)
+        if self._memory_waiters:
+            await self._wait_for_memory(deadline_ms, is_first=False)
+        while True:
+            self._check_usable()
+            future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
+            if future is not None:
+                self._wake_memory_waiter()
+                return future
+            await self._wait_for_memory(deadline_ms, is_first=True)
+
+    async def _wait_for_memory(self, deadline_ms: int, *, is_first: bool) -> None:
+        """Stand in line until a batch is done; `is_first` for whoever had its turn already."""
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        if is_first:
+            self._memory_waiters.appendleft(waiter)
+        else:
+            self._memory_waiters.append(waiter)
+        self._accumulator.memory_waiters += 1
+        self._sender.wake()
+        try:
+            async with asyncio.timeout(max(0, deadline_ms - self._client.now_ms()) / 1000):
+                await waiter
+        except TimeoutError:
+            self._wake_memory_waiter()
+            text = (
+                f"no room in buffer_memory={self.config.buffer_memory} bytes within"
+                f" max_block_ms={self.config.max_block_ms}"
+            )
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+        finally:
+            self._accumulator.memory_waiters -= 1
+            with suppress(ValueError):
+                self._memory_waiters.remove(waiter)
+
+    def _wake_memory_waiter(self) -> None:
+        while self._memory_waiters:
+            waiter = self._memory_waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    async def _load_topic(self, topic: str, deadline_ms: int) -> _TopicState:
+        self._check_usable()
+        await self._client.updater.ensure_topic(topic, deadline_ms)
+        metadata = self._client.metadata.topics[topic]
+        state = self._topics.get(topic)
+        if state is None:
+            partitioner = StickyPartitioner(self.config.batch_size, self._client.environment.rng)
+            state = self._topics[topic] = _TopicState(metadata, partitioner)
+        return state
+
+    def _new_queue(self, state: _TopicState, topic: str, partition: int) -> PartitionQueue:
+        if partition not in state.metadata.partitions:
+            count = len(state.metadata.partitions)
+            text = f"topic {topic!r} has no partition {partition}, only 0..{count - 1}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        queue = self._accumulator.queue(TopicPartition(topic, partition))
+        state.queues[partition] = queue
+        return queue
+
+    def _refresh_topics(self) -> None:
+        """Take new partition counts, leaders and queue lengths; after every metadata answer."""
+        topics = self._client.metadata.topics
+        for topic, state in list(self._topics.items()):
+            metadata = topics.get(topic)
+            if metadata is None:
+                del self._topics[topic]
+                continue
+            state.metadata = metadata
+            self._client.updater.policy.use_topic(topic, self._client.now_ms())
+
+    def _on_progress(self) -> None:
+        self._wake_memory_waiter()
+        for flush_waiter in self._flush_waiters:
+            if not flush_waiter.done():
+                flush_waiter.set_result(None)
+
+    def _check_usable(self) -> None:
+        if not self._started:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is not started")
+        if self._is_closed:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed")
+        if self._sender.fatal_error is not None:
+            raise self._sender.fatal_error
+
+    def _too_large(self, size: int) -> KafkaError:
+        config = self.config
+        limit = (
+            f"max_request_size={config.max_request_size}"
+            if size > config.max_request_size
+            else f"buffer_memory={config.buffer_memory}"
+        )
+        return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size} bytes is over {limit}")
+
+    def _block_deadline_ms(self) -> int:
+        return self._client.now_ms() + self.config.max_block_ms
