@@ -68,9 +68,10 @@ class MetaPropertiesFile:
         """Replace the file, durably; always as version 1."""
         assert properties.cluster_id is not None, "version 1 needs a cluster id"
         assert properties.node_id is not None, "version 1 needs a node id"
-        lines = ["#", f"node.id={properties.node_id}", "version=1"]
+        lines = ["#", f"node.id={properties.node_id}"]
         if properties.directory_id is not None:
             lines.append(f"directory.id={uuid_text(properties.directory_id)}")
+        lines.append("version=1")
         lines.append(f"cluster.id={_escape(properties.cluster_id)}")
         write_atomically(self._fs, self.path, "\n".join([*lines, ""]).encode("latin-1"))
 

@@ -4,12 +4,7 @@ Each file has a durable image and a list of unsynced changes; names (create, ren
 are durable only after `fsync_dir`. Nothing but fsync orders anything: after a crash any subset of the
 changes may be there, and the last write may be torn. Faults: full disk, fsync that fails and drops
 its pages, flipped bits.
-
-    for point in crash_points(prepare, workload):
-        check(point.disk, point.progress)
-
-runs `workload(disk, progress)` once per operation and per way to lose data, and gives the disk as the
-next start finds it, with what the workload had noted in `progress` before the crash.
+`tests.support.crash_points` pulls the plug at every operation in turn.
 """
 
 from __future__ import annotations
@@ -17,15 +12,14 @@ from __future__ import annotations
 import errno
 import io
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from storage.errors import StorageFailure
 from storage.files import Buffer, DiskSpace, File, FileSystem
+from tests.support.crash_images import Cut, Survival, Write, apply, random_part, surviving_image
 
-SECTOR_BYTES = 512
 TOTAL_BYTES = 1 << 40
 
 
@@ -33,54 +27,20 @@ class SimulatedCrash(BaseException):
     """The power went off; not an Exception, so that no `except Exception` survives it."""
 
 
-class Survival(Enum):
-    """What a crash leaves of the unsynced changes; a seed (int) leaves a random part instead."""
-
-    KEEP_ALL = "keep all"
-    LOSE_UNSYNCED = "lose all unsynced"
-    KEEP_NAMES_ONLY = "keep names, lose unsynced data"
-    KEEP_DATA_ONLY = "keep data, lose unsynced names"
-    TEAR_LAST = "keep all, tear the last write in the middle"
-    ZERO_LAST = "keep all, the last write's bytes are zeros"
-
-
-EVERY_SURVIVAL: tuple[Survival | int, ...] = tuple(Survival)
-
-
-class _Write(NamedTuple):
-    sequence: int
-    position: int
-    data: bytes
-
-
-class _Cut(NamedTuple):
-    sequence: int
-    size: int
-
-
-def _apply(image: bytearray, change: _Write | _Cut) -> None:
-    if isinstance(change, _Cut):
-        del image[change.size :]
-        return
-    if len(image) < change.position:
-        image.extend(bytes(change.position - len(image)))
-    image[change.position : change.position + len(change.data)] = change.data
-
-
 @dataclass(eq=False)
 class _Inode:
     synced: bytes = b""
     current: bytearray = field(default_factory=bytearray)
-    pending: list[_Write | _Cut] = field(default_factory=list)
+    pending: list[Write | Cut] = field(default_factory=list)
 
-    def change(self, change: _Write | _Cut) -> None:
-        _apply(self.current, change)
+    def change(self, change: Write | Cut) -> None:
+        apply(self.current, change)
         self.pending.append(change)
 
     def sync(self) -> None:
         image = bytearray(self.synced)
         for change in self.pending:
-            _apply(image, change)
+            apply(image, change)
         self.synced = bytes(image)
         self.pending.clear()
 
@@ -116,22 +76,22 @@ class CrashFile(File):
         start = len(self._inode.current)
         with self._disk.operation(f"append {len(data)} bytes to {self.path}") as sequence:
             room = self._disk.take_room(len(data))
-            self._inode.change(_Write(sequence, start, bytes(data[:room])))
+            self._inode.change(Write(sequence, start, bytes(data[:room])))
             if room < len(data):
-                self._inode.change(_Cut(sequence, start))
+                self._inode.change(Cut(sequence, start))
                 self._disk.give_room(room)
                 raise OSError(errno.ENOSPC, "No space left on device", self.path)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         with self._disk.operation(f"overwrite {len(data)} bytes of {self.path}") as sequence:
-            self._inode.change(_Write(sequence, position, bytes(data)))
+            self._inode.change(Write(sequence, position, bytes(data)))
 
     def truncate(self, size: int) -> None:
         if size >= len(self._inode.current):
             return
         with self._disk.operation(f"truncate {self.path} to {size}") as sequence:
             self._disk.give_room(len(self._inode.current) - size)
-            self._inode.change(_Cut(sequence, size))
+            self._inode.change(Cut(sequence, size))
 
     def fsync(self) -> None:
         with self._disk.barrier(f"fsync {self.path}"):
@@ -220,7 +180,7 @@ class CrashFileSystem(FileSystem):
         def survivor(node: _Inode | _Directory) -> _Inode | _Directory:
             if isinstance(node, _Inode):
                 if id(node) not in contents:
-                    image = _surviving_image(node, survival, chooser, last_write)
+                    image = surviving_image(node.synced, node.pending, survival, chooser, last_write)
                     contents[id(node)] = _Inode(image, bytearray(image))
                 return contents[id(node)]
             listing = entries.get(id(node), node.durable)
@@ -377,7 +337,7 @@ class CrashFileSystem(FileSystem):
 
     def _surviving_names(self, survival: Survival | int, chooser: random.Random | None) -> list[_NameChange]:
         if chooser is not None:
-            return _random_part(self._pending_names, chooser)
+            return random_part(self._pending_names, chooser)
         if survival in (Survival.LOSE_UNSYNCED, Survival.KEEP_DATA_ONLY):
             return []
         return self._pending_names
@@ -435,89 +395,3 @@ def _inodes(directory: _Directory) -> Iterator[_Inode]:
             yield from _inodes(node)
         else:
             yield node
-
-
-def _surviving_image(
-    inode: _Inode, survival: Survival | int, chooser: random.Random | None, last_write: int
-) -> bytes:
-    if survival in (Survival.LOSE_UNSYNCED, Survival.KEEP_NAMES_ONLY):
-        return inode.synced
-    kept = _random_part(inode.pending, chooser) if chooser is not None else list(inode.pending)
-    image = bytearray(inode.synced)
-    for index, change in enumerate(kept):
-        if isinstance(change, _Write):
-            if chooser is not None and index == len(kept) - 1:
-                change = _randomly_torn(change, chooser)
-            elif change.sequence == last_write and survival is Survival.TEAR_LAST:
-                change = change._replace(data=change.data[: len(change.data) // 2])
-            elif change.sequence == last_write and survival is Survival.ZERO_LAST:
-                change = change._replace(data=bytes(len(change.data)))
-        _apply(image, change)
-    return bytes(image)
-
-
-def _randomly_torn(write: _Write, chooser: random.Random) -> _Write:
-    length = len(write.data)
-    kind = chooser.randrange(4)
-    if kind == 0:  # at any byte
-        return write._replace(data=write.data[: chooser.randint(0, length)])
-    if kind == 1:  # at a sector
-        sectors = (write.position % SECTOR_BYTES + length) // SECTOR_BYTES
-        end = chooser.randint(0, sectors) * SECTOR_BYTES - write.position % SECTOR_BYTES
-        return write._replace(data=write.data[: max(0, end)])
-    if kind == 2:  # the size arrived, some of the data did not
-        start = chooser.randint(0, length)
-        return write._replace(data=write.data[:start] + bytes(length - start))
-    return write
-
-
-def _random_part(changes: list[Any], chooser: random.Random) -> list[Any]:
-    kind = chooser.randrange(4)
-    if kind == 0:
-        return list(changes)
-    if kind == 1:
-        return []
-    if kind == 2:
-        return changes[: chooser.randint(0, len(changes))]
-    return [change for change in changes if chooser.random() < 0.5]
-
-
-class CrashPoint(NamedTuple):
-    """One crash: after which operation, what was lost, the disk afterwards, what the workload had noted."""
-
-    operation: int
-    text: str
-    survival: Survival | int
-    disk: CrashFileSystem
-    progress: list[Any]
-
-    def __str__(self) -> str:
-        return f"crash at operation {self.operation} ({self.text}), {self.survival}"
-
-
-def crash_points(
-    prepare: Callable[[CrashFileSystem], None],
-    workload: Callable[[CrashFileSystem, list[Any]], None],
-    survivals: tuple[Survival | int, ...] = EVERY_SURVIVAL,
-) -> Iterator[CrashPoint]:
-    """Every crash that can happen in `workload`, which must do the same operations each time.
-
-    `prepare` makes the durable state from which each run starts. The last point is behind the workload.
-    """
-    operation = 0
-    finished = False
-    while not finished:
-        operation += 1
-        disk = CrashFileSystem()
-        prepare(disk)
-        disk.sync_all()
-        disk.crash_at = operation
-        progress: list[Any] = []
-        try:
-            workload(disk, progress)
-            finished = True
-        except SimulatedCrash:
-            assert disk.operation_count == operation
-        text = "the end" if finished else disk.operations[-1]
-        for survival in survivals:
-            yield CrashPoint(operation, text, survival, disk.crash(survival), progress)

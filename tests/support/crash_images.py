@@ -1,0 +1,92 @@
+"""What a power cut leaves of unsynced changes to one file: all, none, some, and the last one torn."""
+
+from __future__ import annotations
+
+import random
+from enum import Enum
+from typing import Any, NamedTuple
+
+SECTOR_BYTES = 512
+
+
+class Survival(Enum):
+    """What a crash leaves of the unsynced changes; a seed (int) leaves a random part instead."""
+
+    KEEP_ALL = "keep all"
+    LOSE_UNSYNCED = "lose all unsynced"
+    KEEP_NAMES_ONLY = "keep names, lose unsynced data"
+    KEEP_DATA_ONLY = "keep data, lose unsynced names"
+    TEAR_LAST = "keep all, tear the last write in the middle"
+    ZERO_LAST = "keep all, the last write's bytes are zeros"
+
+
+EVERY_SURVIVAL: tuple[Survival | int, ...] = tuple(Survival)
+
+
+class Write(NamedTuple):
+    sequence: int
+    position: int
+    data: bytes
+
+
+class Cut(NamedTuple):
+    sequence: int
+    size: int
+
+
+def apply(image: bytearray, change: Write | Cut) -> None:
+    if isinstance(change, Cut):
+        del image[change.size :]
+        return
+    if len(image) < change.position:
+        image.extend(bytes(change.position - len(image)))
+    image[change.position : change.position + len(change.data)] = change.data
+
+
+def surviving_image(
+    synced: bytes,
+    pending: list[Write | Cut],
+    survival: Survival | int,
+    chooser: random.Random | None,
+    last_write: int,
+) -> bytes:
+    if survival in (Survival.LOSE_UNSYNCED, Survival.KEEP_NAMES_ONLY):
+        return synced
+    kept = random_part(pending, chooser) if chooser is not None else list(pending)
+    image = bytearray(synced)
+    for index, change in enumerate(kept):
+        if isinstance(change, Write):
+            if chooser is not None and index == len(kept) - 1:
+                change = _randomly_torn(change, chooser)
+            elif change.sequence == last_write and survival is Survival.TEAR_LAST:
+                change = change._replace(data=change.data[: len(change.data) // 2])
+            elif change.sequence == last_write and survival is Survival.ZERO_LAST:
+                change = change._replace(data=bytes(len(change.data)))
+        apply(image, change)
+    return bytes(image)
+
+
+def _randomly_torn(write: Write, chooser: random.Random) -> Write:
+    length = len(write.data)
+    kind = chooser.randrange(4)
+    if kind == 0:  # at any byte
+        return write._replace(data=write.data[: chooser.randint(0, length)])
+    if kind == 1:  # at a sector
+        sectors = (write.position % SECTOR_BYTES + length) // SECTOR_BYTES
+        end = chooser.randint(0, sectors) * SECTOR_BYTES - write.position % SECTOR_BYTES
+        return write._replace(data=write.data[: max(0, end)])
+    if kind == 2:  # the size arrived, some of the data did not
+        start = chooser.randint(0, length)
+        return write._replace(data=write.data[:start] + bytes(length - start))
+    return write
+
+
+def random_part(changes: list[Any], chooser: random.Random) -> list[Any]:
+    kind = chooser.randrange(4)
+    if kind == 0:
+        return list(changes)
+    if kind == 1:
+        return []
+    if kind == 2:
+        return changes[: chooser.randint(0, len(changes))]
+    return [change for change in changes if chooser.random() < 0.5]
