@@ -97,6 +97,11 @@ class OffsetIndex:
         slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at + 4)[0] >= position)
         return self.entry(slot) if slot < self._entries.count else None
 
+    def last_at_or_before_position(self, position: int) -> OffsetPosition | None:
+        """The last entry at or before a position of the segment, None when there is none."""
+        slot = self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at + 4)[0] > position)
+        return self.entry(slot - 1) if slot else None
+
     def entry(self, slot: int) -> OffsetPosition:
         """The entry with number `slot`, counted from 0."""
         assert 0 <= slot < self._entries.count, f"{self.file.path} has no entry {slot}"

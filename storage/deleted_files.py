@@ -1,0 +1,40 @@
+"""Files that were renamed to `.deleted` and wait until readers that still use them are done."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from storage.files import FileSystem
+
+
+class DeletedFiles:
+    """A queue of paths with the time in ms from which each may be unlinked; times never fall.
+
+    Bounds: as many as retention deletes within file.delete.delay.ms.
+    """
+
+    __slots__ = ("_due",)
+
+    def __init__(self) -> None:
+        self._due: deque[tuple[int, str]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def add(self, paths: Iterable[str], due_ms: int) -> None:
+        """Unlink `paths` when it is `due_ms`, and not before those that were added earlier."""
+        if self._due:
+            due_ms = max(due_ms, self._due[-1][0])
+        self._due.extend((due_ms, path) for path in paths)
+
+    def unlink_due(self, fs: FileSystem, now_ms: int) -> int:
+        """Unlink what is due, and say how many files that were. Files already gone are passed over."""
+        count = 0
+        while self._due and self._due[0][0] <= now_ms:
+            path = self._due[0][1]
+            if fs.exists(path):
+                fs.unlink(path)
+                count += 1
+            self._due.popleft()
+        return count

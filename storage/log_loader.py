@@ -1,0 +1,263 @@
+"""Opening a partition directory: finish what was interrupted, recover what a crash may have hurt, load state.
+
+Errors: CorruptLog and UnsupportedFormat name the segment file that cannot be used; OSError, StorageFailure.
+I/O: after a clean shutdown a few preads per segment; else every byte beyond the recovery point.
+Source: org.apache.kafka.storage.internals.log.LogLoader of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+
+from protocol.batch import BATCH_OVERHEAD, read_header
+from protocol.errors import DecodeError
+from protocol.ids import Offset, TopicPartition
+from storage.batch_scan import CorruptLog, checked_batches
+from storage.checkpoints import LeaderEpochCheckpoint
+from storage.config import LogConfig
+from storage.errors import CorruptCheckpoint, CorruptIndex
+from storage.files import FileSystem
+from storage.interrupted_swaps import finish_interrupted_swaps
+from storage.leader_epoch import LeaderEpochCache
+from storage.log_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    base_offset_of,
+    file_name,
+    is_index,
+    is_segment_log,
+)
+from storage.log_roll import roll_jitter_ms
+from storage.producer_state import ProducerStateManager
+from storage.recovery import TailRecovery, assign_seen_epoch, replay_producer, replay_producers
+from storage.segment import LogSegment
+from storage.segments import Segments
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What a partition directory holds."""
+
+    segments: Segments
+    log_start_offset: Offset
+    log_end_offset: Offset
+    recovery_point: Offset
+    leader_epochs: LeaderEpochCache
+    leader_epoch_checkpoint: LeaderEpochCheckpoint
+    producers: ProducerStateManager
+
+
+@dataclass(slots=True)
+class LogLoader:
+    """Loads one partition directory, once."""
+
+    fs: FileSystem
+    directory: str
+    topic_partition: TopicPartition
+    config: LogConfig
+    now_ms: int
+    recovery_point: Offset
+    log_start_offset: Offset
+    clean: bool
+    """The last shutdown was clean: nothing needs recovery."""
+    producer_id_expiration_ms: int
+
+    def load(self) -> LoadedLog:
+        """Open all of it; see the module for errors."""
+        finish_interrupted_swaps(self.fs, self.directory)
+        segments = Segments()
+        try:
+            return self._load_into(segments)
+        except BaseException:
+            segments.close()
+            raise
+
+    def _load_into(self, segments: Segments) -> LoadedLog:
+        self._open_segments(segments)
+        producers = ProducerStateManager(
+            self.topic_partition, self.fs, self.directory, self.producer_id_expiration_ms
+        )
+        checkpoint = LeaderEpochCheckpoint(self.fs, f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}")
+        epochs, epochs_changed = self._read_leader_epochs(checkpoint, segments)
+        before = epochs.entries
+        log_end_offset = self._find_end(segments, epochs, producers)
+        log_end_offset = self._require_start_within(segments, log_end_offset)
+        log_start_offset = max(self.log_start_offset, segments.first.base_offset)
+        epochs.truncate_from_end(log_end_offset)
+        epochs.truncate_from_start(log_start_offset)
+        if epochs_changed or epochs.entries != before:
+            checkpoint.write(epochs.entries)
+        self._load_producers(producers, segments, log_start_offset, log_end_offset)
+        if not self.clean:
+            self.fs.fsync_dir(self.directory)
+        return LoadedLog(
+            segments=segments,
+            log_start_offset=log_start_offset,
+            log_end_offset=log_end_offset,
+            recovery_point=log_end_offset if self.clean else min(self.recovery_point, log_end_offset),
+            leader_epochs=epochs,
+            leader_epoch_checkpoint=checkpoint,
+            producers=producers,
+        )
+
+    # -- segments
+
+    def _open_segments(self, segments: Segments) -> None:
+        names = self.fs.listdir(self.directory)
+        present = set(names)
+        for name in names:
+            if is_segment_log(name):
+                self._open_segment(segments, name, present)
+            elif is_index(name):
+                offset = base_offset_of(name)
+                assert offset is not None
+                if file_name(offset, LOG_SUFFIX) not in present:
+                    _log.warning("%s/%s is removed: it indexes no segment", self.directory, name)
+                    self.fs.unlink(f"{self.directory}/{name}")
+
+    def _open_segment(self, segments: Segments, name: str, present: set[str]) -> None:
+        offset = base_offset_of(name)
+        assert offset is not None
+        missing = [
+            file_name(offset, suffix)
+            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+            if file_name(offset, suffix) not in present
+        ]
+        segment = self._new_segment(offset, create=False)
+        segments.add(segment)
+        if not self.clean and offset + 1 > self.recovery_point:
+            return  # recovery rebuilds its indexes anyway
+        damage = ", ".join(f"{name} is missing" for name in missing) or self._index_damage(segment)
+        if damage and segment.size_bytes:
+            _log.warning("%s/%s: %s; its indexes are rebuilt", self.directory, name, damage)
+            self._rebuild_indexes(segments, segment)
+
+    def _new_segment(self, offset: Offset, *, create: bool) -> LogSegment:
+        return LogSegment(
+            self.fs,
+            self.directory,
+            offset,
+            self.config,
+            self.now_ms,
+            create=create,
+            roll_jitter_ms=roll_jitter_ms(self.config, self.topic_partition, offset),
+        )
+
+    def _index_damage(self, segment: LogSegment) -> str | None:
+        """What is wrong with a segment's indexes as far as a few reads can tell."""
+        try:
+            segment.offset_index.sanity_check()
+            segment.time_index.sanity_check()
+            segment.txn_index.sanity_check()
+            if segment.offset_index.entry_count:
+                offset, position = segment.offset_index.entry(segment.offset_index.entry_count - 1)
+                header = read_header(segment.file.pread(BATCH_OVERHEAD, position))
+                if header.last_offset != offset:
+                    return f"{segment.offset_index.file.path} places offset {offset} at {position}"
+        except CorruptIndex as damage:
+            return str(damage)
+        except DecodeError as damage:
+            return f"{segment.offset_index.file.path} points to no batch: {damage}"
+        return None
+
+    def _rebuild_indexes(self, segments: Segments, segment: LogSegment) -> None:
+        """Build a sealed, flushed segment's indexes again; damage of the records themselves is raised."""
+        producers = ProducerStateManager(self.topic_partition, self.fs, self.directory)
+        for earlier in segments:
+            if earlier is segment:
+                break
+            for position, header in earlier.batches():
+                data = earlier.file.pread(header.size_bytes, position) if header.is_control else b""
+                replay_producer(producers, header, data, 0, None)
+        segment.forget_indexes()
+        for position, header, batch in checked_batches(segment.file):
+            replay_producer(producers, header, batch, 0, segment)
+            segment.reindex(header, position)
+        segment.write_last_time_index_entry()
+        for file in segment.files():
+            file.fsync()
+
+    # -- where the log ends and starts
+
+    def _find_end(
+        self, segments: Segments, epochs: LeaderEpochCache, producers: ProducerStateManager
+    ) -> Offset:
+        if not len(segments):
+            segments.add(self._new_segment(self.log_start_offset, create=True))
+            return self.log_start_offset
+        if self.clean:
+            return segments.active.next_offset()
+        first_unflushed = segments.from_offset(self.recovery_point)[0].base_offset
+        start = min(max(self.log_start_offset, segments.first.base_offset), first_unflushed)
+        producers.remove_stray_snapshots(segments.base_offsets)
+        producers.truncate_and_reload(start, first_unflushed, self.now_ms)
+        replay_producers(producers, segments, first_unflushed)
+        # A log start that was raised over unflushed records raises Kafka's recovery point with it.
+        promised = self.recovery_point if self.recovery_point > self.log_start_offset else 0
+        recovery = TailRecovery(
+            self.fs, segments, self.recovery_point, promised, self.config.is_compacted, epochs, producers
+        )
+        log_end_offset = recovery.run()
+        if log_end_offset < self.recovery_point:
+            _log.error(
+                "%s ends at offset %d, though everything below %d had been flushed",
+                segments.active.file.path,
+                log_end_offset,
+                self.recovery_point,
+            )
+        return log_end_offset
+
+    def _require_start_within(self, segments: Segments, log_end_offset: Offset) -> Offset:
+        """Start anew at the log start when everything from there on is gone."""
+        if self.log_start_offset <= log_end_offset:
+            return log_end_offset
+        _log.error(
+            "%s ends at offset %d, before its log start offset %d: it starts anew there",
+            self.directory,
+            log_end_offset,
+            self.log_start_offset,
+        )
+        for segment in reversed(list(segments)):
+            segments.remove(segment)
+            segment.close()
+            for path in segment.rename(self.fs, "", ".deleted"):
+                self.fs.unlink(path)
+            self.fs.fsync_dir(self.directory)
+        segments.add(self._new_segment(self.log_start_offset, create=True))
+        return self.log_start_offset
+
+    # -- derived state
+
+    def _read_leader_epochs(
+        self, checkpoint: LeaderEpochCheckpoint, segments: Segments
+    ) -> tuple[LeaderEpochCache, bool]:
+        try:
+            return LeaderEpochCache.of(checkpoint.read()), False
+        except CorruptCheckpoint as damage:
+            _log.error("%s; it is rebuilt from the log", damage)
+        epochs = LeaderEpochCache()
+        with suppress(CorruptLog):  # a torn tail is the business of recovery
+            for segment in segments:
+                for _, header in segment.batches():
+                    assign_seen_epoch(epochs, header)
+        return epochs, True
+
+    def _load_producers(
+        self,
+        producers: ProducerStateManager,
+        segments: Segments,
+        log_start_offset: Offset,
+        log_end_offset: Offset,
+    ) -> None:
+        if self.clean or log_end_offset != producers.map_end_offset:
+            producers.remove_stray_snapshots(segments.base_offsets)
+            producers.truncate_and_reload(log_start_offset, log_end_offset, self.now_ms)
+            replay_producers(producers, segments, log_end_offset)
+        producers.map_end_offset = log_end_offset
+        producers.take_snapshot(sync=False)

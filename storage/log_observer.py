@@ -1,0 +1,33 @@
+"""Who must know, and act, before a log does something that a stale checkpoint would contradict."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from storage.log import PartitionLog
+
+
+class LogObserver(Protocol):
+    """The log directory's side of a log: it keeps the checkpoints.
+
+    Errors: what these raise stops the operation before any file was touched.
+    """
+
+    def log_start_offset_advanced(self, log: PartitionLog) -> None:
+        """Segments below `log.log_start_offset` are about to be deleted: make it durable now."""
+        ...
+
+    def recovery_point_lowered(self, log: PartitionLog) -> None:
+        """The log is about to be cut to `log.recovery_point` or above: make that durable now."""
+        ...
+
+
+class NoObserver:
+    """For a log that stands alone, whose opener keeps no checkpoints."""
+
+    def log_start_offset_advanced(self, log: PartitionLog) -> None:
+        """Nothing is kept."""
+
+    def recovery_point_lowered(self, log: PartitionLog) -> None:
+        """Nothing is kept."""

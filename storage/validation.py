@@ -1,0 +1,312 @@
+"""What a leader checks before it lets a produced batch into the log.
+
+The header and the checksum are looked at once. Records are parsed, within a bound, only where the
+header cannot answer: a compacted topic (null keys), a limit on how old timestamps may be, a change
+of compression. For the rest a batch is opaque, and its header's largest timestamp is trusted.
+
+| finding | error |
+|---|---|
+| no batch, several, magic 0 or 1, contradicting counts, control batch, no sequence | INVALID_RECORD |
+| null key in a compacted topic, records that cannot be parsed | INVALID_RECORD |
+| unknown magic, impossible length, checksum | CORRUPT_MESSAGE |
+| batch > max.message.bytes | MESSAGE_TOO_LARGE |
+| batch > segment.bytes | RECORD_LIST_TOO_LARGE |
+| timestamp outside of before.max.ms / after.max.ms, log append time set by a client | INVALID_TIMESTAMP |
+
+Source: ProduceRequest, UnifiedLog.analyzeAndValidateRecords and LogValidator of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from protocol.batch import (
+    ATTRIBUTE_COMPRESSION_MASK,
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_LOG_APPEND_TIME,
+    BATCH_OVERHEAD,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    crc_is_valid,
+    read_header,
+    set_max_timestamp,
+)
+from protocol.compression import Compression
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, BatchBuilder, Record, read_records
+from storage.config import LogConfig
+from storage.time_index import NO_TIMESTAMP
+
+_NO_LIMIT: Final = 2**63 - 1
+_MAGIC_AT: Final = 16
+_HIGHEST_COMPRESSION: Final = max(Compression)
+_ERRORS_SHOWN: Final = 3
+
+
+class AppendOrigin(Enum):
+    """Who wrote a batch, which decides how far it is trusted."""
+
+    REPLICATION = 0
+    """A leader: offsets are given, nothing but the checksum is checked."""
+    COORDINATOR = 1
+    """A coordinator of this broker: control batches are allowed."""
+    CLIENT = 2
+    """A produce request."""
+    RAFT = 3
+    """The metadata quorum's leader: offsets and epochs are given and must be right."""
+
+
+class ValidatedBatch(NamedTuple):
+    """A batch that may be stored; the buffer is another one when it had to be compressed anew."""
+
+    records: bytearray | memoryview
+    header: BatchHeader
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationRules:
+    """A topic's limits, prepared once per change of its config."""
+
+    max_message_bytes: int
+    segment_bytes: int
+    log_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    is_compacted: bool
+    stored_compression: Compression | None
+    """The codec batches are stored in; None keeps the producer's."""
+    compression_level: int | None
+
+    @classmethod
+    def of(cls, config: LogConfig) -> ValidationRules:
+        """The rules that `config` means."""
+        stored, level = _stored_compression(config)
+        return cls(
+            max_message_bytes=config.max_message_bytes,
+            segment_bytes=config.segment_bytes,
+            log_append_time=config.uses_log_append_time,
+            timestamp_before_max_ms=config.message_timestamp_before_max_ms,
+            timestamp_after_max_ms=config.message_timestamp_after_max_ms,
+            is_compacted=config.is_compacted,
+            stored_compression=stored,
+            compression_level=level,
+        )
+
+
+def _stored_compression(config: LogConfig) -> tuple[Compression | None, int | None]:
+    name = config.compression_type
+    if name == "producer":
+        return None, None
+    if name == "uncompressed":
+        return Compression.NONE, None
+    levels = {
+        "gzip": None if config.compression_gzip_level == -1 else config.compression_gzip_level,
+        "lz4": config.compression_lz4_level,
+        "zstd": config.compression_zstd_level,
+    }
+    return Compression.from_name(name), levels.get(name)
+
+
+def read_single_batch(records: bytearray | memoryview) -> BatchHeader:
+    """The header of the one batch in `records`, all of which is there.
+
+    A torn piece behind it is tolerated, as Kafka does; the caller cuts it off.
+    Errors: KafkaError INVALID_RECORD or CORRUPT_MESSAGE.
+    """
+    try:
+        header = read_header(records)
+    except DecodeError as error:
+        raise KafkaError(_header_error_code(records), str(error)) from error
+    size_bytes = LOG_OVERHEAD + header.batch_length
+    available = len(records)
+    if size_bytes != available:
+        if size_bytes > available:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, f"{available} of the {size_bytes} bytes of the batch are there"
+            )
+        _refuse_second_batch(records, size_bytes)
+    return header
+
+
+def _header_error_code(records: bytearray | memoryview) -> ErrorCode:
+    if len(records) < BATCH_OVERHEAD:
+        return ErrorCode.INVALID_RECORD
+    length = int.from_bytes(records[8:LOG_OVERHEAD], "big", signed=True)
+    if length < BATCH_OVERHEAD - LOG_OVERHEAD or records[_MAGIC_AT] > MAGIC:
+        return ErrorCode.CORRUPT_MESSAGE
+    return ErrorCode.INVALID_RECORD
+
+
+def _refuse_second_batch(records: bytearray | memoryview, end: int) -> None:
+    rest = len(records) - end
+    if rest <= _MAGIC_AT:
+        return
+    length = int.from_bytes(records[end + 8 : end + LOG_OVERHEAD], "big", signed=True)
+    if length < 0:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch length of {length} follows the first batch")
+    if LOG_OVERHEAD + length <= rest:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, "a produce request holds exactly one batch per partition, here are more"
+        )
+
+
+def validate_batch(
+    records: bytearray | memoryview,
+    header: BatchHeader,
+    rules: ValidationRules,
+    origin: AppendOrigin,
+    now_ms: int,
+) -> ValidatedBatch:
+    """Check one whole batch, and set its timestamp where the topic's is the broker's time.
+
+    Errors: KafkaError, see the table above.
+    """
+    from_client = origin is AppendOrigin.CLIENT
+    if from_client and header.base_offset != 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"base offset is {header.base_offset}, clients send 0")
+    if LOG_OVERHEAD + header.batch_length > rules.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {header.size_bytes} bytes, max.message.bytes is {rules.max_message_bytes}",
+        )
+    if not crc_is_valid(records, 0, header):
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"checksum {header.crc:#010x} of the batch does not hold")
+    attributes = header.attributes
+    codec = attributes & ATTRIBUTE_COMPRESSION_MASK
+    if codec > _HIGHEST_COMPRESSION:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression {codec} is unknown")
+    if from_client:
+        _check_client_header(header)
+    stored = rules.stored_compression
+    must_recompress = stored is not None and stored != codec and not attributes & ATTRIBUTE_CONTROL
+    if rules.log_append_time:
+        return _with_log_append_time(records, header, rules, now_ms, must_recompress)
+    return _with_create_time(records, header, rules, now_ms, must_recompress)
+
+
+def _check_client_header(header: BatchHeader) -> None:
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta + 1 != count:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"record count {count} contradicts the last offset delta {header.last_offset_delta}",
+        )
+    if header.attributes & ATTRIBUTE_CONTROL:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"sequence {header.base_sequence} in a batch of producer {header.producer_id}",
+        )
+
+
+def _with_create_time(
+    records: bytearray | memoryview,
+    header: BatchHeader,
+    rules: ValidationRules,
+    now_ms: int,
+    must_recompress: bool,
+) -> ValidatedBatch:
+    newest = header.max_timestamp
+    if newest > now_ms + rules.timestamp_after_max_ms:
+        raise _timestamp_error(newest, rules, now_ms)
+    if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        if newest == NO_TIMESTAMP:
+            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
+        set_max_timestamp(records, 0, newest, log_append_time=False)
+        header = read_header(records)
+    limits_age = rules.timestamp_before_max_ms != _NO_LIMIT
+    if not (rules.is_compacted or limits_age or must_recompress):
+        return ValidatedBatch(records, header)
+    parsed = _parse(records, header)
+    if rules.is_compacted:
+        _check_keys(parsed)
+    _check_timestamps(parsed, rules, now_ms)
+    if must_recompress:
+        return _recompressed(parsed, header, rules, None)
+    actual_newest = max((record.timestamp for record in parsed), default=NO_TIMESTAMP)
+    if actual_newest != newest:
+        set_max_timestamp(records, 0, actual_newest, log_append_time=False)
+        header = read_header(records)
+    return ValidatedBatch(records, header)
+
+
+def _with_log_append_time(
+    records: bytearray | memoryview,
+    header: BatchHeader,
+    rules: ValidationRules,
+    now_ms: int,
+    must_recompress: bool,
+) -> ValidatedBatch:
+    if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
+    if rules.is_compacted or must_recompress:
+        parsed = _parse(records, header)
+        if rules.is_compacted:
+            _check_keys(parsed)
+        if must_recompress:
+            return _recompressed(parsed, header, rules, now_ms)
+    set_max_timestamp(records, 0, now_ms, log_append_time=True)
+    return ValidatedBatch(records, read_header(records))
+
+
+def _parse(records: bytearray | memoryview, header: BatchHeader) -> list[Record]:
+    try:
+        return read_records(records, 0, header, max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+
+
+def _check_keys(parsed: list[Record]) -> None:
+    without = [record.offset for record in parsed if record.key is None]
+    if without:
+        shown = ", ".join(map(str, without[:_ERRORS_SHOWN]))
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"{len(without)} records without a key in a compacted topic, first at batch index {shown}",
+        )
+
+
+def _check_timestamps(parsed: list[Record], rules: ValidationRules, now_ms: int) -> None:
+    oldest = now_ms - rules.timestamp_before_max_ms
+    newest = now_ms + rules.timestamp_after_max_ms
+    for record in parsed:
+        timestamp = record.timestamp
+        if timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest:
+            raise _timestamp_error(timestamp, rules, now_ms)
+
+
+def _timestamp_error(timestamp: int, rules: ValidationRules, now_ms: int) -> KafkaError:
+    oldest = now_ms - rules.timestamp_before_max_ms
+    newest = now_ms + rules.timestamp_after_max_ms
+    return KafkaError(
+        ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} ms is not within {oldest} and {newest}"
+    )
+
+
+def _recompressed(
+    parsed: list[Record], header: BatchHeader, rules: ValidationRules, log_append_time: int | None
+) -> ValidatedBatch:
+    assert rules.stored_compression is not None
+    builder = BatchBuilder(
+        compression=rules.stored_compression,
+        compression_level=rules.compression_level,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+        log_append_time=log_append_time,
+    )
+    for record in parsed:
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    rebuilt = builder.build()
+    if len(rebuilt) > rules.max_message_bytes:
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"batch of {len(rebuilt)} bytes once it is stored as {rules.stored_compression.name.lower()}, "
+            f"max.message.bytes is {rules.max_message_bytes}",
+        )
+    return ValidatedBatch(rebuilt, read_header(rebuilt))
