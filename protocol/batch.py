@@ -37,6 +37,7 @@ from protocol.ids import NO_PRODUCER_ID, NO_SEQUENCE
 LOG_OVERHEAD: Final = 12
 BATCH_OVERHEAD: Final = 61
 MAGIC: Final = 2
+NO_TIMESTAMP: Final = -1
 
 ATTRIBUTE_COMPRESSION_MASK: Final = 0x07
 ATTRIBUTE_LOG_APPEND_TIME: Final = 0x08
@@ -143,7 +144,7 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     with the buffer, so that a scan can read headers alone.
     """
     try:
-        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+        header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     except struct.error:
         have = len(buffer) - position
         raise DecodeError(f"batch header at {position}: {have} of {BATCH_OVERHEAD} bytes") from None
@@ -207,8 +208,18 @@ def write_header(buffer: bytearray | memoryview, position: int, header: BatchHea
 
 def empty_batch(header: BatchHeader) -> bytearray:
     """What stays of a batch when compaction removes every record: its offsets, producer and sequence."""
+    kept = ATTRIBUTE_LOG_APPEND_TIME | ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
     buffer = bytearray(BATCH_OVERHEAD)
-    write_header(buffer, 0, header._replace(batch_length=BATCH_OVERHEAD - LOG_OVERHEAD, record_count=0))
+    write_header(
+        buffer,
+        0,
+        header._replace(
+            batch_length=BATCH_OVERHEAD - LOG_OVERHEAD,
+            attributes=header.attributes & kept,
+            base_timestamp=NO_TIMESTAMP,
+            record_count=0,
+        ),
+    )
     return buffer
 
 

@@ -94,10 +94,12 @@ class FetchPartitionResult:
         records = self.records
         if records is None:
             return 0
-        if isinstance(records, bytes | bytearray | memoryview):
+        if isinstance(records, _IN_MEMORY):
             return len(records)
         return records.length
 
+
+_IN_MEMORY: Final = (bytes, bytearray, memoryview)
 
 FetchResult: TypeAlias = tuple[FetchPartition, FetchPartitionResult]
 
@@ -118,8 +120,9 @@ def encode_fetch_response(
     """
     flexible = version >= FIRST_FLEXIBLE_VERSION
     by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
-    frame = _Frame(correlation_id)
-    out = frame.out
+    first_part = out = bytearray(_SIZE_AND_CORRELATION.size)
+    parts: list[ResponsePart] = [out]
+    size_bytes = -4
     if flexible:
         out.append(0)
     out += _INT32.pack(throttle_time_ms)
@@ -129,50 +132,34 @@ def encode_fetch_response(
     _write_count(out, len(topics), flexible)
     for partitions in topics:
         first = partitions[0][0]
-        frame.out += topic_field(first.topic, first.topic_id, flexible=flexible, by_id=by_id)
-        _write_count(frame.out, len(partitions), flexible)
+        out += topic_field(first.topic, first.topic_id, flexible=flexible, by_id=by_id)
+        _write_count(out, len(partitions), flexible)
         for requested, result in partitions:
+            length = result.records_length
             if flexible:
-                _write_flexible(frame, requested.partition, result)
+                _write_flexible(out, requested.partition, result, length)
             else:
-                _write_fixed(frame, version, requested.partition, result)
+                _write_fixed(out, version, requested.partition, result, length)
+            if length:
+                assert result.records is not None
+                size_bytes += len(out) + length
+                out = bytearray()
+                parts += (result.records, out)
+            if flexible:
+                out += _tagged_fields(result)
         if flexible:
-            frame.out.append(0)
+            out.append(0)
     if flexible:
-        frame.out += node_endpoints_tags(
-            node_endpoints if version >= FIRST_VERSION_WITH_NODE_ENDPOINTS else ()
-        )
-    return frame.finish()
+        out += node_endpoints_tags(node_endpoints if version >= FIRST_VERSION_WITH_NODE_ENDPOINTS else ())
+    if not out:
+        parts.pop()
+    _SIZE_AND_CORRELATION.pack_into(first_part, 0, size_bytes + len(out), correlation_id)
+    return parts
 
 
-class _Frame:
-    """The parts so far; `out` is the buffer behind the last records."""
-
-    __slots__ = ("_correlation_id", "_first", "_parts", "_size_bytes", "out")
-
-    def __init__(self, correlation_id: int) -> None:
-        self._correlation_id = correlation_id
-        self._first = self.out = bytearray(_SIZE_AND_CORRELATION.size)
-        self._parts: list[ResponsePart] = [self.out]
-        self._size_bytes = 0
-
-    def add_records(self, records: Records, length: int) -> None:
-        """Put `records` behind `out` and go on in a new buffer."""
-        self._size_bytes += len(self.out) + length
-        self.out = bytearray()
-        self._parts += (records, self.out)
-
-    def finish(self) -> list[ResponsePart]:
-        """The parts, the first of which now says how large all are."""
-        parts = self._parts
-        if not self.out:
-            parts.pop()
-        size = self._size_bytes + len(self.out)
-        _SIZE_AND_CORRELATION.pack_into(self._first, 0, size - 4, self._correlation_id)
-        return parts
-
-
-def _by_topic(results: Sequence[FetchResult]) -> list[list[FetchResult]]:
+def _by_topic(results: Sequence[FetchResult]) -> Sequence[Sequence[FetchResult]]:
+    if len(results) < 2:
+        return [results] if results else []
     topics: list[list[FetchResult]] = []
     previous: FetchPartition | None = None
     for pair in results:
@@ -196,8 +183,8 @@ def _write_count(out: bytearray, count: int, flexible: bool) -> None:
         out += _INT32.pack(count)
 
 
-def _write_flexible(frame: _Frame, index: int, result: FetchPartitionResult) -> None:
-    out = frame.out
+def _write_flexible(out: bytearray, index: int, result: FetchPartitionResult, length: int) -> None:
+    """All fields up to the records, whose length this ends with."""
     out += _RESULT_5.pack(
         index, result.error_code, result.high_watermark, result.last_stable_offset, result.log_start_offset
     )
@@ -208,11 +195,13 @@ def _write_flexible(frame: _Frame, index: int, result: FetchPartitionResult) -> 
         for aborted in result.aborted_transactions:
             out += _COMPACT_ABORTED.pack(aborted.producer_id, aborted.first_offset, 0)
     out += _INT32.pack(result.preferred_read_replica)
-    length = result.records_length
     write_unsigned_varint(out, length + 1)
-    if length:
-        assert result.records is not None
-        frame.add_records(result.records, length)
+
+
+def _tagged_fields(result: FetchPartitionResult) -> bytes | bytearray:
+    """What follows the records of one partition."""
+    if result.diverging_epoch is None and result.current_leader is None and result.snapshot_id is None:
+        return b"\0"
     tags = bytearray(1)
     if result.diverging_epoch is not None:
         tags[0] += 1
@@ -223,11 +212,11 @@ def _write_flexible(frame: _Frame, index: int, result: FetchPartitionResult) -> 
     if result.snapshot_id is not None:
         tags[0] += 1
         tags += _SNAPSHOT_TAG.pack(2, 13, *result.snapshot_id, 0)
-    frame.out += tags
+    return tags
 
 
-def _write_fixed(frame: _Frame, version: int, index: int, result: FetchPartitionResult) -> None:
-    out = frame.out
+def _write_fixed(out: bytearray, version: int, index: int, result: FetchPartitionResult, length: int) -> None:
+    """All fields up to the records, whose length this ends with."""
     out += _RESULT_4.pack(index, result.error_code, result.high_watermark, result.last_stable_offset)
     if version >= 5:
         out += _INT64.pack(result.log_start_offset)
@@ -239,8 +228,4 @@ def _write_fixed(frame: _Frame, version: int, index: int, result: FetchPartition
             out += _ABORTED.pack(aborted.producer_id, aborted.first_offset)
     if version >= 11:
         out += _INT32.pack(result.preferred_read_replica)
-    length = result.records_length
     out += _INT32.pack(length)
-    if length:
-        assert result.records is not None
-        frame.add_records(result.records, length)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from protocol.codec_runtime import read_string_length, read_uuid
@@ -44,6 +44,8 @@ _INDEX_LENGTH: Final = struct.Struct(">ii")
 _INDEX_COMPACT_LENGTH: Final = struct.Struct(">iB")
 
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
+_ONE_HEAD: Final = struct.Struct(">iiBB")
+_ONE_TAIL: Final = struct.Struct(">BihqqqBBBBiB")
 _INDEX_ERROR_OFFSETS_2: Final = struct.Struct(">ihqq")
 _INDEX_ERROR_OFFSETS_5: Final = struct.Struct(">ihqqq")
 _LEADER_TAG: Final = struct.Struct(">BBBiiB")
@@ -83,6 +85,14 @@ class ProducePartitionResult:
     current_leader: tuple[int, int] | None = None
     """Id and epoch of the leader, for a client that asked somebody else."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing optional is set."""
+        return self.error_message is None and self.current_leader is None and not self.record_errors
+
+
+ProduceResult: TypeAlias = tuple[ProducePartition, ProducePartitionResult]
+
 
 def read_produce_request(body: memoryview, version: int) -> ProduceRequestView:
     """The request that fills `body`; DecodeError when it is not one of that version (3-13)."""
@@ -100,14 +110,15 @@ def read_produce_request(body: memoryview, version: int) -> ProduceRequestView:
 
 
 def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, int]:
-    length, at = _string_length(body, 0)
-    transactional_id = str(body[at : at + length - 1], "utf-8") if length else None
-    at += length - 1 if length else 0
+    transactional_id: str | None = None
+    length = body[0]
+    at = 1
+    if length:
+        transactional_id, at = _long_string(body, 0)
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COMPACT_COUNT.unpack_from(body, at)
     at += 7
-    if topic_count > 0x7F:
-        topic_count, at = read_unsigned_varint(body, at - 1)
-    _refuse_null(topic_count, "topics")
+    if not 0 < topic_count < 0x80:
+        topic_count, at = _long_count(body, at - 1, "topics")
     partitions: list[ProducePartition] = []
     topic: str | None = None
     topic_id: UUID | None = None
@@ -117,14 +128,15 @@ def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, i
             topic_id = read_uuid(id_bytes)
             at += 17
         else:
-            length, at = _string_length(body, at)
-            _refuse_null(length, "a topic name")
-            topic = str(body[at : (at := at + length - 1)], "utf-8")
+            length = body[at]
+            if 0 < length < 0x80:
+                topic = str(body[at + 1 : (at := at + length)], "utf-8")
+            else:
+                topic, at = _long_string(body, at)
             count = body[at]
             at += 1
-        if count > 0x7F:
-            count, at = read_unsigned_varint(body, at - 1)
-        _refuse_null(count, "partitions")
+        if not 0 < count < 0x80:
+            count, at = _long_count(body, at - 1, "partitions")
         for _ in range(count - 1):
             index, length = _INDEX_COMPACT_LENGTH.unpack_from(body, at)
             at += 5
@@ -138,15 +150,21 @@ def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, i
     return ProduceRequestView(transactional_id, acks, timeout_ms, partitions), at
 
 
-def _string_length(body: memoryview, at: int) -> tuple[int, int]:
-    """A compact string's length plus one, and the position behind it."""
-    length = body[at]
-    return (length, at + 1) if length < 0x80 else read_string_length(body, at)
-
-
-def _refuse_null(length: int, what: str) -> None:
+def _long_string(body: memoryview, at: int) -> tuple[str, int]:
+    """A compact string of any length, and the position behind it."""
+    length, at = read_string_length(body, at)
     if length == 0:
+        raise DecodeError("a topic name of a Produce request is null")
+    end = at + length - 1
+    return str(body[at:end], "utf-8"), end
+
+
+def _long_count(body: memoryview, at: int, what: str) -> tuple[int, int]:
+    """A compact array's length plus one of any size, and the position behind it."""
+    count, at = read_unsigned_varint(body, at)
+    if count == 0:
         raise DecodeError(f"{what} of a Produce request are null")
+    return count, at
 
 
 def _read_fixed(body: memoryview) -> tuple[ProduceRequestView, int]:
@@ -187,13 +205,15 @@ def _refuse_negative(length: int, what: str) -> None:
 def encode_produce_response(
     version: int,
     correlation_id: int,
-    results: Sequence[tuple[ProducePartition, ProducePartitionResult]],
+    results: Sequence[ProduceResult],
     throttle_time_ms: int = 0,
     node_endpoints: Sequence[NodeEndpoint] = (),
-) -> bytearray:
+) -> bytes:
     """The whole frame: size, header, and the results with neighbours of one topic put together."""
     flexible = version >= FIRST_FLEXIBLE_VERSION
     by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
+    if flexible and len(results) == 1 and not node_endpoints and results[0][1].is_plain:
+        return _encode_one_plain(results[0], by_id, correlation_id, throttle_time_ms)
     out = bytearray(_SIZE_AND_CORRELATION.size)
     topics = _by_topic(results)
     if flexible:
@@ -217,13 +237,27 @@ def encode_produce_response(
     if flexible:
         out += node_endpoints_tags(node_endpoints if version >= FIRST_VERSION_WITH_CURRENT_LEADER else ())
     _SIZE_AND_CORRELATION.pack_into(out, 0, len(out) - 4, correlation_id)
-    return out
+    return bytes(out)
+
+
+def _encode_one_plain(pair: ProduceResult, by_id: bool, correlation_id: int, throttle_time_ms: int) -> bytes:
+    """The frame that nearly every answer is: one partition without anything optional, flexible."""
+    requested, result = pair
+    topic = topic_field(requested.topic, requested.topic_id, flexible=True, by_id=by_id)
+    size = _ONE_HEAD.size + len(topic) + _ONE_TAIL.size
+    tail = _ONE_TAIL.pack(
+        2, requested.partition, result.error_code, result.base_offset, result.log_append_time_ms,
+        result.log_start_offset, 1, 0, 0, 0, throttle_time_ms, 0,
+    )  # fmt: skip
+    return _ONE_HEAD.pack(size - 4, correlation_id, 0, 2) + topic + tail
 
 
 def _by_topic(
-    results: Sequence[tuple[ProducePartition, ProducePartitionResult]],
-) -> list[list[tuple[ProducePartition, ProducePartitionResult]]]:
-    topics: list[list[tuple[ProducePartition, ProducePartitionResult]]] = []
+    results: Sequence[ProduceResult],
+) -> Sequence[Sequence[ProduceResult]]:
+    if len(results) < 2:
+        return [results] if results else []
+    topics: list[list[ProduceResult]] = []
     previous: ProducePartition | None = None
     for pair in results:
         requested = pair[0]
@@ -243,7 +277,7 @@ def _write_flexible(out: bytearray, version: int, index: int, result: ProducePar
     out += _INDEX_ERROR_OFFSETS_5.pack(
         index, result.error_code, result.base_offset, result.log_append_time_ms, result.log_start_offset
     )
-    if result.error_message is None and result.current_leader is None and not result.record_errors:
+    if result.is_plain:
         out += b"\x01\x00\x00"
         return
     write_unsigned_varint(out, len(result.record_errors) + 1)

@@ -21,6 +21,7 @@ from protocol.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
     MAGIC,
+    NO_TIMESTAMP,
     BatchHeader,
     read_header,
     write_header,
@@ -33,8 +34,6 @@ from protocol.primitives import write_varlong
 RecordHeader: TypeAlias = tuple[str, bytes | None]
 
 DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
-
-NO_TIMESTAMP: Final = -1
 
 _VARINT_BYTES_MAX: Final = 10
 # Lengths and deltas below this are encoded by a look-up.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ def can_be_compared(response: FetchResponse, version: int) -> bool:
     names = [topic.topic_id if version >= 13 else topic.topic for topic in response.responses]
     return (
         all(topic.partitions for topic in response.responses)
-        and all(a != b for a, b in zip(names, names[1:], strict=False))
+        and all(a != b for a, b in pairwise(names))
         and all(p.records is not None for topic in response.responses for p in topic.partitions)
     )
 

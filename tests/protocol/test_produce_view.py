@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def neighbours_apart(response: Any, version: int) -> bool:
     """Whether topics that follow each other differ, so that the encoder does not put them together."""
     names = [topic.topic_id if version >= 13 else topic.name for topic in response.responses]
     filled = all(topic.partition_responses for topic in response.responses)
-    return filled and all(a != b for a, b in zip(names, names[1:], strict=False))
+    return filled and all(a != b for a, b in pairwise(names))
 
 
 def encode_by_hand(response: ProduceResponse, version: int) -> bytes:
