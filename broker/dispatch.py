@@ -56,6 +56,10 @@ class _Entry:
     typed: TypedHandler[Any] | None = None
     parks: bool = False
 
+    def fail(self, request: Request, error: BaseException) -> None:
+        """What `Request.fail` comes to."""
+        _failed(request, self, None, error)
+
 
 class Dispatcher:
     """The handlers of one kind of listener; `dispatch` is what a listener is bound with."""
@@ -104,11 +108,11 @@ class Dispatcher:
         entry = self._entries.get(header.api_key)
         version = header.api_version
         if entry is None or not entry.lowest <= version <= entry.highest:
-            self._refuse(request, entry)
+            _refuse(request, entry)
             return
         request.body = request.frame[position:]
-        request.api_metrics = metrics = entry.metrics
-        metrics.requests[version] += 1
+        request.route = entry
+        entry.metrics.requests[version] += 1
         if entry.raw is None:
             self._dispatch_typed(request, entry)
             return
@@ -117,7 +121,7 @@ class Dispatcher:
         except DecodeError as error:
             request.close(_malformed(request, entry, error))
         except Exception as error:
-            self._failed(request, entry, None, error)
+            _failed(request, entry, None, error)
 
     # ---- typed handlers
 
@@ -126,6 +130,10 @@ class Dispatcher:
             message = decode(request_type(entry.api.key), request.body, request.header.api_version)
         except DecodeError as error:
             request.close(_malformed(request, entry, error))
+            return
+        except Exception:
+            logger.exception("cannot decode %s from %s", entry.api.name, request.peer)
+            request.close(f"{entry.api.name} request cannot be decoded")
             return
         if entry.parks:
             self._call(request, entry, message)
@@ -146,94 +154,21 @@ class Dispatcher:
         try:
             result = entry.typed(context, message)
         except Exception as error:
-            self._failed(request, entry, message, error)
+            _failed(request, entry, message, error)
             return
         if isinstance(result, ApiMessage):
-            self._answer(request, entry, message, result)
+            _answer(request, entry, message, result)
             return
 
         def done(ended: asyncio.Future[Any]) -> None:
-            self._finished(request, entry, message, ended)
+            _finished(request, entry, message, ended)
 
         if isinstance(result, asyncio.Future):
             result.add_done_callback(done)
+        elif isinstance(result, Coroutine):
+            self._channel.run(result, done, takes_place=not entry.parks)
         else:
-            work = cast(Coroutine[Any, Any, ApiMessage], result)
-            self._channel.run(work, done, takes_place=not entry.parks)
-
-    def _finished(
-        self, request: Request, entry: _Entry, message: ApiMessage, ended: asyncio.Future[Any]
-    ) -> None:
-        if ended.cancelled():
-            request.close(f"{entry.api.name} was cancelled")
-            return
-        error = ended.exception()
-        if error is not None:
-            self._failed(request, entry, message, error)
-        else:
-            self._answer(request, entry, message, ended.result())
-
-    def _answer(self, request: Request, entry: _Entry, message: ApiMessage, response: ApiMessage) -> None:
-        try:
-            answer = _encode(request, response)
-        except Exception as error:
-            self._failed(request, entry, message, error)
-            return
-        code: int = getattr(response, "error_code", 0)
-        if code:
-            entry.metrics.errors[ErrorCode(code)] += 1
-        request.respond(answer)
-
-    # ---- what goes wrong
-
-    def _refuse(self, request: Request, entry: _Entry | None) -> None:
-        header = request.header
-        if entry is None:
-            request.close(f"{APIS[header.api_key].name} is not served on listener {request.listener}")
-        elif header.api_key == ApiKey.API_VERSIONS:
-            request.api_metrics = entry.metrics
-            entry.metrics.errors[ErrorCode.UNSUPPORTED_VERSION] += 1
-            response = ApiVersionsResponse(
-                error_code=ErrorCode.UNSUPPORTED_VERSION,
-                api_keys=(
-                    ApiVersion(
-                        api_key=ApiKey.API_VERSIONS, min_version=entry.lowest, max_version=entry.highest
-                    ),
-                ),
-            )
-            request.respond(encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, response))
-        else:
-            request.close(
-                f"{entry.api.name} version {header.api_version} is not supported, "
-                f"{entry.lowest} to {entry.highest} are"
-            )
-
-    def _failed(
-        self, request: Request, entry: _Entry, message: ApiMessage | None, error: BaseException
-    ) -> None:
-        """Turn what a handler raised into an error response, or into the end of the connection."""
-        code, text = ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text
-        if isinstance(error, KafkaError):
-            code, text = error.code, str(error)
-        else:
-            logger.error("%s from %s failed", entry.api.name, request.peer, exc_info=error)
-        entry.metrics.errors[code] += 1
-        if not request.is_open:
-            return
-        version = request.header.api_version
-        try:
-            asked = message
-            if asked is None:
-                asked = decode(request_type(entry.api.key), request.body, version)
-            response = entry.error_response(asked, version, code, text)
-            answer = None if response is None else _encode(request, response)
-        except Exception:
-            logger.exception("no error response for %s version %d", entry.api.name, version)
-            answer = None
-        if answer is None:
-            request.close(f"{entry.api.name} failed with {code.name} and has no error response")
-        else:
-            request.respond(answer)
+            _failed(request, entry, message, TypeError(f"{entry.api.name} handler returned {result!r}"))
 
     def _add(self, key: ApiKey, error_response: ErrorResponse) -> _Entry:
         assert key not in self._entries, f"{key.name} has a handler already"
@@ -243,6 +178,76 @@ class Dispatcher:
         metrics = self._metrics.of(api.name, api.highest)
         entry = self._entries[key] = _Entry(api, lowest, api.highest, metrics, error_response)
         return entry
+
+
+def _finished(request: Request, entry: _Entry, message: ApiMessage, ended: asyncio.Future[Any]) -> None:
+    if ended.cancelled():
+        request.close(f"{entry.api.name} was cancelled")
+        return
+    error = ended.exception()
+    if error is not None:
+        _failed(request, entry, message, error)
+    else:
+        _answer(request, entry, message, ended.result())
+
+
+def _answer(request: Request, entry: _Entry, message: ApiMessage, response: ApiMessage) -> None:
+    try:
+        answer = _encode(request, response)
+    except Exception as error:
+        _failed(request, entry, message, error)
+        return
+    code: int = getattr(response, "error_code", 0)
+    if code:
+        entry.metrics.errors[code] += 1
+    request.respond(answer)
+
+
+def _refuse(request: Request, entry: _Entry | None) -> None:
+    header = request.header
+    if entry is None:
+        request.close(f"{APIS[header.api_key].name} is not served on listener {request.listener}")
+    elif header.api_key == ApiKey.API_VERSIONS:
+        request.route = entry
+        entry.metrics.errors[ErrorCode.UNSUPPORTED_VERSION] += 1
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=(
+                ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=entry.lowest, max_version=entry.highest),
+            ),
+        )
+        request.respond(encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, response))
+    else:
+        request.close(
+            f"{entry.api.name} version {header.api_version} is not supported, "
+            f"{entry.lowest} to {entry.highest} are"
+        )
+
+
+def _failed(request: Request, entry: _Entry, message: ApiMessage | None, error: BaseException) -> None:
+    """Turn what a handler raised into an error response, or into the end of the connection."""
+    code, text = ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text
+    if isinstance(error, KafkaError):
+        code, text = error.code, str(error)
+    else:
+        logger.error("%s from %s failed", entry.api.name, request.peer, exc_info=error)
+    entry.metrics.errors[code] += 1
+    if not request.is_open:
+        return
+    version = request.header.api_version
+    try:
+        asked = message
+        if asked is None:
+            asked = decode(request_type(entry.api.key), request.body, version)
+        response = entry.error_response(asked, version, code, text)
+        answer = None if response is None else _encode(request, response)
+    except Exception:
+        logger.exception("no error response for %s version %d", entry.api.name, version)
+        answer = None
+    if answer is None:
+        request.close(f"{entry.api.name} failed with {code.name} and has no error response")
+    else:
+        request.respond(answer)
 
 
 def _encode(request: Request, response: ApiMessage) -> bytes:

@@ -10,8 +10,6 @@ from bisect import bisect_left
 from collections import Counter
 from typing import Final
 
-from protocol.errors import ErrorCode
-
 # Upper bounds of the histogram's buckets; the last bucket has none.
 LATENCY_BOUNDS_MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000)
 _BOUNDS_NS: Final = tuple(int(bound * 1_000_000) for bound in LATENCY_BOUNDS_MS)
@@ -25,7 +23,7 @@ class ApiMetrics:
     def __init__(self, name: str, versions: int) -> None:
         self.name = name
         self.requests = [0] * versions
-        self.errors: Counter[ErrorCode] = Counter()
+        self.errors: Counter[int] = Counter()
         self.latency_buckets = [0] * (len(_BOUNDS_NS) + 1)
         self.latency_total_ns = 0
 

@@ -146,8 +146,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         assert self._writer is not None
         self._done_with_request()
-        if request.api_metrics is not None:
-            request.api_metrics.answered(self._listener.server.clock.monotonic_ns() - request.started_ns)
+        if request.route is not None:
+            elapsed_ns = self._listener.server.clock.monotonic_ns() - request.started_ns
+            request.route.metrics.answered(elapsed_ns)
         if self._ended:
             return
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from protocol.framing import RequestHeader
 from storage.file_slice import FileSlice
@@ -19,6 +19,16 @@ Answer: TypeAlias = bytes | Sequence[AnswerPart] | None
 
 _NO_HEADER = RequestHeader(-1, -1, -1, None)
 _NO_BODY = memoryview(b"")
+
+
+class Route(Protocol):
+    """Where the dispatcher has sent a request."""
+
+    metrics: ApiMetrics
+
+    def fail(self, request: Request, error: BaseException) -> None:
+        """Answer with what `error` means for this API."""
+        ...
 
 
 @dataclass(slots=True)
@@ -38,17 +48,17 @@ class Request:
 
     `on_abandoned` is called when the peer goes away before the answer; nobody need set it.
 
-    Exactly one of `respond` and `close` must be called, at once or later, from the event loop.
+    Exactly one of `respond`, `fail` and `close` must be called, at once or later, from the event loop.
     """
 
     __slots__ = (
-        "api_metrics",
         "body",
         "connection",
         "frame",
         "header",
         "on_abandoned",
         "received_ms",
+        "route",
         "started_ns",
         "throttle_time_ms",
     )
@@ -61,7 +71,7 @@ class Request:
         self.header = _NO_HEADER
         self.body = _NO_BODY
         self.throttle_time_ms = 0
-        self.api_metrics: ApiMetrics | None = None
+        self.route: Route | None = None
         self.on_abandoned: Callable[[Request], None] | None = None
 
     @property
@@ -91,6 +101,14 @@ class Request:
         peer has gone meanwhile.
         """
         self.connection.answered(self, answer)
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with an error response: the code of a KafkaError, else UNKNOWN_SERVER_ERROR, logged.
+
+        For handlers that find out later, when they can no longer raise to the dispatcher.
+        """
+        assert self.route is not None, "a request fails after it was dispatched"
+        self.route.fail(self, error)
 
     def close(self, reason: str) -> None:
         """Refuse to answer and end the connection; `reason` is logged with the peer's address."""

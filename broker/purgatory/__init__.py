@@ -1,0 +1,1 @@
+"""Parked operations and the timers that end their waiting."""

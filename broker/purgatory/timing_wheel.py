@@ -1,0 +1,180 @@
+"""Hierarchical timing wheels: timers that are mostly cancelled, at O(1) for insert and cancel.
+
+The lowest wheel has `wheel_size` buckets of one tick each; what does not fit into its span goes to
+a wheel whose tick is that whole span, and so on, wheels being made when first needed:
+
+    wheel 0   20 buckets of    1 ms   the next   20 ms
+    wheel 1   20 buckets of   20 ms   the next  400 ms
+    wheel 2   20 buckets of  400 ms   the next    8 s
+    wheel 3   20 buckets of    8 s    the next  160 s
+
+A bucket expires when time reaches its beginning. Its timers are then due, or, coming from a higher
+wheel, are put in again and land further down. Buckets that hold something stand in a heap by that
+time, so advancing over an idle stretch costs nothing per tick, and `next_deadline_ms` is known.
+
+Invariant: time moves only in `advance`; every bucket in the heap expires later than that.
+Units: milliseconds of any clock that does not go back. I/O: none.
+Source: Varghese and Lauck, SOSP 1987; the purgatory of Apache Kafka (KAFKA-1430).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Final
+
+TICK_MS: Final = 1
+WHEEL_SIZE: Final = 20
+_NOT_QUEUED: Final = -1
+
+
+class TimerEntry:
+    """One timer: `callback` is to be called at `deadline_ms`, unless it is cancelled before."""
+
+    __slots__ = ("_bucket", "callback", "deadline_ms")
+
+    def __init__(self, deadline_ms: int, callback: Callable[[], None]) -> None:
+        self.deadline_ms = deadline_ms
+        self.callback = callback
+        self._bucket: _Bucket | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the timer is neither expired nor cancelled."""
+        return self._bucket is not None
+
+    def cancel(self) -> None:
+        """Take the timer out of its wheel; harmless when it is not in one any more."""
+        bucket = self._bucket
+        if bucket is not None:
+            self._bucket = None
+            del bucket[self]
+
+
+class _Bucket(dict[TimerEntry, None]):
+    """The timers of one slot, in the order they came."""
+
+    __slots__ = ("expires_ms",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expires_ms = _NOT_QUEUED
+
+
+class _Wheel:
+    """One level: `end_ms` is where its span ends, exclusive."""
+
+    __slots__ = ("buckets", "end_ms", "span_ms", "tick_ms")
+
+    def __init__(self, tick_ms: int, size: int, now_ms: int) -> None:
+        self.tick_ms = tick_ms
+        self.span_ms = tick_ms * size
+        self.buckets = [_Bucket() for _ in range(size)]
+        self.end_ms = 0
+        self.turn_to(now_ms)
+
+    def turn_to(self, now_ms: int) -> None:
+        """Let the span begin with the tick that `now_ms` is in."""
+        self.end_ms = now_ms - now_ms % self.tick_ms + self.span_ms
+
+
+class TimingWheel:
+    """All levels together. `add` puts timers in, `advance` takes the due ones out."""
+
+    __slots__ = ("_now_ms", "_queue", "_size", "_tick_ms", "_wheels")
+
+    def __init__(self, tick_ms: int = TICK_MS, wheel_size: int = WHEEL_SIZE, start_ms: int = 0) -> None:
+        assert tick_ms >= 1 and wheel_size >= 2, f"wheel of {wheel_size} x {tick_ms} ms"
+        self._tick_ms = tick_ms
+        self._size = wheel_size
+        self._now_ms = start_ms - start_ms % tick_ms
+        self._wheels = [_Wheel(tick_ms, wheel_size, self._now_ms)]
+        # (when it expires, higher wheels first, bucket): no two entries agree in the first two.
+        self._queue: list[tuple[int, int, _Bucket]] = []
+
+    def __len__(self) -> int:
+        """Timers that are pending."""
+        return sum(len(bucket) for wheel in self._wheels for bucket in wheel.buckets)
+
+    @property
+    def now_ms(self) -> int:
+        """What `advance` was last told, rounded down to a tick."""
+        return self._now_ms
+
+    @property
+    def levels(self) -> int:
+        """How many wheels there are by now."""
+        return len(self._wheels)
+
+    def add(self, deadline_ms: int, callback: Callable[[], None]) -> TimerEntry:
+        """A timer for `deadline_ms`. One that is due already is not put in: it is not pending."""
+        entry = TimerEntry(deadline_ms, callback)
+        self._put(entry)
+        return entry
+
+    def advance(self, now_ms: int) -> list[TimerEntry]:
+        """Move time on and take out what is due by then, earlier deadlines first."""
+        due: list[TimerEntry] = []
+        queue = self._queue
+        while queue and queue[0][0] <= now_ms:
+            bucket = heappop(queue)[2]
+            self._turn_to(bucket.expires_ms)
+            bucket.expires_ms = _NOT_QUEUED
+            entries = list(bucket)
+            bucket.clear()
+            for entry in entries:
+                entry._bucket = None
+                if not self._put(entry):
+                    due.append(entry)
+        self._turn_to(now_ms)
+        return due
+
+    def next_deadline_ms(self) -> int | None:
+        """When `advance` has something to do next; None if there is no timer.
+
+        For a timer in a higher wheel that is not yet its deadline, but when it moves down.
+        """
+        queue = self._queue
+        while queue:
+            expires_ms, _, bucket = queue[0]
+            if bucket:
+                return expires_ms
+            # Everything in it was cancelled.
+            heappop(queue)
+            bucket.expires_ms = _NOT_QUEUED
+        return None
+
+    def _put(self, entry: TimerEntry) -> bool:
+        """Put a timer into the lowest wheel that reaches its deadline; False if it is due."""
+        deadline_ms = entry.deadline_ms
+        if deadline_ms < self._now_ms + self._tick_ms:
+            return False
+        level = 0
+        for wheel in self._wheels:
+            if deadline_ms < wheel.end_ms:
+                break
+            level += 1
+        else:
+            level, wheel = self._overflow(deadline_ms)
+        tick = deadline_ms // wheel.tick_ms
+        bucket = wheel.buckets[tick % self._size]
+        bucket[entry] = None
+        entry._bucket = bucket
+        if bucket.expires_ms < 0:
+            bucket.expires_ms = expires_ms = tick * wheel.tick_ms
+            heappush(self._queue, (expires_ms, -level, bucket))
+        return True
+
+    def _overflow(self, deadline_ms: int) -> tuple[int, _Wheel]:
+        """Make wheels until one reaches the deadline."""
+        while True:
+            wheel = _Wheel(self._wheels[-1].span_ms, self._size, self._now_ms)
+            self._wheels.append(wheel)
+            if deadline_ms < wheel.end_ms:
+                return len(self._wheels) - 1, wheel
+
+    def _turn_to(self, now_ms: int) -> None:
+        if now_ms >= self._now_ms + self._tick_ms:
+            self._now_ms = now_ms - now_ms % self._tick_ms
+            for wheel in self._wheels:
+                wheel.turn_to(self._now_ms)
