@@ -1,4 +1,4 @@
-"""Files that were renamed to `.deleted` and wait until readers that still use them are done."""
+"""What was renamed out of use and waits until readers that still use it are done."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from storage.files import FileSystem
 
 
 class DeletedFiles:
-    """A queue of paths with the time in ms from which each may be unlinked; times never fall.
+    """A queue of files and directories with the time in ms from which each may be removed; times never fall.
 
     Bounds: as many as retention deletes within file.delete.delay.ms.
     """
@@ -23,18 +23,21 @@ class DeletedFiles:
         return len(self._due)
 
     def add(self, paths: Iterable[str], due_ms: int) -> None:
-        """Unlink `paths` when it is `due_ms`, and not before those that were added earlier."""
+        """Remove `paths` when it is `due_ms`, and not before those that were added earlier."""
         if self._due:
             due_ms = max(due_ms, self._due[-1][0])
         self._due.extend((due_ms, path) for path in paths)
 
-    def unlink_due(self, fs: FileSystem, now_ms: int) -> int:
-        """Unlink what is due, and say how many files that were. Files already gone are passed over."""
+    def remove_due(self, fs: FileSystem, now_ms: int) -> int:
+        """Remove what is due, and say how many that were. What is gone already is passed over."""
         count = 0
         while self._due and self._due[0][0] <= now_ms:
             path = self._due[0][1]
             if fs.exists(path):
-                fs.unlink(path)
+                if fs.is_dir(path):
+                    fs.rmtree(path)
+                else:
+                    fs.unlink(path)
                 count += 1
             self._due.popleft()
         return count

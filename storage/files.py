@@ -202,6 +202,11 @@ class OsFile(File):
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
+    def __del__(self) -> None:
+        # A deleted segment is not closed while an answer still sends from it; the last one to let go closes.
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
     def _write(self, data: Buffer, position: int) -> int:
         length = len(data)
         written = os.pwrite(self._descriptor, data, position)

@@ -1,8 +1,5 @@
 """One partition's log: an ordered run of batches in segments, with its offsets, epochs and producers.
 
-    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
-    recovery_point <= log_end_offset; what is below it is durable
-
 One thread owns a log; only `FlushPlan.run` and reads of a `FileSlice` happen elsewhere.
 
 Errors: KafkaError with the code for the reply. A write that fails leaves the log as it was and raises
@@ -13,25 +10,23 @@ Source: UnifiedLog and LocalLog of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from uuid import UUID
 
 from protocol.batch import BatchHeader, stamp
-from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import LeaderEpoch, Offset, TopicPartition
-from storage import log_lookup, log_read, log_truncation
+from storage import log_truncation
 from storage.config import LogConfig
-from storage.deleted_files import DeletedFiles
 from storage.errors import CorruptFile, StorageFailure
 from storage.file_slice import FileSlice
 from storage.files import FileSystem, parent_directory
 from storage.flush import FlushPlan
 from storage.log_append import AppendInfo, read_given_batches, read_markers
-from storage.log_loader import LoadedLog, LogLoader
+from storage.log_loader import LogLoader
 from storage.log_lookup import RecordPlace
 from storage.log_observer import LogObserver, NoObserver
-from storage.log_read import OffsetMetadata, ReadResult
+from storage.log_read import ReadResult
+from storage.log_reader import ReadableLog
 from storage.log_roll import roll_segment
 from storage.producer_entry import BatchMetadata
 from storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
@@ -39,7 +34,7 @@ from storage.retention import LogBounds, expired_segments
 from storage.segment import LogSegment
 from storage.transaction_marker import EndTransactionMarker
 from storage.txn_index import AbortedTransaction
-from storage.validation import AppendOrigin, ValidationRules, read_single_batch, validate_batch
+from storage.validation import AppendOrigin, read_single_batch, validate_batch
 
 __all__ = [
     "AppendInfo",
@@ -51,48 +46,9 @@ __all__ = [
     "RecordPlace",
 ]
 
-_UNKNOWN_PLACE = -1
 
-
-class PartitionLog:
-    """The log of one partition directory; see the module for its offsets and errors."""
-
-    def __init__(
-        self,
-        fs: FileSystem,
-        directory: str,
-        topic_partition: TopicPartition,
-        topic_id: UUID | None,
-        config: LogConfig,
-        loaded: LoadedLog,
-        now_ms: int,
-        observer: LogObserver,
-    ) -> None:
-        self.fs = fs
-        self.directory = directory
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.config = config
-        self.segments = loaded.segments
-        self.log_start_offset: Offset = loaded.log_start_offset
-        self.log_end_offset: Offset = loaded.log_end_offset
-        self.recovery_point: Offset = loaded.recovery_point
-        self.high_watermark: Offset = loaded.log_start_offset
-        self.leader_epochs = loaded.leader_epochs
-        self.producers = loaded.producers
-        self.generation = 0
-        """Counts truncations; see FlushPlan."""
-        self.failure: StorageFailure | None = None
-        """Why the log refuses writes; its log directory must be taken offline."""
-        self.observer = observer
-        self.deleted_files = DeletedFiles()
-        self.unsynced_snapshots: list[str] = []
-        self._epoch_checkpoint = loaded.leader_epoch_checkpoint
-        self._rules = ValidationRules.of(config)
-        self._last_flush_ms = now_ms
-        self._is_new_directory = True
-        self._first_unstable_offset: Offset | None = None
-        self.update_first_unstable_offset()
+class PartitionLog(ReadableLog):
+    """The log of one partition directory; see the module for its errors."""
 
     @classmethod
     def open(
@@ -129,49 +85,6 @@ class PartitionLog:
         loaded = loader.load()
         return cls(fs, directory, topic_partition, topic_id, config, loaded, now_ms, observer or NoObserver())
 
-    # -- offsets
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of batches in all segments."""
-        return self.segments.size_bytes
-
-    @property
-    def last_stable_offset(self) -> Offset:
-        """Where the first open transaction starts, at most the high watermark (exclusive)."""
-        unstable = self._first_unstable_offset
-        if unstable is not None and unstable < self.high_watermark:
-            return unstable
-        return self.high_watermark
-
-    def advance_high_watermark(self, offset: Offset) -> bool:
-        """Raise the high watermark to `offset`, at most the log end; True when it moved. It never falls."""
-        offset = min(offset, self.log_end_offset)
-        if offset <= self.high_watermark:
-            return False
-        self.high_watermark = offset
-        self.update_first_unstable_offset()
-        return True
-
-    def update_first_unstable_offset(self) -> None:
-        """Ask the producers again which offset is not decided; after any of the offsets or they changed."""
-        unstable = self.producers.first_unstable_offset(self.high_watermark)
-        self._first_unstable_offset = None if unstable is None else max(unstable, self.log_start_offset)
-
-    def assign_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Note, durably, that `epoch` starts at `start_offset`; a new leader does so before any record."""
-        if self.leader_epochs.assign(epoch, start_offset):
-            self.write_leader_epochs()
-
-    def write_leader_epochs(self) -> None:
-        """Make the leader epochs durable."""
-        self._epoch_checkpoint.write(self.leader_epochs.entries)
-
-    def update_config(self, config: LogConfig) -> None:
-        """Follow changed settings from the next append on."""
-        self.config = config
-        self._rules = ValidationRules.of(config)
-
     # -- appending
 
     def append_as_leader(
@@ -187,11 +100,11 @@ class PartitionLog:
         With `AppendOrigin.RAFT` there may be several batches, which have their offsets and epoch already.
         Errors: KafkaError, see storage.validation, storage.producer_entry and the module.
         """
-        self._refuse_after_failure()
+        self.refuse_after_failure()
         if origin is AppendOrigin.RAFT:
             return self._append_of_quorum(records, leader_epoch, now_ms)
         header = read_single_batch(records)
-        records, header = validate_batch(records, header, self._rules, origin, now_ms)
+        records, header = validate_batch(records, header, self.rules, origin, now_ms)
         size_bytes = header.batch_length + 12
         if size_bytes != len(records):
             records = memoryview(records)[:size_bytes]
@@ -207,7 +120,7 @@ class PartitionLog:
         Batches of an epoch above `leader_epoch`, when that is given, are left out.
         Errors: KafkaError CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE when offsets do not continue the log.
         """
-        self._refuse_after_failure()
+        self.refuse_after_failure()
         given = read_given_batches(records, self.topic_partition, self.log_end_offset, leader_epoch)
         if not given.batches:
             return None
@@ -237,10 +150,10 @@ class PartitionLog:
         origin: AppendOrigin,
     ) -> AppendInfo:
         size_bytes = len(data)
-        if size_bytes > self._rules.segment_bytes:
+        if size_bytes > self.rules.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size_bytes} bytes to append, segment.bytes is {self._rules.segment_bytes}",
+                f"{size_bytes} bytes to append, segment.bytes is {self.rules.segment_bytes}",
             )
         first, last = batches[0], batches[-1]
         markers: list[EndTransactionMarker | None] | None = None
@@ -265,7 +178,7 @@ class PartitionLog:
             first.base_offset,
             self.log_end_offset - 1,
             largest_timestamp,
-            largest_timestamp if self._rules.log_append_time else -1,
+            largest_timestamp if self.rules.log_append_time else -1,
             self.log_start_offset,
             size_bytes,
             False,
@@ -283,7 +196,7 @@ class PartitionLog:
             duplicate.first_offset,
             duplicate.last_offset,
             duplicate.timestamp,
-            duplicate.timestamp if self._rules.log_append_time else -1,
+            duplicate.timestamp if self.rules.log_append_time else -1,
             self.log_start_offset,
             size_bytes,
             True,
@@ -373,7 +286,7 @@ class PartitionLog:
         The new log start is made durable before any file is touched, so that a crash in between never
         leaves a log that starts in the void (KAFKA-15352).
         """
-        self._refuse_after_failure()
+        self.refuse_after_failure()
         bounds = LogBounds(self.log_start_offset, self.high_watermark, self.log_end_offset)
         expired = expired_segments(list(self.segments), self.config, bounds, now_ms)
         if not expired:
@@ -401,7 +314,7 @@ class PartitionLog:
     def delete_expired_files(self, now_ms: int) -> int:
         """Unlink the files of segments that were deleted file.delete.delay.ms ago; how many."""
         with self.storage_errors("unlinking of deleted files"):
-            return self.deleted_files.unlink_due(self.fs, now_ms)
+            return self.deleted_files.remove_due(self.fs, now_ms)
 
     def truncate_to(self, offset: Offset, now_ms: int = 0, *, below_high_watermark: bool = False) -> bool:
         """Remove the batch that holds `offset` and all behind it, durably; True when there was one.
@@ -409,87 +322,15 @@ class PartitionLog:
         Errors: KafkaError below the high watermark, unless the caller says that it knows: what is
         below it was promised to readers (KAFKA-12460).
         """
-        self._refuse_after_failure()
+        self.refuse_after_failure()
         with self.storage_errors("truncation", is_final=True):
             return log_truncation.truncate_to(self, offset, now_ms, below_high_watermark)
 
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int = 0) -> None:
         """Drop everything and go on at `offset`, as a follower does whose leader starts there."""
-        self._refuse_after_failure()
+        self.refuse_after_failure()
         with self.storage_errors("truncation", is_final=True):
             log_truncation.truncate_fully_and_start_at(self, offset, now_ms)
-
-    # -- reading
-
-    def read(
-        self,
-        offset: Offset,
-        max_bytes: int,
-        *,
-        upper_bound: Offset | None = None,
-        at_least_one: bool = False,
-        with_aborted_transactions: bool = False,
-    ) -> ReadResult:
-        """Whole batches from the one that holds `offset`, of one segment, below `upper_bound` (exclusive).
-
-        `upper_bound` None is the log end. At most `max_bytes`, but with `at_least_one` the first batch
-        comes whatever its size.
-        Errors: KafkaError OFFSET_OUT_OF_RANGE outside of log start and log end.
-        """
-        log_end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition}: offset {offset} is not within {self.log_start_offset} and "
-                f"{log_end_offset}",
-            )
-        if upper_bound is None or upper_bound > log_end_offset:
-            upper_bound = log_end_offset
-        place = OffsetMetadata(offset, _UNKNOWN_PLACE, _UNKNOWN_PLACE)
-        records: FileSlice | None = None
-        aborted: list[AbortedTransaction] | None = [] if with_aborted_transactions else None
-        if offset < upper_bound:
-            with self.storage_errors("read"):
-                found = log_read.find_range(self.segments, offset, max_bytes, upper_bound, at_least_one)
-                if found is not None:
-                    place = OffsetMetadata(offset, found.segment.base_offset, found.start)
-                    if found.end > found.start:
-                        records = FileSlice(found.segment.file, found.start, found.end - found.start)
-                        if with_aborted_transactions:
-                            aborted = log_read.aborted_transactions(self.segments, offset, found.end_offset)
-        return ReadResult(
-            place,
-            self.high_watermark,
-            self.log_start_offset,
-            self.last_stable_offset,
-            records,
-            aborted,
-        )
-
-    def readable_bytes(self, offset: Offset, upper_bound: Offset) -> int:
-        """Bytes of the batches from `offset` up to `upper_bound` (exclusive), over all segments."""
-        if offset >= upper_bound:
-            return 0
-        with self.storage_errors("read"):
-            return log_read.readable_bytes(self.segments, offset, upper_bound)
-
-    def aborted_transactions(self, start: Offset, upper_bound: Offset) -> list[AbortedTransaction]:
-        """The aborted transactions that overlap [`start`, `upper_bound`)."""
-        with self.storage_errors("read"):
-            return log_read.aborted_transactions(self.segments, start, upper_bound)
-
-    def offset_for_timestamp(self, timestamp: int, upper_bound: Offset | None = None) -> RecordPlace | None:
-        """The first record with a timestamp >= `timestamp`; None when there is none below `upper_bound`."""
-        with self.storage_errors("look-up by timestamp"):
-            place = log_lookup.first_at_or_after(self.segments, timestamp, self.log_start_offset)
-        if place is None or (upper_bound is not None and place.offset >= upper_bound):
-            return None
-        return place
-
-    def max_timestamp_offset(self) -> RecordPlace | None:
-        """The first record with the largest timestamp (KIP-734); None in a log without timestamps."""
-        with self.storage_errors("look-up by timestamp"):
-            return log_lookup.newest_record(self.segments)
 
     # -- durability
 
@@ -500,7 +341,7 @@ class PartitionLog:
             return False
         return (
             unflushed >= self.config.flush_messages
-            or now_ms - self._last_flush_ms >= self.config.flush_ms
+            or now_ms - self.last_flush_ms >= self.config.flush_ms
             or self.recovery_point < self.segments.active.base_offset
         )
 
@@ -510,7 +351,7 @@ class PartitionLog:
         directories = []
         if any(segment.base_offset >= self.recovery_point for segment in unflushed):
             directories = [self.directory]
-        if self._is_new_directory:
+        if self.is_new_directory:
             directories = [self.directory, parent_directory(self.directory)]
         return FlushPlan(
             fs=self.fs,
@@ -526,8 +367,8 @@ class PartitionLog:
         if plan.generation != self.generation:
             return
         self.recovery_point = max(self.recovery_point, plan.end_offset)
-        self._last_flush_ms = now_ms
-        self._is_new_directory = False
+        self.last_flush_ms = now_ms
+        self.is_new_directory = False
         synced = set(plan.snapshots)
         self.unsynced_snapshots = [path for path in self.unsynced_snapshots if path not in synced]
 
@@ -549,32 +390,3 @@ class PartitionLog:
                     self.unsynced_snapshots.append(snapshot)
             self.flush(now_ms)
         self.segments.close()
-
-    # -- failures
-
-    @contextmanager
-    def storage_errors(self, operation: str, *, is_final: bool = False) -> Iterator[None]:
-        """Turn what the disk throws into a KafkaError that names the file; see `storage_error`."""
-        try:
-            yield
-        except (OSError, StorageFailure, CorruptFile, DecodeError) as error:
-            raise self.storage_error(operation, error, is_final=is_final) from error
-
-    def storage_error(self, operation: str, error: Exception, *, is_final: bool = False) -> KafkaError:
-        """The error for the reply.
-
-        `is_final`: after a failure of this operation nobody knows what the disk holds, so that the log
-        takes no more writes. A StorageFailure is always final.
-        """
-        if isinstance(error, CorruptFile | DecodeError):
-            return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{operation} of {self.directory}: {error}")
-        if is_final and isinstance(error, OSError):
-            error = StorageFailure(self.directory, operation, str(error))
-        if isinstance(error, StorageFailure):
-            self.failure = self.failure or error
-            return error
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{operation} of {self.directory} failed: {error}")
-
-    def _refuse_after_failure(self) -> None:
-        if self.failure is not None:
-            raise StorageFailure(self.directory, "append", f"the log failed before: {self.failure}")

@@ -1,0 +1,288 @@
+"""One log directory: the partitions in it, their checkpoints, and whether its disk can still be used.
+
+Checkpoints are written when something changed, each atomically. A partition whose files are damaged
+keeps its lines in them, so that nothing is lost when the files come back.
+
+I/O: through `storage.files`. Errors: StorageFailure and OSError mean that the directory has to go
+offline, which is for the LogManager to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+from uuid import UUID
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import Offset, TopicPartition
+from storage.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CleanShutdownMarker,
+    OffsetCheckpoint,
+    PartitionMetadataFile,
+)
+from storage.config import LogConfig
+from storage.deleted_files import DeletedFiles
+from storage.errors import CorruptCheckpoint, CorruptFile, StorageFailure
+from storage.files import FileSystem
+from storage.log import PartitionLog
+from storage.partition_directory import (
+    DirectoryKind,
+    directory_name,
+    parse_directory_name,
+    renamed_directory_name,
+)
+
+_log = logging.getLogger(__name__)
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class DirectorySettings(NamedTuple):
+    """What every log in a directory is opened with."""
+
+    config_of: Callable[[str], LogConfig]
+    """A topic's settings."""
+    producer_id_expiration_ms: int
+    new_id: Callable[[], UUID]
+
+
+class LogDirectory:
+    """A directory of `log.dirs`.
+
+    Invariant: `logs` and `damaged` are disjoint. `damaged` says why a partition that is on disk cannot
+    be used.
+    """
+
+    def __init__(self, fs: FileSystem, path: str, settings: DirectorySettings) -> None:
+        self.fs = fs
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.damaged: dict[TopicPartition, str] = {}
+        self.lost: frozenset[TopicPartition] = frozenset()
+        """What was here when the directory went offline."""
+        self.offline_reason: str | None = None
+        self._settings = settings
+        self._deleted = DeletedFiles()
+        self._marker = CleanShutdownMarker(fs, path)
+        self._recovery_points = _Checkpoint(fs, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
+        self._high_watermarks = _Checkpoint(fs, f"{path}/{HIGH_WATERMARK_CHECKPOINT}")
+        self._log_start_offsets = _Checkpoint(fs, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
+
+    # -- opening
+
+    def load(self, now_ms: int) -> None:
+        """Open every partition in the directory; damaged ones are logged by file name and set aside."""
+        self.fs.makedirs(self.path)
+        clean = self._marker.exists()
+        for checkpoint in (self._recovery_points, self._high_watermarks, self._log_start_offsets):
+            checkpoint.read()
+        self._marker.delete()
+        for name in self.fs.listdir(self.path):
+            path = f"{self.path}/{name}"
+            if not self.fs.is_dir(path):
+                continue
+            parsed = parse_directory_name(name)
+            if parsed is None:
+                _log.warning("%s is ignored: it is not named like a partition", path)
+            elif parsed.kind is DirectoryKind.DELETED:
+                self._deleted.add([path], now_ms)
+            elif parsed.kind is not DirectoryKind.IN_USE:
+                _log.warning("%s is left alone: it is out of use", path)
+            elif parsed.topic_partition.topic != METADATA_TOPIC:
+                self._load_partition(parsed.topic_partition, now_ms, clean)
+
+    def _load_partition(self, topic_partition: TopicPartition, now_ms: int, clean: bool) -> None:
+        try:
+            log = self._open(
+                topic_partition,
+                self._read_topic_id(topic_partition),
+                self._settings.config_of(topic_partition.topic),
+                now_ms,
+                clean,
+            )
+        except CorruptFile as damage:
+            _log.error("partition %s in %s cannot be used: %s", topic_partition, self.path, damage)
+            self.damaged[topic_partition] = str(damage)
+            return
+        log.advance_high_watermark(self._high_watermarks.written.get(topic_partition, 0))
+        self.logs[topic_partition] = log
+
+    def _read_topic_id(self, topic_partition: TopicPartition) -> UUID | None:
+        metadata = PartitionMetadataFile(self.fs, self._path_of(topic_partition))
+        return metadata.read() if metadata.exists() else None
+
+    def _open(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        now_ms: int,
+        clean: bool,
+    ) -> PartitionLog:
+        return PartitionLog.open(
+            self.fs,
+            self._path_of(topic_partition),
+            topic_partition,
+            topic_id,
+            config,
+            now_ms=now_ms,
+            recovery_point=self._recovery_points.written.get(topic_partition, 0),
+            log_start_offset=self._log_start_offsets.written.get(topic_partition, 0),
+            clean=clean,
+            observer=self,
+            producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
+        )
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
+    ) -> PartitionLog:
+        """Make a partition that has not been here yet; its topic id is durable before any record is."""
+        self._forget_offsets(topic_partition)
+        path = self._path_of(topic_partition)
+        self.fs.makedirs(path)
+        if topic_id is not None:
+            PartitionMetadataFile(self.fs, path).write(topic_id)
+        log = self._open(topic_partition, topic_id, config, now_ms, clean=False)
+        self.logs[topic_partition] = log
+        return log
+
+    def assign_topic_id(self, log: PartitionLog, topic_id: UUID) -> None:
+        """Record the topic id of a partition that was made before it had one."""
+        PartitionMetadataFile(self.fs, log.directory).write(topic_id)
+        log.topic_id = topic_id
+
+    # -- taking partitions away
+
+    def retire(self, topic_partition: TopicPartition, kind: DirectoryKind, now_ms: int) -> None:
+        """Rename a partition's directory out of use; a deleted one is removed after file.delete.delay.ms.
+
+        Answers that are still being sent keep their open files, so nothing is closed here.
+        """
+        log = self.logs.pop(topic_partition, None)
+        self.damaged.pop(topic_partition, None)
+        config = self._settings.config_of(topic_partition.topic) if log is None else log.config
+        new_name = renamed_directory_name(topic_partition, kind, self._settings.new_id())
+        new_path = f"{self.path}/{new_name}"
+        self.fs.rename(self._path_of(topic_partition), new_path)
+        self.fs.fsync_dir(self.path)
+        if kind is DirectoryKind.DELETED:
+            self._deleted.add([new_path], now_ms + config.file_delete_delay_ms)
+        self._forget_offsets(topic_partition)
+
+    def delete_expired(self, now_ms: int) -> int:
+        """Remove what was deleted long enough ago: partition directories, and segments' files."""
+        count = self._deleted.remove_due(self.fs, now_ms)
+        return count + sum(log.delete_expired_files(now_ms) for log in self.logs.values())
+
+    # -- checkpoints
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write how far each log is durable, if that changed."""
+        self._recovery_points.write(self._with_damaged(self._recovery_points, self._recovery_point))
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write how far each log is replicated, if that changed."""
+        self._high_watermarks.write(self._with_damaged(self._high_watermarks, self._high_watermark))
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write where logs start that do not start with their first segment, if that changed."""
+        self._log_start_offsets.write(self._with_damaged(self._log_start_offsets, self._log_start_offset))
+
+    def log_start_offset_advanced(self, log: PartitionLog) -> None:
+        """See LogObserver."""
+        offsets = self._with_damaged(self._log_start_offsets, self._log_start_offset)
+        offsets[log.topic_partition] = log.log_start_offset
+        self._log_start_offsets.write(offsets)
+
+    def recovery_point_lowered(self, log: PartitionLog) -> None:
+        """See LogObserver."""
+        self.checkpoint_recovery_points()
+
+    @staticmethod
+    def _recovery_point(log: PartitionLog) -> Offset | None:
+        return log.recovery_point
+
+    @staticmethod
+    def _high_watermark(log: PartitionLog) -> Offset | None:
+        return log.high_watermark
+
+    @staticmethod
+    def _log_start_offset(log: PartitionLog) -> Offset | None:
+        return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
+
+    def _with_damaged(
+        self, checkpoint: _Checkpoint, offset_of: Callable[[PartitionLog], Offset | None]
+    ) -> dict[TopicPartition, Offset]:
+        kept = checkpoint.written
+        offsets = {key: kept[key] for key in self.damaged if key in kept}
+        for topic_partition, log in self.logs.items():
+            offset = offset_of(log)
+            if offset is not None:
+                offsets[topic_partition] = offset
+        return offsets
+
+    def _forget_offsets(self, topic_partition: TopicPartition) -> None:
+        for checkpoint in (self._recovery_points, self._high_watermarks, self._log_start_offsets):
+            checkpoint.forget(topic_partition)
+
+    # -- closing
+
+    def close(self, broker_epoch: int, now_ms: int) -> None:
+        """Make everything durable, write the checkpoints, and leave the marker of a clean shutdown."""
+        clean = True
+        for log in self.logs.values():
+            log.close(clean=True, now_ms=now_ms)
+            clean = clean and log.failure is None
+        self.checkpoint_recovery_points()
+        self.checkpoint_high_watermarks()
+        self.checkpoint_log_start_offsets()
+        if clean:
+            self._marker.write(broker_epoch)
+
+    def take_offline(self, reason: str) -> None:
+        """Stop using the directory: its disk has failed. Its logs refuse every further write."""
+        self.offline_reason = reason
+        self.lost = frozenset(self.logs) | frozenset(self.damaged)
+        for log in self.logs.values():
+            log.failure = log.failure or StorageFailure(self.path, "use", reason)
+        self.logs.clear()
+
+    def require_usable(self, topic_partition: TopicPartition) -> None:
+        """Raise KAFKA_STORAGE_ERROR for a partition whose files here are damaged."""
+        damage = self.damaged.get(topic_partition)
+        if damage is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be used: {damage}")
+
+    def _path_of(self, topic_partition: TopicPartition) -> str:
+        return f"{self.path}/{directory_name(topic_partition)}"
+
+
+class _Checkpoint:
+    """An offset checkpoint that is written only when it would change."""
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._file = OffsetCheckpoint(fs, path)
+        self.written: dict[TopicPartition, Offset] = {}
+
+    def read(self) -> None:
+        """Read the file; a damaged one is reported and counts as empty, as Kafka does."""
+        try:
+            self.written = self._file.read()
+        except CorruptCheckpoint as damage:
+            _log.error("%s; its offsets start from 0", damage)
+            self.written = {}
+
+    def write(self, offsets: dict[TopicPartition, Offset]) -> None:
+        """Replace the file when `offsets` are not what it holds."""
+        if offsets != self.written:
+            self._file.write(offsets)
+            self.written = offsets
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Take one line out, if it is there."""
+        if topic_partition in self.written:
+            self.write({key: value for key, value in self.written.items() if key != topic_partition})

@@ -1,0 +1,294 @@
+"""All logs of a node, in the directories of `log.dirs`: found, made, deleted, and kept in order.
+
+A core: a scheduler calls `apply_retention`, `delete_expired`, the checkpoints and the flush work at
+their intervals. A directory whose disk fails goes offline with its partitions; the node lives on while
+another is left.
+
+Errors: KafkaError KAFKA_STORAGE_ERROR for a partition that is on a failed or damaged disk.
+Source: kafka.log.LogManager of Apache Kafka 4.3; KIP-112 (JBOD), KIP-858.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import Offset, TopicPartition
+from storage.config import LogConfig
+from storage.errors import StorageFailure
+from storage.files import FileSystem
+from storage.log import PartitionLog
+from storage.log_directory import DirectorySettings, LogDirectory
+from storage.partition_directory import DirectoryKind
+from storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
+
+_log = logging.getLogger(__name__)
+
+
+class PartitionSize(NamedTuple):
+    """One partition in the answer to DescribeLogDirs."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    offset_lag: Offset
+    """How far the log end is behind the high watermark; 0 for a leader."""
+
+
+class LogDirDescription(NamedTuple):
+    """One directory in the answer to DescribeLogDirs; sizes are -1 when it is offline."""
+
+    path: str
+    error_code: ErrorCode
+    partitions: list[PartitionSize]
+    total_bytes: int
+    usable_bytes: int
+
+
+class LogManager:
+    """The node's logs by partition."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        log_dirs: Iterable[str],
+        default_config: LogConfig | None = None,
+        *,
+        producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
+        new_id: Callable[[], UUID] = uuid4,
+    ) -> None:
+        self._fs = fs
+        self._default_config = default_config or LogConfig()
+        self._config_of: Callable[[str], LogConfig] | None = None
+        settings = DirectorySettings(self._config_for, producer_id_expiration_ms, new_id)
+        self.directories = [LogDirectory(fs, path, settings) for path in log_dirs]
+        assert self.directories, "a node needs at least one log directory"
+
+    # -- opening and finding
+
+    def start(self, now_ms: int, config_of: Callable[[str], LogConfig] | None = None) -> None:
+        """Open every log; `config_of` gives a topic's settings, where they are not the default.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR when not one directory can be used.
+        """
+        self._config_of = config_of
+        for directory in self.directories:
+            try:
+                directory.load(now_ms)
+            except (OSError, KafkaError) as error:
+                self.take_offline(directory, str(error))
+        self._refuse_duplicates()
+        if not self.online_directories:
+            reasons = "; ".join(str(directory.offline_reason) for directory in self.directories)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}")
+
+    def _config_for(self, topic: str) -> LogConfig:
+        return self._default_config if self._config_of is None else self._config_of(topic)
+
+    def _refuse_duplicates(self) -> None:
+        seen: dict[TopicPartition, LogDirectory] = {}
+        for directory in self.online_directories:
+            for topic_partition in list(directory.logs):
+                first = seen.setdefault(topic_partition, directory)
+                if first is not directory:
+                    for owner in (first, directory):
+                        reason = f"{topic_partition} is in {first.path} and in {directory.path}"
+                        _log.error("partition cannot be used: %s", reason)
+                        owner.logs.pop(topic_partition, None)
+                        owner.damaged[topic_partition] = reason
+
+    @property
+    def online_directories(self) -> list[LogDirectory]:
+        """The directories that can be used."""
+        return [directory for directory in self.directories if directory.offline_reason is None]
+
+    @property
+    def logs(self) -> Iterator[PartitionLog]:
+        """Every log that can be used."""
+        for directory in self.online_directories:
+            yield from directory.logs.values()
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        """The partition's log, None when it is not here or cannot be used."""
+        for directory in self.online_directories:
+            log = directory.logs.get(topic_partition)
+            if log is not None:
+                return log
+        return None
+
+    def get_or_create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        is_new: bool = True,
+    ) -> PartitionLog:
+        """The partition's log, made in the directory with the fewest partitions when there is none.
+
+        A log of an older topic of the same name is put aside as a stray. `is_new` False says that the
+        partition has existed before: it is not made anew while a directory that may hold it is offline.
+        Errors: KafkaError KAFKA_STORAGE_ERROR when it is damaged or offline, or no directory is left.
+        """
+        for directory in self.online_directories:
+            directory.require_usable(topic_partition)
+            log = directory.logs.get(topic_partition)
+            if log is None:
+                continue
+            if topic_id is None or log.topic_id == topic_id:
+                log.update_config(config)
+                return log
+            with self._offline_on_failure(directory):
+                if log.topic_id is None:
+                    directory.assign_topic_id(log, topic_id)
+                    log.update_config(config)
+                    return log
+                _log.warning("%s holds topic id %s, not %s", log.directory, log.topic_id, topic_id)
+                directory.retire(topic_partition, DirectoryKind.STRAY, now_ms)
+        self._require_not_offline(topic_partition, is_new)
+        directory = min(self.online_directories, key=lambda d: len(d.logs) + len(d.damaged))
+        with self._offline_on_failure(directory):
+            return directory.create(topic_partition, topic_id, config, now_ms)
+
+    def _require_not_offline(self, topic_partition: TopicPartition, is_new: bool) -> None:
+        for directory in self.directories:
+            if directory.offline_reason is not None and (not is_new or topic_partition in directory.lost):
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"{topic_partition} is or may be in {directory.path}, which is offline: "
+                    f"{directory.offline_reason}",
+                )
+        if not self.online_directories:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+
+    def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        """Take a partition out of use; its directory is removed after file.delete.delay.ms."""
+        self._retire(topic_partition, DirectoryKind.DELETED, now_ms)
+
+    def set_strays_aside(self, expected: Mapping[TopicPartition, UUID], now_ms: int) -> list[TopicPartition]:
+        """Rename the partitions that the metadata does not place here, and name them.
+
+        A partition whose topic id differs from the expected one is a stray too.
+        """
+        strays = [
+            log.topic_partition
+            for log in self.logs
+            if log.topic_partition not in expected
+            or log.topic_id not in (None, expected[log.topic_partition])
+        ]
+        for topic_partition in strays:
+            _log.warning("partition %s is set aside: the metadata does not place it here", topic_partition)
+            self._retire(topic_partition, DirectoryKind.STRAY, now_ms)
+        return strays
+
+    def _retire(self, topic_partition: TopicPartition, kind: DirectoryKind, now_ms: int) -> None:
+        for directory in self.online_directories:
+            if topic_partition in directory.logs or topic_partition in directory.damaged:
+                with self._offline_on_failure(directory):
+                    directory.retire(topic_partition, kind, now_ms)
+
+    # -- upkeep, called by a scheduler
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete expired segments of every log; how many (log.retention.check.interval.ms)."""
+        return self._sum(
+            lambda directory: sum(log.apply_retention(now_ms) for log in directory.logs.values())
+        )
+
+    def delete_expired(self, now_ms: int) -> int:
+        """Remove what was renamed out of use file.delete.delay.ms ago; how many files and directories."""
+        return self._sum(lambda directory: directory.delete_expired(now_ms))
+
+    def remove_expired_producers(self, now_ms: int) -> None:
+        """Forget idle producers of every log (producer.id.expiration.check.interval.ms)."""
+        for log in self.logs:
+            log.producers.remove_expired(now_ms)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write the recovery points that changed (log.flush.offset.checkpoint.interval.ms)."""
+        self._sum(lambda directory: directory.checkpoint_recovery_points())
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks that changed (replica.high.watermark.checkpoint.interval.ms)."""
+        self._sum(lambda directory: directory.checkpoint_high_watermarks())
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write the log start offsets that changed (log.flush.start.offset.checkpoint.interval.ms)."""
+        self._sum(lambda directory: directory.checkpoint_log_start_offsets())
+
+    def logs_to_flush(self, now_ms: int) -> list[PartitionLog]:
+        """The logs whose flush.messages or flush.ms is reached, or that sealed a segment.
+
+        For each: run `flush_plan()` in another thread, then call `flushed`, or `flush_failed`.
+        """
+        return [log for log in self.logs if log.needs_flush(now_ms)]
+
+    def flush_failed(self, log: PartitionLog, error: Exception) -> None:
+        """A flush plan of `log` failed: its directory goes offline, nothing is tried again."""
+        for directory in self.online_directories:
+            if directory.logs.get(log.topic_partition) is log:
+                self.take_offline(directory, str(error))
+
+    def take_failed_offline(self) -> list[LogDirectory]:
+        """Take every directory offline in which a log has failed, and name them."""
+        failed = []
+        for directory in self.online_directories:
+            failure = next((log.failure for log in directory.logs.values() if log.failure), None)
+            if failure is not None:
+                self.take_offline(directory, str(failure))
+                failed.append(directory)
+        return failed
+
+    def take_offline(self, directory: LogDirectory, reason: str) -> None:
+        """Stop using a directory whose disk has failed."""
+        _log.error("log directory %s goes offline: %s", directory.path, reason)
+        directory.take_offline(reason)
+
+    def shutdown(self, now_ms: int, broker_epoch: int = -1) -> None:
+        """Make everything durable and leave the markers of a clean shutdown. No flush may be under way."""
+        self.take_failed_offline()
+        for directory in self.online_directories:
+            try:
+                directory.close(broker_epoch, now_ms)
+            except (OSError, KafkaError) as error:
+                self.take_offline(directory, str(error))
+
+    def describe(self) -> list[LogDirDescription]:
+        """Every directory with its partitions, for DescribeLogDirs."""
+        return [self._describe(directory) for directory in self.directories]
+
+    def _describe(self, directory: LogDirectory) -> LogDirDescription:
+        if directory.offline_reason is not None:
+            return LogDirDescription(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [], -1, -1)
+        space = self._fs.space(directory.path)
+        partitions = [
+            PartitionSize(key, log.size_bytes, max(log.high_watermark - log.log_end_offset, 0))
+            for key, log in directory.logs.items()
+        ]
+        return LogDirDescription(
+            directory.path, ErrorCode.NONE, partitions, space.total_bytes, space.usable_bytes
+        )
+
+    def _sum(self, work: Callable[[LogDirectory], int | None]) -> int:
+        """Do `work` for every directory; one that fails goes offline and the others go on."""
+        self.take_failed_offline()
+        total = 0
+        for directory in self.online_directories:
+            try:
+                with self._offline_on_failure(directory):
+                    total += work(directory) or 0
+            except KafkaError as error:
+                _log.error("upkeep of log directory %s: %s", directory.path, error)
+        return total
+
+    @contextmanager
+    def _offline_on_failure(self, directory: LogDirectory) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, StorageFailure) as error:
+            self.take_offline(directory, str(error))
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error

@@ -1,0 +1,92 @@
+"""What readers get from a log: batches by offset, and offsets by timestamp.
+
+Errors: KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR when the disk fails, CORRUPT_MESSAGE when what
+stands in a file is no batch or index.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import Offset
+from storage import log_lookup, log_read
+from storage.file_slice import FileSlice
+from storage.log_lookup import RecordPlace
+from storage.log_read import OffsetMetadata, ReadResult
+from storage.log_state import LogState
+from storage.txn_index import AbortedTransaction
+
+_UNKNOWN_PLACE = -1
+
+
+class ReadableLog(LogState):
+    """A log, seen by readers. Nothing here changes it."""
+
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        *,
+        upper_bound: Offset | None = None,
+        at_least_one: bool = False,
+        with_aborted_transactions: bool = False,
+    ) -> ReadResult:
+        """Whole batches from the one that holds `offset`, of one segment, below `upper_bound` (exclusive).
+
+        `upper_bound` None is the log end. At most `max_bytes`, but with `at_least_one` the first batch
+        comes whatever its size.
+        Errors: KafkaError OFFSET_OUT_OF_RANGE outside of log start and log end.
+        """
+        log_end_offset = self.log_end_offset
+        if not self.log_start_offset <= offset <= log_end_offset:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition}: offset {offset} is not within {self.log_start_offset} and "
+                f"{log_end_offset}",
+            )
+        if upper_bound is None or upper_bound > log_end_offset:
+            upper_bound = log_end_offset
+        place = OffsetMetadata(offset, _UNKNOWN_PLACE, _UNKNOWN_PLACE)
+        records: FileSlice | None = None
+        aborted: list[AbortedTransaction] | None = [] if with_aborted_transactions else None
+        if offset < upper_bound:
+            with self.storage_errors("read"):
+                found = log_read.find_range(self.segments, offset, max_bytes, upper_bound, at_least_one)
+                if found is not None:
+                    place = OffsetMetadata(offset, found.segment.base_offset, found.start)
+                    if found.end > found.start:
+                        records = FileSlice(found.segment.file, found.start, found.end - found.start)
+                        if with_aborted_transactions:
+                            aborted = log_read.aborted_transactions(self.segments, offset, found.end_offset)
+        return ReadResult(
+            place,
+            self.high_watermark,
+            self.log_start_offset,
+            self.last_stable_offset,
+            records,
+            aborted,
+        )
+
+    def readable_bytes(self, offset: Offset, upper_bound: Offset) -> int:
+        """Bytes of the batches from `offset` up to `upper_bound` (exclusive), over all segments."""
+        if offset >= upper_bound:
+            return 0
+        with self.storage_errors("read"):
+            return log_read.readable_bytes(self.segments, offset, upper_bound)
+
+    def aborted_transactions(self, start: Offset, upper_bound: Offset) -> list[AbortedTransaction]:
+        """The aborted transactions that overlap [`start`, `upper_bound`)."""
+        with self.storage_errors("read"):
+            return log_read.aborted_transactions(self.segments, start, upper_bound)
+
+    def offset_for_timestamp(self, timestamp: int, upper_bound: Offset | None = None) -> RecordPlace | None:
+        """The first record with a timestamp >= `timestamp`; None when there is none below `upper_bound`."""
+        with self.storage_errors("look-up by timestamp"):
+            place = log_lookup.first_at_or_after(self.segments, timestamp, self.log_start_offset)
+        if place is None or (upper_bound is not None and place.offset >= upper_bound):
+            return None
+        return place
+
+    def max_timestamp_offset(self) -> RecordPlace | None:
+        """The first record with the largest timestamp (KIP-734); None in a log without timestamps."""
+        with self.storage_errors("look-up by timestamp"):
+            return log_lookup.newest_record(self.segments)

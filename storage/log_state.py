@@ -1,0 +1,133 @@
+"""What a partition log is made of, and the rules between its offsets.
+
+    log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+    recovery_point <= log_end_offset; what is below it is durable
+
+Errors: `storage_error` turns what the disk throws into the KafkaError for the reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.ids import LeaderEpoch, Offset, TopicPartition
+from storage.config import LogConfig
+from storage.deleted_files import DeletedFiles
+from storage.errors import CorruptFile, StorageFailure
+from storage.files import FileSystem
+from storage.log_loader import LoadedLog
+from storage.log_observer import LogObserver
+from storage.validation import ValidationRules
+
+
+class LogState:
+    """Segments, offsets, epochs and producers of one log; `storage.log` adds what is done with them."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        loaded: LoadedLog,
+        now_ms: int,
+        observer: LogObserver,
+    ) -> None:
+        self.fs = fs
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self.segments = loaded.segments
+        self.log_start_offset: Offset = loaded.log_start_offset
+        self.log_end_offset: Offset = loaded.log_end_offset
+        self.recovery_point: Offset = loaded.recovery_point
+        self.high_watermark: Offset = loaded.log_start_offset
+        self.leader_epochs = loaded.leader_epochs
+        self.producers = loaded.producers
+        self.generation = 0
+        """Counts truncations; see FlushPlan."""
+        self.failure: StorageFailure | None = None
+        """Why the log refuses writes; its log directory must be taken offline."""
+        self.observer = observer
+        self.deleted_files = DeletedFiles()
+        self.unsynced_snapshots: list[str] = []
+        self._epoch_checkpoint = loaded.leader_epoch_checkpoint
+        self.rules = ValidationRules.of(config)
+        self.last_flush_ms = now_ms
+        self.is_new_directory = True
+        self._first_unstable_offset: Offset | None = None
+        self.update_first_unstable_offset()
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in all segments."""
+        return self.segments.size_bytes
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Where the first open transaction starts, at most the high watermark (exclusive)."""
+        unstable = self._first_unstable_offset
+        if unstable is not None and unstable < self.high_watermark:
+            return unstable
+        return self.high_watermark
+
+    def advance_high_watermark(self, offset: Offset) -> bool:
+        """Raise the high watermark to `offset`, at most the log end; True when it moved. It never falls."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.update_first_unstable_offset()
+        return True
+
+    def update_first_unstable_offset(self) -> None:
+        """Ask the producers again which offset is not decided; after any of the offsets or they changed."""
+        unstable = self.producers.first_unstable_offset(self.high_watermark)
+        self._first_unstable_offset = None if unstable is None else max(unstable, self.log_start_offset)
+
+    def assign_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Note, durably, that `epoch` starts at `start_offset`; a new leader does so before any record."""
+        if self.leader_epochs.assign(epoch, start_offset):
+            self.write_leader_epochs()
+
+    def write_leader_epochs(self) -> None:
+        """Make the leader epochs durable."""
+        self._epoch_checkpoint.write(self.leader_epochs.entries)
+
+    def update_config(self, config: LogConfig) -> None:
+        """Follow changed settings from the next append on."""
+        self.config = config
+        self.rules = ValidationRules.of(config)
+
+    @contextmanager
+    def storage_errors(self, operation: str, *, is_final: bool = False) -> Iterator[None]:
+        """Turn what the disk throws into a KafkaError that names the file; see `storage_error`."""
+        try:
+            yield
+        except (OSError, StorageFailure, CorruptFile, DecodeError) as error:
+            raise self.storage_error(operation, error, is_final=is_final) from error
+
+    def storage_error(self, operation: str, error: Exception, *, is_final: bool = False) -> KafkaError:
+        """The error for the reply.
+
+        `is_final`: after a failure of this operation nobody knows what the disk holds, so that the log
+        takes no more writes. A StorageFailure is always final.
+        """
+        if isinstance(error, CorruptFile | DecodeError):
+            return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{operation} of {self.directory}: {error}")
+        if is_final and isinstance(error, OSError):
+            error = StorageFailure(self.directory, operation, str(error))
+        if isinstance(error, StorageFailure):
+            self.failure = self.failure or error
+            return error
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{operation} of {self.directory} failed: {error}")
+
+    def refuse_after_failure(self) -> None:
+        """Raise StorageFailure when an earlier failure left the log's files in doubt."""
+        if self.failure is not None:
+            raise StorageFailure(self.directory, "append", f"the log failed before: {self.failure}")
