@@ -8,7 +8,13 @@ from typing import Final
 from uuid import UUID
 
 from protocol.errors import DecodeError
-from protocol.primitives import Buffer, read_unsigned_varint, skip_tagged_fields, write_unsigned_varint
+from protocol.primitives import (
+    Buffer,
+    read_tag_count,
+    read_unsigned_varint,
+    skip_tagged_fields,
+    write_unsigned_varint,
+)
 
 SMALL_ARRAY: Final = 32
 """Arrays of numbers below this length have ready-made layouts."""
@@ -40,14 +46,6 @@ def read_string_length(buffer: Buffer, position: int) -> tuple[int, int]:
     if length > LONGEST_STRING + 1:
         raise DecodeError(f"a string of {length - 1} bytes before {position}")
     return length, position
-
-
-def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The number of tagged fields, each of which takes two bytes at least."""
-    count, position = read_unsigned_varint(buffer, position)
-    if count * 2 > len(buffer) - position:
-        raise DecodeError(f"{count} tagged fields cannot stand in {len(buffer) - position} bytes")
-    return count, position
 
 
 def null_error(field: str, length: int, position: int) -> DecodeError:

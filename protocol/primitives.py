@@ -13,11 +13,14 @@ Source: KIP-482, KIP-98; org.apache.kafka.common.utils.ByteUtils for the bounds.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from protocol.errors import DecodeError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MOST_TAGGED_FIELDS: Final = 1000
+"""A struct with more tagged fields is refused; no schema comes near it, and Kafka has no bound."""
 
 
 def write_unsigned_varint(out: bytearray, value: int) -> None:
@@ -77,18 +80,23 @@ def unsigned_varint_size(value: int) -> int:
     return max(1, (value.bit_length() + 6) // 7)
 
 
+def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The number of tagged fields at `position`; each takes two bytes at least."""
+    count, position = read_unsigned_varint(buffer, position)
+    if count > MOST_TAGGED_FIELDS or count * 2 > len(buffer) - position:
+        raise DecodeError(f"{count} tagged fields in {len(buffer) - position} bytes")
+    return count, position
+
+
 def skip_tagged_fields(buffer: Buffer, position: int) -> int:
     """The position behind the tagged fields at `position`, none of which is looked at."""
-    count, position = read_unsigned_varint(buffer, position)
-    size = len(buffer)
-    if count * 2 > size - position:
-        raise DecodeError(f"{count} tagged fields cannot stand in {size - position} bytes")
+    count, position = read_tag_count(buffer, position)
     for _ in range(count):
         _, position = read_unsigned_varint(buffer, position)
         length, position = read_unsigned_varint(buffer, position)
         position += length
-        if position > size:
-            raise DecodeError(f"a tagged field of {length} bytes ends at {position} of {size}")
+    if position > len(buffer):
+        raise DecodeError(f"tagged fields end at {position} of {len(buffer)} bytes")
     return position
 
 
