@@ -63,7 +63,7 @@ class ReplicaManager:
     def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> None:
         """Follow one step of the metadata log: open, update and drop partitions."""
         for topic in delta.deleted_topics:
-            self._drop_topic(topic)
+            self._drop_topic(topic, now_ms)
         for name in delta.changed_topics:
             current = image.topics_by_name.get(name)
             if current is not None:
@@ -105,13 +105,13 @@ class ReplicaManager:
         for partition in self.of_topic(topic):
             partition.log.update_config(config)
 
-    def _drop_topic(self, topic: TopicImage) -> None:
+    def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
         self._topic_names.pop(topic.id, None)
         for index in topic.partitions:
             topic_partition = TopicPartition(topic.name, index)
             self._unavailable.pop(topic_partition, None)
             if self.partitions.pop(topic_partition, None) is not None:
-                self.logs.delete(topic_partition)
+                self.logs.delete(topic_partition, now_ms)
 
     def of_topic(self, topic: str) -> Iterable[Partition]:
         """The partitions of one topic that are here."""
