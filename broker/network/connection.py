@@ -126,7 +126,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._writer is None:
             return
         self._listener.forget(self)
-        self._listener.server.counters.bytes_out += self._writer.sent_bytes
         self._writer.close()
         self._buffer.discard()
         if self._memory is not None:
@@ -177,6 +176,11 @@ class Connection(asyncio.BufferedProtocol):
     def unsent_bytes(self) -> int:
         """Answer bytes that the peer has not taken yet."""
         return 0 if self._writer is None else self._writer.unsent_bytes
+
+    @property
+    def sent_bytes(self) -> int:
+        """Answer bytes of all answers so far."""
+        return 0 if self._writer is None else self._writer.sent_bytes
 
     def release_idle_memory(self) -> None:
         """Give back the receive buffer of a connection that is quiet."""

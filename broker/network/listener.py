@@ -69,6 +69,7 @@ class Listener:
         self.connections.discard(connection)
         self.server.quota.release(self.name, connection.address)
         self.server.counters.connections_closed += 1
+        self.server.counters.bytes_out_before += connection.sent_bytes
         self.server.connection_gone()
 
     def set_socket_options(self, transport: asyncio.Transport) -> None:

@@ -63,6 +63,10 @@ class NetworkServer:
         for listener in self.listeners.values():
             yield from listener.connections
 
+    def bytes_out(self) -> int:
+        """Bytes of all answers since start."""
+        return self.counters.bytes_out_before + sum(one.sent_bytes for one in self.connections())
+
     def sweep(self) -> None:
         """Close connections that were idle for connections.max.idle.ms, and take back unused memory.
 

@@ -1,0 +1,173 @@
+"""The broker's metrics under Kafka's names in Prometheus style, from plain numbers kept elsewhere.
+
+Nothing is counted here: hot paths add to integers in slotted objects, and this reads them when
+somebody scrapes. Names are Kafka's MBean names in lower case: type_name of
+kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec gives kafka_server_brokertopicmetrics_bytesin_total.
+
+Bounds: one sample per API and version, per API and error, per partition; nothing grows per client.
+I/O: none, but a scrape reads live objects and so must run on their loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from broker.network.request_channel import RequestChannel
+from broker.network.server import NetworkServer
+from broker.purgatory.purgatory import Purgatory
+from broker.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics, RequestMetrics
+from broker.topic_traffic import TopicTraffic
+from protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+# The value of a metric without labels, or its values by the values of the labels.
+Reading = float | Mapping[tuple[str, ...], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Family:
+    """One metric: how it is called and where its numbers are read."""
+
+    name: str
+    documentation: str
+    labels: tuple[str, ...]
+    read: Callable[[], Reading]
+    kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
+
+    def metric(self) -> Metric:
+        family = self.kind(self.name, self.documentation, labels=self.labels)
+        reading = self.read()
+        if isinstance(reading, Mapping):
+            for labels, value in reading.items():
+                family.add_metric(labels, value)
+        else:
+            family.add_metric((), reading)
+        return family
+
+
+class BrokerMetrics(Collector):
+    """Everything one broker reports; several brokers in a process have one each.
+
+    `requests` is what a Dispatcher counts into. The `add_...` methods say what else to report.
+    """
+
+    def __init__(self) -> None:
+        self.requests = RequestMetrics()
+        self.registry = CollectorRegistry(auto_describe=False)
+        self._families: list[_Family] = []
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """All metrics as text and its content type, in the format that the Accept header prefers."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: what is reported is only known when it is read."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Read everything; a reading that fails is logged and left out."""
+        yield from _request_families(self.requests.apis.values())
+        for family in self._families:
+            try:
+                metric = family.metric()
+            except Exception:
+                logger.exception("metric %s cannot be read", family.name)
+            else:
+                yield metric
+
+    def gauge(
+        self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()
+    ) -> None:
+        """Report what `read` returns, a value that goes up and down."""
+        self._families.append(_Family(name, documentation, labels, read, GaugeMetricFamily))
+
+    def counter(
+        self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()
+    ) -> None:
+        """Report what `read` returns, a total since start; `name` without `_total`, which is appended."""
+        self._families.append(_Family(name, documentation, labels, read, CounterMetricFamily))
+
+    def add_network(self, server: NetworkServer) -> None:
+        """Report connections and bytes of all listeners."""
+        counters = server.counters
+        prefix = "kafka_server_socketservermetrics_"
+
+        def per_listener() -> Reading:
+            return {(name,): len(listener.connections) for name, listener in server.listeners.items()}
+
+        self.gauge(prefix + "connection_count", "Open connections.", per_listener, ("listener",))
+        for name, documentation, read in (
+            ("connection_creation", "Connections accepted.", lambda: counters.connections_accepted),
+            ("connection_close", "Connections ended.", lambda: counters.connections_closed),
+            ("connection_refused", "Connections over a limit.", lambda: counters.connections_refused),
+            ("expired_connections_killed", "Idle connections closed.", lambda: counters.connections_expired),
+            ("incoming_byte", "Bytes received.", lambda: counters.bytes_in),
+            ("outgoing_byte", "Bytes of answers.", server.bytes_out),
+        ):
+            self.counter(prefix + name, documentation, read)
+
+    def add_channel(self, channel: RequestChannel) -> None:
+        """Report how busy the request channel is."""
+        prefix = "kafka_network_requestchannel_"
+        self.gauge(prefix + "requestqueuesize", "Requests that wait for a place.", lambda: channel.waiting)
+        self.gauge(prefix + "requestsrunning", "Requests that tasks work on.", lambda: channel.running)
+
+    def add_purgatories(self, *purgatories: Purgatory) -> None:
+        """Report what waits, by kind of operation."""
+        prefix = "kafka_server_delayedoperationpurgatory_"
+        labels = ("delayedoperation",)
+
+        def by_name(read: Callable[[Purgatory], int]) -> Callable[[], Reading]:
+            return lambda: {(purgatory.name,): read(purgatory) for purgatory in purgatories}
+
+        delayed, watched = by_name(lambda one: one.delayed), by_name(lambda one: one.watched)
+        self.gauge(prefix + "numdelayedoperations", "Operations that wait.", delayed, labels)
+        self.gauge(prefix + "purgatorysize", "Entries of watcher lists.", watched, labels)
+        expired = by_name(lambda one: one.expired)
+        self.counter(prefix + "expires", "Operations ended by time.", expired, labels)
+
+    def add_traffic(self, traffic: TopicTraffic) -> None:
+        """Report what goes through topics."""
+        for name, documentation, read in (
+            ("messagesin", "Records appended by producers.", lambda: traffic.messages_in),
+            ("bytesin", "Bytes appended by producers.", lambda: traffic.bytes_in),
+            ("bytesout", "Bytes fetched.", lambda: traffic.bytes_out),
+            ("totalproducerequests", "Partitions produced to.", lambda: traffic.produce_requests),
+            ("totalfetchrequests", "Partitions fetched from.", lambda: traffic.fetch_requests),
+            ("failedproducerequests", "Failed of them.", lambda: traffic.failed_produce_requests),
+            ("failedfetchrequests", "Failed of them.", lambda: traffic.failed_fetch_requests),
+        ):
+            self.counter("kafka_server_brokertopicmetrics_" + name, documentation, read)
+
+
+def _request_families(apis: Iterable[ApiMetrics]) -> Iterator[Metric]:
+    prefix = "kafka_network_requestmetrics_"
+    requests = CounterMetricFamily(prefix + "requests", "Requests received.", labels=("request", "version"))
+    errors = CounterMetricFamily(prefix + "errors", "Error responses.", labels=("request", "error"))
+    times = HistogramMetricFamily(
+        prefix + "totaltimems", "Milliseconds from request to answer.", labels=("request",)
+    )
+    for api in apis:
+        for version, count in enumerate(api.requests):
+            if count:
+                requests.add_metric((api.name, str(version)), count)
+        for code, count in api.errors.items():
+            errors.add_metric((api.name, ErrorCode(code).name), count)
+        bounds = [*(str(float(bound)) for bound in LATENCY_BOUNDS_MS), "+Inf"]
+        buckets = list(zip(bounds, accumulate(api.latency_buckets), strict=True))
+        times.add_metric((api.name,), buckets, api.latency_total_ns / 1e6)
+    yield requests
+    yield errors
+    yield times

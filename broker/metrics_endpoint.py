@@ -1,0 +1,112 @@
+"""A tiny HTTP server for two paths: /metrics for Prometheus and /healthz for whoever restarts brokers.
+
+    GET /metrics   200, all metrics as text
+    GET /healthz   200 "ok" while the broker serves, else 503 and the reason
+
+Everything else is 404, or 405 for another method. One request per connection.
+
+Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and to take the answer,
+CONNECTIONS_MAX connections at a time; whoever exceeds them is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from broker.metrics import BrokerMetrics
+
+logger = logging.getLogger(__name__)
+
+REQUEST_BYTES: Final = 8 * 1024
+REQUEST_S: Final = 5.0
+CONNECTIONS_MAX: Final = 16
+_PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class MetricsEndpoint:
+    """Serves one broker's metrics; `why_unhealthy` returns None while all is well."""
+
+    def __init__(
+        self, metrics: BrokerMetrics, why_unhealthy: Callable[[], str | None] = lambda: None
+    ) -> None:
+        self._metrics = metrics
+        self._why_unhealthy = why_unhealthy
+        self._server: asyncio.Server | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, of interest when 0 was asked for."""
+        assert self._server is not None, "the endpoint has not been started"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; "" means all addresses. Errors: OSError when the address cannot be had."""
+        self._server = await asyncio.start_server(
+            self._accepted, host or "0.0.0.0", port, limit=REQUEST_BYTES
+        )
+
+    async def close(self) -> None:
+        """Stop listening and cut off who is being served."""
+        if self._server is not None:
+            self._server.close()
+        for task in list(self._answering):
+            task.cancel()
+        await asyncio.gather(*self._answering, return_exceptions=True)
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._answering) >= CONNECTIONS_MAX:
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(head))
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        except Exception:
+            logger.exception("metrics cannot be served")
+        finally:
+            writer.transport.abort()
+
+    def _answer(self, head: bytes) -> bytes:
+        lines = head.decode("latin-1").split("\r\n")
+        method, _, rest = lines[0].partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if path not in ("/metrics", "/healthz"):
+            return _response(HTTPStatus.NOT_FOUND, b"not found\n")
+        if method not in ("GET", "HEAD"):
+            return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"GET only\n")
+        body_wanted = method == "GET"
+        if path == "/healthz":
+            reason = self._why_unhealthy()
+            if reason is not None:
+                return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n".encode(), _PLAIN, body_wanted)
+            return _response(HTTPStatus.OK, b"ok\n", _PLAIN, body_wanted)
+        fields = (line.partition(":") for line in lines[1:])
+        accept = next((value.strip() for name, _, value in fields if name.strip().lower() == "accept"), "")
+        body, content_type = self._metrics.exposition(accept)
+        return _response(HTTPStatus.OK, body, content_type, body_wanted)
+
+
+def _response(status: HTTPStatus, body: bytes, content_type: str = _PLAIN, body_wanted: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        f"Content-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (body if body_wanted else b"")
