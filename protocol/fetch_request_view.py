@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from protocol.codec_runtime import read_string_length, read_tag_count, read_uuid
+from protocol.codec_runtime import read_string_length, read_uuid
 from protocol.errors import DecodeError
-from protocol.primitives import read_unsigned_varint, skip_tagged_fields
+from protocol.primitives import read_tag_count, read_unsigned_varint, skip_tagged_fields
 from protocol.schema import ZERO_UUID
 
 FIRST_FLEXIBLE_VERSION: Final = 12
