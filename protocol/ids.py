@@ -6,7 +6,8 @@ They are aliases, not wrappers: they tell the reader which number is meant and c
 from __future__ import annotations
 
 import base64
-from typing import NamedTuple, TypeAlias
+import re
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 Offset: TypeAlias = int
@@ -19,6 +20,8 @@ NO_LEADER_EPOCH: LeaderEpoch = -1
 NO_PRODUCER_ID: ProducerId = -1
 NO_PRODUCER_EPOCH: ProducerEpoch = -1
 NO_SEQUENCE: int = -1
+
+_UUID_TEXT: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 class TopicPartition(NamedTuple):
@@ -37,7 +40,7 @@ def uuid_text(value: UUID) -> str:
 
 
 def uuid_from_text(text: str) -> UUID:
-    """The id printed as `text`; raises ValueError when it is not 22 base64 characters."""
-    if len(text) != 22:
+    """The id printed as `text`; ValueError when it is not 22 URL-safe base64 characters."""
+    if not _UUID_TEXT.fullmatch(text):
         raise ValueError(f"{text!r} is not an id: expected 22 URL-safe base64 characters")
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

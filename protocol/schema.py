@@ -35,13 +35,13 @@ class Versions:
 
 @cache
 def versions(text: str) -> Versions:
-    """Parse Kafka's notation: "3+", "0-7", "5" or "none"."""
+    """Parse Kafka's notation: "3+", "0-7", "5" or "none"; ValueError for anything else."""
     if text == "none":
         return Versions(0, -1)
     if text.endswith("+"):
         return Versions(int(text[:-1]), None)
-    lowest, _, highest = text.partition("-")
-    return Versions(int(lowest), int(highest or lowest))
+    lowest, dash, highest = text.partition("-")
+    return Versions(int(lowest), int(highest if dash else lowest))
 
 
 class Kind:
