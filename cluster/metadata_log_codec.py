@@ -48,6 +48,13 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
 
 def decode_record(value: bytes | memoryview) -> MetadataRecord:
     """The record that a value of the metadata log holds."""
+    try:
+        return _decode_record(value)
+    except IndexError:
+        raise DecodeError(f"metadata record of {len(value)} bytes is cut in its head") from None
+
+
+def _decode_record(value: bytes | memoryview) -> MetadataRecord:
     frame_version, position = read_unsigned_varint(value, 0)
     if frame_version != FRAME_VERSION:
         raise DecodeError(f"metadata record frame version is {frame_version}, known is {FRAME_VERSION}")

@@ -1,0 +1,38 @@
+"""The first records of a new cluster: its feature levels, and one value of min.insync.replicas.
+
+They stand in a transaction, so that a half-written beginning never counts.
+
+Source: ActivationRecordsGenerator of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from cluster.features import BOOTSTRAP_LEVELS
+from cluster.image import ResourceType
+from protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
+from protocol.metadata_records.config_record import ConfigRecord
+from protocol.metadata_records.end_transaction_record import EndTransactionRecord
+from protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from protocol.schema import MetadataRecord
+
+
+def bootstrap_records(min_insync_replicas: int) -> tuple[MetadataRecord, ...]:
+    """What is written into an empty metadata log.
+
+    `min_insync_replicas`: the value of server.properties, which the cluster keeps because
+    eligible leader replicas need all brokers to agree on it.
+    """
+    features = [
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()
+    ]
+    return (
+        BeginTransactionRecord(name="bootstrap"),
+        *features,
+        ConfigRecord(
+            resource_type=ResourceType.BROKER,
+            resource_name="",
+            name="min.insync.replicas",
+            value=str(min_insync_replicas),
+        ),
+        EndTransactionRecord(),
+    )
