@@ -1,0 +1,319 @@
+"""Records: read back as they were built, byte for byte as Kafka builds them, refused when they lie."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.batch import BATCH_OVERHEAD, crc_is_valid, read_header, write_header
+from protocol.compression import Compression
+from protocol.errors import DecodeError
+from protocol.primitives import write_varint, write_varlong
+from protocol.record import BatchBuilder, Record, RecordHeader, read_records
+from tests.support.damage import damaged_copies
+from tests.support.golden_batches import (
+    append_all,
+    golden_batch,
+    golden_batches,
+    large_records,
+    small_records,
+)
+
+header_lists = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3)
+contents = st.lists(
+    st.tuples(
+        st.integers(0, 2**62),
+        st.none() | st.binary(max_size=80),
+        st.none() | st.binary(max_size=80),
+        header_lists,
+    ),
+    max_size=20,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(records=contents, codec=st.sampled_from(Compression), base_offset=st.integers(0, 2**62))
+def test_what_is_built_is_read_back(
+    records: list[tuple[int, bytes | None, bytes | None, list[RecordHeader]]],
+    codec: Compression,
+    base_offset: int,
+) -> None:
+    builder = BatchBuilder(compression=codec, base_offset=base_offset, leader_epoch=4)
+    for record in records:
+        builder.append(*record)
+    batch = builder.build()
+    header = read_header(batch)
+    assert crc_is_valid(batch, 0, header)
+    assert (header.size_bytes, header.record_count) == (len(batch), len(records))
+    if records:
+        times = [timestamp for timestamp, _, _, _ in records]
+        assert (header.base_timestamp, header.max_timestamp) == (times[0], max(times))
+        assert header.last_offset == base_offset + len(records) - 1
+    if codec is Compression.NONE:
+        assert builder.estimated_size_bytes == len(batch)
+    assert read_records(batch) == [
+        Record(base_offset + index, timestamp, key, value, tuple(headers))
+        for index, (timestamp, key, value, headers) in enumerate(records)
+    ]
+
+
+def test_batches_that_kafka_compressed_are_read() -> None:
+    seen = set()
+    for name, data in golden_batches():
+        kind, _, codec = name.partition(" ")
+        if kind in ("small", "large"):
+            seen.add(name)
+            assert read_header(data).compression is Compression.from_name(codec)
+            assert read_records(data) == (small_records(1000) if kind == "small" else large_records())
+    assert len(seen) == 9
+
+
+def test_uncompressed_batches_have_kafkas_bytes() -> None:
+    builder = append_all(BatchBuilder(base_offset=1000, leader_epoch=7), small_records(0))
+    assert builder.build() == golden_batch("small none")
+    transactional = BatchBuilder(
+        producer_id=4_000_000_000, producer_epoch=12, base_sequence=2_147_483_640, is_transactional=True
+    )
+    assert append_all(transactional, small_records(0)).build() == golden_batch("transactional")
+
+
+def test_log_append_time_is_the_time_of_every_record() -> None:
+    data = golden_batch("log append time")
+    assert {record.timestamp for record in read_records(data)} == {1_700_000_009_999}
+    builder = BatchBuilder(base_offset=5, leader_epoch=3, log_append_time=1_700_000_009_999)
+    # Kafka lets the first record's own time be the base of what nobody looks at any more.
+    assert append_all(builder, small_records(0)).build() == data
+
+
+def test_a_batch_in_the_middle_of_a_buffer_is_read_with_or_without_its_header() -> None:
+    data = golden_batch("small zstd")
+    buffer = memoryview(b"\xaa" * 9 + data + b"\xbb" * 9)
+    header = read_header(buffer, 9)
+    assert read_records(buffer, 9) == read_records(buffer, 9, header) == small_records(1000)
+
+
+def test_a_builder_may_be_built_goes_on_and_is_built_again() -> None:
+    builder = append_all(BatchBuilder(), small_records(0)[:5])
+    first = builder.build()
+    append_all(builder, small_records(0)[5:])
+    assert read_records(first) == small_records(0)[:5]
+    assert read_records(builder.build()) == small_records(0)
+
+
+def test_a_builder_without_records_builds_a_batch_of_none() -> None:
+    for codec in Compression:
+        batch = BatchBuilder(compression=codec, base_offset=9).build()
+        assert len(batch) == BATCH_OVERHEAD
+        assert read_records(batch) == []
+
+
+@settings(max_examples=200, deadline=None)
+@given(before=contents, record=contents.filter(bool).map(lambda records: records[0]))
+def test_the_size_foreseen_is_never_exceeded(
+    before: list[tuple[int, bytes | None, bytes | None, list[RecordHeader]]],
+    record: tuple[int, bytes | None, bytes | None, list[RecordHeader]],
+) -> None:
+    builder = BatchBuilder()
+    for each in before:
+        builder.append(*each)
+    foreseen = builder.size_with(*record[1:])
+    builder.append(*record)
+    assert foreseen - 40 < builder.estimated_size_bytes <= foreseen
+
+
+def test_keys_and_values_may_be_any_bytes_and_are_copied() -> None:
+    key, value = bytearray(b"key"), memoryview(bytearray(b"value"))
+    builder = BatchBuilder()
+    builder.append(0, key, value)  # type: ignore[arg-type]
+    key[0] = value[0] = 0
+    assert read_records(builder.build())[0][2:4] == (b"key", b"value")
+
+
+@pytest.mark.parametrize("length", [0, 1, 62, 63, 64, 65, 2047, 2048, 8191, 8192, 70_000, 1_100_000])
+def test_lengths_of_every_varint_size_are_read_and_written(length: int) -> None:
+    builder = BatchBuilder()
+    builder.append(0, bytes(length), None, [("h", bytes(length))])
+    builder.append(0, None, bytes(length))
+    assert [record[2:] for record in read_records(builder.build())] == [
+        (bytes(length), None, (("h", bytes(length)),)),
+        (None, bytes(length), ()),
+    ]
+
+
+@pytest.mark.parametrize("difference", [0, 1, -1, 63, 64, -64, -65, 2**31, -(2**31), 2**62, -(2**62)])
+def test_time_may_go_either_way(difference: int) -> None:
+    builder = BatchBuilder()
+    builder.append(2**61, None, None)
+    builder.append(2**61 + difference, None, None)
+    assert [record.timestamp for record in read_records(builder.build())] == [2**61, 2**61 + difference]
+
+
+# What lies: records that are made by hand, as no builder would make them.
+
+
+def varint(number: int) -> bytes:
+    out = bytearray()
+    write_varlong(out, number)
+    return bytes(out)
+
+
+def raw_record(
+    *,
+    offset_delta: int = 0,
+    key: bytes = b"\x02k",
+    value: bytes = b"\x02v",
+    headers: bytes = b"\x00",
+    length: int | None = None,
+) -> bytes:
+    body = b"\0\0" + varint(offset_delta) + key + value + headers
+    return varint(len(body) if length is None else length) + body
+
+
+def raw_batch(
+    payload: bytes, *, count: int = 1, last_offset_delta: int | None = None, attributes: int = 0
+) -> bytes:
+    batch = bytearray(BATCH_OVERHEAD) + payload
+    header = read_header(BatchBuilder().build())._replace(
+        batch_length=len(batch) - 12,
+        record_count=count,
+        last_offset_delta=max(count - 1, 0) if last_offset_delta is None else last_offset_delta,
+        attributes=attributes,
+    )
+    write_header(batch, 0, header)
+    return bytes(batch)
+
+
+def refused(batch: bytes) -> bool:
+    with pytest.raises(DecodeError):
+        read_records(batch)
+    return True
+
+
+def test_the_hand_made_record_is_right_when_it_does_not_lie() -> None:
+    assert read_records(raw_batch(raw_record())) == [Record(0, -1, b"k", b"v", ())]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 2**31 - 1])
+def test_a_count_that_is_not_the_number_of_records_is_refused(count: int) -> None:
+    payload = raw_record() + raw_record(offset_delta=1)
+    assert refused(raw_batch(payload, count=count, last_offset_delta=2**31 - 1))
+
+
+@pytest.mark.parametrize("trailing", [b"\0", b"\x02", b"abc", raw_record(offset_delta=1)])
+def test_bytes_behind_the_last_record_are_refused(trailing: bytes) -> None:
+    assert refused(raw_batch(raw_record() + trailing))
+
+
+@pytest.mark.parametrize("length", [-1, 0, 1, 5, 9, 100, 2**31 - 1, 2**62, -(2**31)])
+def test_a_record_length_that_lies_is_refused(length: int) -> None:
+    true_length = len(raw_record()) - 1
+    assert length != true_length
+    assert refused(raw_batch(raw_record(length=length)))
+    assert refused(raw_batch(raw_record(length=length) + raw_record(offset_delta=1), count=2))
+
+
+@pytest.mark.parametrize("length", [-2, -(2**31), 2, 3, 100, 2**31 - 1, 2**62])
+def test_key_value_and_header_lengths_that_lie_are_refused(length: int) -> None:
+    lie = varint(length)
+    assert refused(raw_batch(raw_record(key=lie + b"k")))
+    assert refused(raw_batch(raw_record(value=lie + b"v")))
+    assert refused(raw_batch(raw_record(headers=b"\x02" + lie + b"k" + b"\x02v")))
+    assert refused(raw_batch(raw_record(headers=b"\x02\x02k" + lie + b"v")))
+
+
+@pytest.mark.parametrize("count", [-1, -5, 2, 2**31 - 1, 2**62])
+def test_a_header_count_that_lies_is_refused(count: int) -> None:
+    assert refused(raw_batch(raw_record(headers=varint(count) + b"\x02k\x02v")))
+
+
+def test_a_header_key_is_neither_null_nor_other_than_text() -> None:
+    assert refused(raw_batch(raw_record(headers=b"\x02\x01\x02v")))
+    assert refused(raw_batch(raw_record(headers=b"\x02\x02\xff\x02v")))
+
+
+@pytest.mark.parametrize(
+    "offset_deltas", [(0, 0), (1, 0), (-1, 0), (0, 2**31), (0, 5), (0, 2**40), (-(2**31), 0)]
+)
+def test_offsets_that_do_not_rise_or_leave_the_batch_are_refused(offset_deltas: tuple[int, int]) -> None:
+    payload = b"".join(raw_record(offset_delta=delta) for delta in offset_deltas)
+    assert refused(raw_batch(payload, count=2, last_offset_delta=4))
+
+
+def test_offsets_with_gaps_are_what_compaction_leaves() -> None:
+    payload = b"".join(raw_record(offset_delta=delta) for delta in (2, 7))
+    records = read_records(raw_batch(payload, count=2, last_offset_delta=9))
+    assert [record.offset for record in records] == [2, 7]
+
+
+@pytest.mark.parametrize(
+    "varint_bytes", [b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x00", b"\xff" * 100_000, b"\x80" * 100_000]
+)
+def test_a_varint_that_is_too_long_is_refused_wherever_it_stands(varint_bytes: bytes) -> None:
+    assert refused(raw_batch(varint_bytes))
+    assert refused(raw_batch(b"\x20\0" + varint_bytes))
+    assert refused(raw_batch(b"\x20\0\0" + varint_bytes))
+    assert refused(raw_batch(raw_record(key=varint_bytes)))
+    assert refused(raw_batch(raw_record(value=varint_bytes)))
+    assert refused(raw_batch(raw_record(headers=varint_bytes)))
+
+
+@pytest.mark.parametrize("number", [5, 6, 7])
+def test_a_codec_that_does_not_exist_is_refused(number: int) -> None:
+    assert refused(raw_batch(raw_record(), attributes=number))
+
+
+@pytest.mark.parametrize("codec", list(Compression)[1:])
+def test_records_that_are_not_what_the_attributes_say_are_refused(codec: Compression) -> None:
+    assert refused(raw_batch(raw_record(), attributes=codec))
+
+
+@pytest.mark.parametrize("name", [name for name, _ in golden_batches() if name.startswith("small")])
+def test_a_batch_cut_at_any_byte_is_refused(name: str) -> None:
+    data = golden_batch(name)
+    for length in range(len(data)):
+        assert refused(data[:length])
+        # Cut, and with a length that says so.
+        if length > BATCH_OVERHEAD:
+            shorter = bytearray(data[:length])
+            struct.pack_into(">i", shorter, 8, length - 12)
+            assert refused(bytes(shorter))
+
+
+@pytest.mark.parametrize("name", [name for name, _ in golden_batches() if name.startswith("small")])
+def test_damaged_records_are_read_or_refused_but_nothing_else_happens(name: str) -> None:
+    for damaged in damaged_copies(golden_batch(name), name, flips=2000):
+        try:
+            records = read_records(damaged)
+        except DecodeError:
+            continue
+        assert all(isinstance(record, Record) for record in records)
+
+
+@settings(max_examples=400, deadline=None)
+@given(payload=st.binary(max_size=60), count=st.integers(0, 5), codec=st.sampled_from(Compression))
+def test_any_payload_is_records_or_a_decode_error(payload: bytes, count: int, codec: Compression) -> None:
+    try:
+        records = read_records(raw_batch(payload, count=count, attributes=codec))
+    except DecodeError:
+        return
+    assert len(records) == count
+
+
+def test_a_batch_that_expands_beyond_the_bound_is_refused() -> None:
+    for codec in Compression:
+        if codec is not Compression.NONE:
+            batch = append_all(BatchBuilder(compression=codec), large_records()).build()
+            expanded = append_all(BatchBuilder(), large_records()).estimated_size_bytes - BATCH_OVERHEAD
+            assert read_records(batch, max_decompressed_bytes=expanded) == large_records()
+            with pytest.raises(DecodeError, match=str(expanded - 1)):
+                read_records(batch, max_decompressed_bytes=expanded - 1)
+
+
+def test_signed_varints_of_records_are_those_of_the_primitives() -> None:
+    for number in (0, 1, -1, 63, -64, 64, 2**31 - 1, -(2**31)):
+        out = bytearray()
+        write_varint(out, number)
+        assert varint(number) == bytes(out)

@@ -1,0 +1,56 @@
+"""Small bytes that expand to very many, for each codec, made without holding what they expand to."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+import cramjam
+
+from protocol.compression import Compression
+
+MEBIBYTE = 1 << 20
+_SNAPPY_FRAMING = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
+
+
+def bomb(codec: Compression, mebibytes: int) -> bytes:
+    """That many MiB of zeros in `codec`, with no size declared where the codec lets one be left out."""
+    zeros = bytes(MEBIBYTE)
+    if codec is Compression.GZIP:
+        deflater = zlib.compressobj(9, zlib.DEFLATED, 31)
+        return b"".join([deflater.compress(zeros) for _ in range(mebibytes)]) + deflater.flush()
+    if codec is Compression.SNAPPY:
+        block = bytes(cramjam.snappy.compress_raw(zeros))
+        return _SNAPPY_FRAMING + (struct.pack(">i", len(block)) + block) * mebibytes
+    if codec is Compression.LZ4:
+        # A frame of 64 KiB blocks, all the same: repeat the one block of a shorter frame.
+        frame = cramjam.lz4.Compressor(block_linked=False, content_checksum=False)
+        frame.compress(bytes(65536))
+        data = bytes(frame.finish())
+        return data[:7] + data[7:-4] * (16 * mebibytes) + data[-4:]
+    assert codec is Compression.ZSTD
+    return bytes(cramjam.zstd.compress(zeros)) * mebibytes
+
+
+def zstd_frame_that_declares(size: int) -> bytes:
+    """A zstd frame of 1 MiB of zeros whose header says that it holds `size` bytes."""
+    frame = bytes(cramjam.zstd.compress(bytes(MEBIBYTE)))
+    assert frame[4] >> 6 == 2 and frame[4] & 0x20, "the size stands in four bytes behind the descriptor"
+    return frame[:5] + struct.pack("<I", size) + frame[9:]
+
+
+def zstd_frame_with_window(window_log: int) -> bytes:
+    """A zstd frame of 1 MiB of zeros that asks for a window of 2**window_log bytes and declares no size."""
+    frame = bytes(cramjam.zstd.compress(bytes(MEBIBYTE)))
+    checksum_flag = frame[4] & 0x04
+    return frame[:4] + bytes([checksum_flag, (window_log - 10) << 3]) + frame[9:]
+
+
+def snappy_block_that_declares(size: int) -> bytes:
+    """A snappy block of three letters that says that it holds `size` bytes."""
+    prefix = bytearray()
+    while size > 0x7F:
+        prefix.append(size & 0x7F | 0x80)
+        size >>= 7
+    prefix.append(size)
+    return bytes(prefix) + b"\x08abc"

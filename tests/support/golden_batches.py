@@ -1,0 +1,55 @@
+"""The record batches that Apache Kafka wrote, and the records that it was given to write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from protocol.record import BatchBuilder, Record, RecordHeader
+
+_PATH = Path(__file__).parent.parent / "protocol" / "golden" / "kafka_batches.jsonl"
+_START_MS = 1_700_000_000_000
+
+
+def golden_batches() -> list[tuple[str, bytes]]:
+    """Name and bytes of every batch."""
+    lines = [json.loads(line) for line in _PATH.read_text().splitlines()]
+    return [(line["batch"], bytes.fromhex(line["bytes"])) for line in lines]
+
+
+def golden_batch(name: str) -> bytes:
+    """The bytes of the first batch of that name."""
+    return next(data for found, data in golden_batches() if found == name)
+
+
+def small_records(base_offset: int) -> list[Record]:
+    """Twelve records with null, empty and filled keys, values and headers, times going back and forth."""
+    headers: tuple[RecordHeader, ...] = (("h", b"x"), ("grün", None), ("", b""))
+    records = []
+    for index in range(12):
+        value = {1: None, 2: b""}.get(index % 4, f"value-{index} ".encode() * index)
+        records.append(
+            Record(
+                base_offset + index,
+                _START_MS + index * 17 - (index % 3) * 40,
+                None if index % 3 == 0 else f"key-{index}".encode(),
+                value,
+                headers if index % 5 == 0 else (),
+            )
+        )
+    return records
+
+
+def large_records() -> list[Record]:
+    """A hundred and twenty records of about 1.6 KB: more than one block of every codec."""
+    return [
+        Record(index, _START_MS + index, f"k{index}".encode(), f"tide {index} ".encode() * 200, ())
+        for index in range(120)
+    ]
+
+
+def append_all(builder: BatchBuilder, records: list[Record]) -> BatchBuilder:
+    """Append the content of `records`, and give back `builder`."""
+    for record in records:
+        builder.append(record.timestamp, record.key, record.value, record.headers)
+    return builder
