@@ -60,6 +60,7 @@ class LazyFile(File):
 
     def _made(self) -> File:
         if self._file is None:
-            self._file = self._file_system.open(self.path, create=True)
-            self._is_new = True
+            made = self._file_system.open(self.path, create=True)
+            self._is_new = True  # before the file is seen: another thread may be in fsync
+            self._file = made
         return self._file

@@ -148,6 +148,13 @@ def test_fsyncgate_a_failed_fsync_is_never_retried(tmp_path: Path, monkeypatch: 
     assert len(calls) == 1, "the second fsync would have lied"
 
 
+def test_syncing_a_closed_file_is_our_own_bug_not_a_disk_failure(tmp_path: Path) -> None:
+    file = FS.open(f"{tmp_path}/a", create=True)
+    file.close()
+    with pytest.raises(AssertionError, match="/a is closed"):
+        file.fsync()
+
+
 def test_after_a_truncation_metadata_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(storage.files, "_sync_data", lambda descriptor: synced.append("data"))
