@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from protocol.codec import decode, encode
+from protocol.codec import decode, decode_prefix, encode
 from protocol.errors import DecodeError
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -122,6 +122,8 @@ def test_a_message_cut_off_anywhere_is_refused(cls: type[Message]) -> None:
         for end in range(len(data)):
             with pytest.raises(DecodeError):
                 decode(cls, data[:end], version)
+            with pytest.raises(DecodeError):
+                decode_prefix(cls, data[:end], version, 0)
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
