@@ -109,6 +109,7 @@ def _expand(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
 
     The codecs stop as soon as their output is full, so all the failed attempts together cost
     less than half of the one that succeeds. Sizes that the data declares are not believed.
+    Memory: up to `max_bytes` while it tries, and the size of the result again for the result.
     """
     expander = _EXPANDERS[codec]
     guess = max(len(data) * _FIRST_GUESS_EXPANSION, _FIRST_GUESS_BYTES_MIN)
@@ -124,6 +125,8 @@ def _expand(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
                 return bytes(view[:written])
         if guess >= max_bytes:
             raise _too_large(codec, max_bytes)
+        # Let go of the smaller buffer before there is a larger one.
+        del output
         guess *= _GROWTH
 
 
