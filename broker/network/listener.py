@@ -34,7 +34,7 @@ class Listener:
         self._acceptor: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
-        """Begin to accept; until then the system queues up to the backlog."""
+        """Begin to accept; until then whoever connects is refused."""
         self._acceptor = await self.server.loop.create_server(
             lambda: Connection(self, self._on_request),
             sock=self._socket,

@@ -1,0 +1,260 @@
+"""One request in flight, answers in order, bodies that stay valid, and turns that end."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+from broker.network.config import NetworkConfig
+from broker.network.request import Request
+from tests.support.loops import on_both_loops, until
+from tests.support.network import echo, frame, serving
+
+
+class Parking:
+    """A handler that keeps requests until the test answers them."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+
+    def __call__(self, request: Request) -> None:
+        self.requests.append(request)
+
+    def answer(self, index: int = 0) -> None:
+        request = self.requests.pop(index)
+        request.respond(frame(bytes(request.frame)))
+
+
+@on_both_loops
+async def test_an_answer_comes_back_on_its_connection() -> None:
+    async with serving() as served:
+        first, second = await served.connect(), await served.connect()
+        assert await first.ask(b"one") == b"one"
+        assert await second.ask(b"two") == b"two"
+        assert await first.ask(b"") == b""
+
+
+@on_both_loops
+async def test_ten_thousand_pipelined_requests_are_answered_in_order() -> None:
+    async with serving() as served:
+        client = await served.connect()
+        bodies = [struct.pack(">i", number) * 3 for number in range(10_000)]
+        sending = asyncio.create_task(client.send(b"".join(map(frame, bodies))))
+        assert [await client.receive() for _ in bodies] == bodies
+        await sending
+
+
+@on_both_loops
+async def test_pipelined_requests_are_one_in_flight_even_if_answered_late() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        await client.send(frame(b"a") + frame(b"b") + frame(b"c"))
+        for body in (b"a", b"b", b"c"):
+            await until(lambda: len(parking.requests) == 1)
+            assert bytes(parking.requests[0].frame) == body
+            parking.answer()
+            assert await client.receive() == body
+        assert not parking.requests
+
+
+@on_both_loops
+async def test_a_mix_of_prompt_late_and_absent_answers_keeps_the_order() -> None:
+    loop = asyncio.get_running_loop()
+
+    def mixed(request: Request) -> None:
+        body = bytes(request.frame)
+        number = body[0]
+        if number % 3 == 0:
+            request.respond(None)
+        elif number % 3 == 1:
+            request.respond(frame(body))
+        else:
+            loop.call_soon(request.respond, frame(body))
+
+    async with serving(mixed) as served:
+        client = await served.connect()
+        await client.send(b"".join(frame(bytes([number])) for number in range(200)))
+        expected = [bytes([number]) for number in range(200) if number % 3]
+        assert [await client.receive() for _ in expected] == expected
+
+
+@on_both_loops
+async def test_a_slow_handler_does_not_hold_up_other_connections() -> None:
+    parked: list[Request] = []
+
+    def handler(request: Request) -> None:
+        if bytes(request.frame) == b"slow":
+            parked.append(request)
+        else:
+            echo(request)
+
+    async with serving(handler) as served:
+        slow, quick = await served.connect(), await served.connect()
+        await slow.send(frame(b"slow") + frame(b"after"))
+        await until(lambda: bool(parked))
+        for _ in range(50):
+            assert await quick.ask(b"quick") == b"quick"
+        parked[0].respond(frame(b"done"))
+        assert await slow.receive() == b"done"
+        assert await slow.receive() == b"after"
+
+
+@on_both_loops
+async def test_a_connection_that_floods_leaves_turns_to_others() -> None:
+    handled: list[bytes] = []
+
+    def slow_work(request: Request) -> None:
+        ends = served.server.clock.monotonic_ns() + 200_000
+        while served.server.clock.monotonic_ns() < ends:
+            pass
+        handled.append(bytes(request.frame))
+        echo(request)
+
+    async with serving(slow_work) as served:
+        flood, other = await served.connect(), await served.connect()
+        await flood.send(frame(b"f") * 2_000)
+        await until(lambda: len(handled) > 10)
+        assert await other.ask(b"o") == b"o"
+        assert handled.index(b"o") < 1_000
+
+
+@on_both_loops
+async def test_a_byte_at_a_time_makes_the_same_request() -> None:
+    async with serving() as served:
+        client = await served.connect()
+        for byte in frame(b"slowly") + frame(b""):
+            await client.send(bytes([byte]))
+            await asyncio.sleep(0)
+        assert await client.receive() == b"slowly"
+        assert await client.receive() == b""
+
+
+@on_both_loops
+async def test_frames_of_all_sizes_pass_unharmed() -> None:
+    async with serving() as served:
+        client = await served.connect(limit=2**23)
+        for size in (0, 1, 8_187, 8_188, 8_189, 65_536, 131_068, 131_072, 1_000_000, 5_000_000, 3):
+            body = size.to_bytes(4, "big") * (size // 4 + 1)
+            sending = asyncio.create_task(client.send(frame(body)))
+            assert await client.receive() == body
+            await sending
+
+
+@on_both_loops
+async def test_a_body_stays_valid_until_the_answer_while_more_arrives() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        body = bytes(range(256)) * 8
+        more = b"".join(frame(bytes([number]) * 997) for number in range(100))
+        await client.send(frame(body) + more[:3_000])
+        await until(lambda: bool(parking.requests))
+        request = parking.requests[0]
+        request.frame[0] = 77
+        received = served.server.counters.bytes_in
+        sending = asyncio.create_task(client.send(more[3_000:]))
+        await until(lambda: served.server.counters.bytes_in > received)
+        assert bytes(request.frame) == b"M" + body[1:]
+        parking.answer()
+        await client.receive()
+        for number in range(100):
+            await until(lambda: bool(parking.requests))
+            assert bytes(parking.requests[0].frame) == bytes([number]) * 997
+            parking.answer()
+            await client.receive()
+        await sending
+
+
+@on_both_loops
+async def test_a_muted_connection_stops_reading_when_its_buffer_is_full() -> None:
+    parking = Parking()
+    async with serving(parking, NetworkConfig(socket_receive_buffer_bytes=4_096)) as served:
+        client = await served.connect()
+        await client.send(frame(b"first"))
+        await until(lambda: bool(parking.requests))
+        sending = asyncio.create_task(client.send(b"".join([frame(b"x" * 1_000)] * 20_000)))
+        await asyncio.sleep(0.05)
+        assert served.server.counters.bytes_in <= 200_000
+        assert not sending.done()
+        parking.answer()
+        await client.receive()
+        sending.cancel()
+
+
+@on_both_loops
+async def test_answers_from_within_another_connections_request_do_not_nest() -> None:
+    depth, deepest = 0, 0
+    parked: list[Request] = []
+
+    def handler(request: Request) -> None:
+        nonlocal depth, deepest
+        depth += 1
+        deepest = max(deepest, depth)
+        if bytes(request.frame) == b"wait":
+            parked.append(request)
+        else:
+            while parked:
+                parked.pop().respond(frame(b"woken"))
+            echo(request)
+        depth -= 1
+
+    async with serving(handler) as served:
+        waiting = [await served.connect() for _ in range(5)]
+        for client in waiting:
+            await client.send(frame(b"wait") + frame(b"next"))
+        await until(lambda: len(parked) == 5)
+        other = await served.connect()
+        assert await other.ask(b"wake") == b"wake"
+        for client in waiting:
+            assert await client.receive() == b"woken"
+            assert await client.receive() == b"next"
+        assert deepest == 1
+
+
+@on_both_loops
+async def test_requests_sent_before_the_peer_finished_are_still_handled() -> None:
+    seen: list[bytes] = []
+
+    def no_answer(request: Request) -> None:
+        seen.append(bytes(request.frame))
+        asyncio.get_running_loop().call_soon(request.respond, None)
+
+    async with serving(no_answer) as served:
+        client = await served.connect()
+        client.writer.write(b"".join(frame(bytes([number])) for number in range(100)))
+        client.writer.write_eof()
+        await until(lambda: len(seen) == 100)
+        assert await client.is_closed()
+        await until(lambda: served.server.quota.count == 0)
+
+
+@on_both_loops
+async def test_an_answer_to_a_peer_that_has_gone_is_dropped() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        await client.send(frame(b"x"))
+        await until(lambda: bool(parking.requests))
+        client.reset()
+        await until(lambda: served.server.quota.count == 0)
+        request = parking.requests[0]
+        assert not request.is_open
+        parking.answer()
+        assert served.server.quota.count == 0
+
+
+@on_both_loops
+async def test_closing_a_request_ends_its_connection_after_earlier_answers() -> None:
+    def handler(request: Request) -> None:
+        if bytes(request.frame) == b"bad":
+            request.close("bad request")
+        else:
+            echo(request)
+
+    async with serving(handler) as served:
+        client, other = await served.connect(), await served.connect()
+        await client.send(frame(b"good") + frame(b"bad") + frame(b"never"))
+        assert await client.receive() == b"good"
+        assert await client.is_closed()
+        assert await other.ask(b"still here") == b"still here"

@@ -1,0 +1,179 @@
+"""Frames out of arbitrary pieces, views that stay valid, and memory that follows what was received."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.network.memory import SpareMemory
+from broker.network.receive_buffer import (
+    FIRST_BYTES,
+    GRANT_BYTES,
+    NORMAL_BYTES,
+    InvalidFrameError,
+    ReceiveBuffer,
+)
+
+MEBIBYTE = 1024 * 1024
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def buffer_of(frame_bytes_max: int = 100 * MEBIBYTE, spare_bytes: int = 0) -> ReceiveBuffer:
+    return ReceiveBuffer(frame_bytes_max, SpareMemory(spare_bytes))
+
+
+def feed(buffer: ReceiveBuffer, data: bytes) -> int:
+    """Give what fits of `data`; how much that was."""
+    room = buffer.writable()
+    count = min(len(room), len(data))
+    room[:count] = data[:count]
+    buffer.received(count)
+    return count
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    sizes=st.lists(
+        st.one_of(st.integers(0, 300), st.integers(0, 20_000), st.integers(0, 400_000)), max_size=12
+    ),
+    piece=st.one_of(st.integers(1, 50), st.integers(1_000, 300_000)),
+    spare=st.sampled_from([0, 200_000, 64 * MEBIBYTE]),
+    hold=st.booleans(),
+)
+def test_frames_come_out_as_they_went_in_whatever_the_pieces(
+    sizes: list[int], piece: int, spare: int, hold: bool
+) -> None:
+    piece = max(piece, sum(sizes) // 2_000)
+    bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
+    stream = b"".join(framed(body) for body in bodies)
+    buffer = buffer_of(spare_bytes=spare)
+    seen: list[bytes] = []
+    position = 0
+    while position < len(stream) or buffer.has_frame():
+        if position < len(stream):
+            position += feed(buffer, stream[position : position + piece])
+        frame = buffer.next_frame()
+        if frame is None:
+            continue
+        if hold:
+            while position < len(stream) and not buffer.is_full:
+                position += feed(buffer, stream[position : position + piece])
+        seen.append(bytes(frame))
+        buffer.release()
+    assert seen == bodies
+    assert buffer.pending_bytes == 0
+
+
+def test_a_frame_in_hand_stays_valid_and_writable_while_more_is_received() -> None:
+    buffer = buffer_of()
+    feed(buffer, framed(b"first") + framed(b"second")[:3])
+    frame = buffer.next_frame()
+    assert frame is not None
+    frame[0:1] = b"F"
+    while not buffer.is_full:
+        feed(buffer, b"x" * 1000)
+    assert bytes(frame) == b"First"
+    assert len(buffer.writable()) == 0
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
+def test_a_negative_or_oversized_frame_is_refused_before_any_memory_is_taken(size: int) -> None:
+    buffer = buffer_of(frame_bytes_max=1000)
+    feed(buffer, struct.pack(">i", size))
+    with pytest.raises(InvalidFrameError, match=str(size)):
+        buffer.next_frame()
+    with pytest.raises(InvalidFrameError):
+        buffer.frame_bytes()
+    assert buffer.has_frame()
+    assert buffer.capacity == FIRST_BYTES
+
+
+def test_the_largest_allowed_frame_passes() -> None:
+    buffer = buffer_of(frame_bytes_max=1000)
+    feed(buffer, framed(bytes(1000)))
+    frame = buffer.next_frame()
+    assert frame is not None
+    assert len(frame) == 1000
+
+
+def test_a_claimed_size_alone_gets_no_more_than_the_grant() -> None:
+    buffer = buffer_of()
+    feed(buffer, struct.pack(">i", 100 * MEBIBYTE))
+    buffer.writable()
+    assert buffer.capacity <= 2 * 4 + GRANT_BYTES
+
+
+def test_room_never_exceeds_twice_the_received_bytes_plus_the_grant() -> None:
+    buffer = buffer_of()
+    claimed = 8 * MEBIBYTE
+    stream = framed(bytes(claimed))
+    position, copies, capacity = 0, 0, 0
+    while position < len(stream):
+        position += feed(buffer, stream[position : position + 7_000])
+        assert buffer.capacity <= max(FIRST_BYTES, 2 * position + GRANT_BYTES)
+        copies += buffer.capacity != capacity
+        capacity = buffer.capacity
+    assert buffer.capacity == len(stream)
+    assert copies <= 10, "growing by doubling needs few copies"
+    assert buffer.next_frame() is not None
+
+
+def test_spare_memory_gives_a_large_frame_its_room_at_once_and_comes_back() -> None:
+    spare = SpareMemory(3 * MEBIBYTE)
+    first, second = ReceiveBuffer(100 * MEBIBYTE, spare), ReceiveBuffer(100 * MEBIBYTE, spare)
+    for buffer in (first, second):
+        feed(buffer, struct.pack(">i", 2 * MEBIBYTE))
+        buffer.writable()
+    assert first.capacity >= 2 * MEBIBYTE
+    assert second.capacity <= 8 + GRANT_BYTES
+    first.discard()
+    assert spare.try_take(3 * MEBIBYTE)
+
+
+def test_a_buffer_for_large_frames_is_kept_only_out_of_spare_memory() -> None:
+    spare = SpareMemory(4 * MEBIBYTE)
+    kept, dropped = ReceiveBuffer(100 * MEBIBYTE, spare), buffer_of()
+    for buffer in (kept, dropped):
+        stream = framed(bytes(MEBIBYTE))
+        while stream:
+            stream = stream[feed(buffer, stream) :]
+        assert buffer.next_frame() is not None
+        buffer.release()
+        buffer.writable()
+    assert kept.capacity >= MEBIBYTE
+    assert dropped.capacity == NORMAL_BYTES
+    kept.shrink()
+    assert kept.capacity == 0
+    assert spare.try_take(4 * MEBIBYTE)
+
+
+def test_a_frame_too_large_for_the_kept_buffer_still_gets_room() -> None:
+    spare = SpareMemory(3 * MEBIBYTE)
+    buffer = ReceiveBuffer(100 * MEBIBYTE, spare)
+    for size in (MEBIBYTE, 2 * MEBIBYTE + 5, 3 * MEBIBYTE + 1, 100, 200_000):
+        stream = framed(bytes(size))
+        while stream:
+            stream = stream[feed(buffer, stream) :]
+        frame = buffer.next_frame()
+        assert frame is not None
+        assert len(frame) == size
+        buffer.release()
+    buffer.discard()
+    assert spare.try_take(3 * MEBIBYTE)
+
+
+def test_shrinking_keeps_what_was_received() -> None:
+    buffer = buffer_of()
+    feed(buffer, framed(b"whole")[:6])
+    buffer.shrink()
+    feed(buffer, framed(b"whole")[6:])
+    frame = buffer.next_frame()
+    assert frame is not None
+    buffer.shrink()
+    assert bytes(frame) == b"whole"

@@ -1,0 +1,215 @@
+"""Listeners, limits on real sockets, the idle sweep and shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+
+import pytest
+
+from broker.network.config import ListenerConfig, NetworkConfig
+from broker.network.request import Request
+from broker.network.server import NetworkServer
+from tests.support.loops import on_both_loops, until
+from tests.support.network import FakeClock, echo, frame, serving
+
+
+@on_both_loops
+async def test_several_listeners_have_their_own_ports_names_and_handlers() -> None:
+    server = NetworkServer(NetworkConfig())
+
+    def named(request: Request) -> None:
+        request.respond(frame(request.listener.encode()))
+
+    server.bind(ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=0), echo)
+    server.bind(ListenerConfig(name="INTERNAL", host="", port=0), named)
+    assert server.port("PLAINTEXT") not in (0, server.port("INTERNAL"))
+    await server.start()
+    for name, expected in (("PLAINTEXT", b"hello"), ("INTERNAL", b"INTERNAL")):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port(name))
+        writer.write(frame(b"hello"))
+        assert await reader.readexactly(4 + len(expected)) == frame(expected)
+        writer.close()
+    await server.close()
+
+
+@on_both_loops
+async def test_a_listener_on_all_addresses_shows_ipv4_peers_as_ipv4() -> None:
+    peers: list[str] = []
+
+    def handler(request: Request) -> None:
+        peers.append(request.peer)
+        request.respond(frame(b""))
+
+    server = NetworkServer(NetworkConfig(max_connections_per_ip_overrides={"127.0.0.1": 1}))
+    server.bind(ListenerConfig(name="PLAINTEXT", host="", port=0), handler)
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
+    writer.write(frame(b""))
+    await reader.readexactly(4)
+    assert peers == [f"127.0.0.1:{writer.get_extra_info('sockname')[1]}"]
+    second, _ = await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
+    assert await second.read() == b""
+    writer.close()
+    await server.close()
+
+
+@on_both_loops
+async def test_a_port_in_use_is_named_in_the_error() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        server = NetworkServer(NetworkConfig())
+        with pytest.raises(OSError, match=rf"listener PLAINTEXT cannot bind to 127.0.0.1:{port}"):
+            server.bind(ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=port), echo)
+    await server.close()
+
+
+@on_both_loops
+async def test_the_port_is_known_from_bind_and_answers_from_start() -> None:
+    server = NetworkServer(NetworkConfig())
+    server.bind(ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=0), echo)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port("PLAINTEXT"))
+    writer.write(frame(b"x"))
+    assert await reader.readexactly(5) == frame(b"x")
+    writer.close()
+    await server.close()
+
+
+@on_both_loops
+async def test_connections_over_the_address_limit_are_closed_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(config=NetworkConfig(max_connections_per_ip=2)) as served:
+        first, second = await served.connect(), await served.connect()
+        assert await first.ask(b"1") == b"1"
+        assert await second.ask(b"2") == b"2"
+        with caplog.at_level(logging.WARNING):
+            third = await served.connect()
+            assert await third.is_closed()
+        assert [third.address in record.getMessage() for record in caplog.records] == [True]
+        assert served.server.counters.connections_refused == 1
+        first.close()
+        await until(lambda: served.server.quota.count == 1)
+        fourth = await served.connect()
+        assert await fourth.ask(b"4") == b"4"
+
+
+@on_both_loops
+async def test_connections_over_the_broker_and_listener_limits_are_closed() -> None:
+    for config, listener_limit in ((NetworkConfig(max_connections=1), None), (NetworkConfig(), 1)):
+        async with serving(config=config, max_connections=listener_limit) as served:
+            first = await served.connect()
+            assert await first.ask(b"1") == b"1"
+            assert await (await served.connect()).is_closed()
+            assert await first.ask(b"still") == b"still"
+
+
+@on_both_loops
+async def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
+    clock = FakeClock()
+    parked: list[Request] = []
+
+    def handler(request: Request) -> None:
+        if bytes(request.frame) == b"park":
+            parked.append(request)
+        else:
+            echo(request)
+
+    config = NetworkConfig(connections_max_idle_ms=1_000)
+    async with serving(handler, config, clock=clock) as served:
+        idle, talking, waiting = [await served.connect() for _ in range(3)]
+        await waiting.send(frame(b"park"))
+        await until(lambda: bool(parked))
+        for _ in range(4):
+            assert await talking.ask(b"x") == b"x"
+            clock.now_ms += 500
+            served.server.sweep()
+        assert await idle.is_closed()
+        await until(lambda: served.server.quota.count == 2)
+        assert served.server.counters.connections_expired == 1
+        parked[0].respond(frame(b"done"))
+        assert await waiting.receive() == b"done"
+
+
+@on_both_loops
+async def test_the_sweep_runs_by_itself() -> None:
+    async with serving(config=NetworkConfig(connections_max_idle_ms=40)) as served:
+        client = await served.connect()
+        assert await client.is_closed()
+
+
+@on_both_loops
+async def test_without_an_idle_limit_nobody_is_closed() -> None:
+    clock = FakeClock()
+    async with serving(config=NetworkConfig(connections_max_idle_ms=-1), clock=clock) as served:
+        client = await served.connect()
+        assert await client.ask(b"x") == b"x"
+        for _ in range(3):
+            clock.now_ms += 10**9
+            served.server.sweep()
+        assert await client.ask(b"y") == b"y"
+
+
+@on_both_loops
+async def test_a_quiet_connection_holds_no_receive_buffer() -> None:
+    async with serving() as served:
+        client = await served.connect()
+        await client.ask(bytes(300_000))
+        (connection,) = served.server.connections()
+        assert connection._buffer.capacity > 0
+        served.server.sweep()
+        served.server.sweep()
+        assert connection._buffer.capacity == 0
+        assert await client.ask(b"again") == b"again"
+
+
+@on_both_loops
+async def test_shutdown_waits_for_answers_in_hand_and_takes_no_new_requests() -> None:
+    parked: list[Request] = []
+    async with serving(parked.append) as served:
+        busy, idle = await served.connect(), await served.connect()
+        await busy.send(frame(b"first") + frame(b"second"))
+        await until(lambda: len(parked) == 1)
+        closing = asyncio.create_task(served.server.close(timeout_s=10))
+        assert await idle.is_closed()
+        with pytest.raises(ConnectionError):
+            await served.connect()
+        assert not closing.done()
+        parked[0].respond(frame(b"done"))
+        assert await busy.receive() == b"done"
+        assert await busy.is_closed()
+        await closing
+        assert len(parked) == 1
+
+
+@on_both_loops
+async def test_shutdown_ends_at_its_deadline_whatever_is_in_hand() -> None:
+    parked: list[Request] = []
+    async with serving(parked.append) as served:
+        client = await served.connect()
+        await client.send(frame(b"for ever"))
+        await until(lambda: len(parked) == 1)
+        await served.server.close(timeout_s=0.05)
+        assert await client.is_closed()
+        assert served.server.quota.count == 0
+        parked[0].respond(frame(b"too late"))
+
+
+@on_both_loops
+async def test_shutdown_sends_a_large_answer_to_its_end() -> None:
+    answer = frame(bytes(range(256)) * 20_000)
+    config = NetworkConfig(socket_send_buffer_bytes=8_192)
+    async with serving(lambda request: request.respond(answer), config) as served:
+        client = await served.connect(receive_buffer_bytes=8_192)
+        await client.send(frame(b"big"))
+        (connection,) = served.server.connections()
+        await until(lambda: connection.unsent_bytes > 0)
+        closing = asyncio.create_task(served.server.close(timeout_s=10))
+        assert frame(await client.receive()) == answer
+        await closing

@@ -1,0 +1,134 @@
+"""A network server on loopback with a client that speaks frames, for tests of the network layer."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from broker.clock import Clock
+from broker.network.config import ListenerConfig, NetworkConfig
+from broker.network.request import Request
+from broker.network.server import NetworkServer
+
+
+def frame(body: bytes) -> bytes:
+    """A body behind its size."""
+    return struct.pack(">i", len(body)) + body
+
+
+def echo(request: Request) -> None:
+    """Answer with what came."""
+    request.respond(frame(bytes(request.frame)))
+
+
+class FakeClock:
+    """Time that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+
+class Client:
+    """One connection to the server under test."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @property
+    def address(self) -> str:
+        """host:port as the server sees this client."""
+        host, port = self.writer.get_extra_info("sockname")[:2]
+        return f"{host}:{port}"
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as they are."""
+        self.writer.write(data)
+        await self.writer.drain()
+
+    async def receive(self) -> bytes:
+        """The next answer without its size."""
+        (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+        return await self.reader.readexactly(size)
+
+    async def ask(self, body: bytes) -> bytes:
+        """Send one frame and wait for its answer."""
+        await self.send(frame(body))
+        return await self.receive()
+
+    async def is_closed(self) -> bool:
+        """Wait for the server to close; False if it sends something instead."""
+        try:
+            return await self.reader.read(1) == b""
+        except ConnectionError:
+            return True
+
+    def reset(self) -> None:
+        """Go away with a TCP reset."""
+        own = self.writer.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+    def close(self) -> None:
+        """Go away."""
+        self.writer.transport.abort()
+
+
+class Served:
+    """A started server with one listener."""
+
+    def __init__(self, server: NetworkServer, port: int) -> None:
+        self.server = server
+        self.port = port
+        self._clients: list[Client] = []
+
+    async def connect(self, receive_buffer_bytes: int | None = None, limit: int = 2**16) -> Client:
+        """A new connection; a small `receive_buffer_bytes` makes a reader that the server must wait for."""
+        own = socket.socket()
+        own.setblocking(False)
+        if receive_buffer_bytes is not None:
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        await asyncio.get_running_loop().sock_connect(own, ("127.0.0.1", self.port))
+        client = Client(*await asyncio.open_connection(sock=own, limit=limit))
+        self._clients.append(client)
+        return client
+
+    def hang_up(self) -> None:
+        """Close all clients."""
+        for client in self._clients:
+            client.close()
+
+
+@asynccontextmanager
+async def serving(
+    on_request: Callable[[Request], None] = echo,
+    config: NetworkConfig | None = None,
+    *,
+    clock: Clock | None = None,
+    max_connections: int | None = None,
+) -> AsyncIterator[Served]:
+    """A server on a free port of 127.0.0.1; closed at the end, whatever the test left open."""
+    server = NetworkServer(config or NetworkConfig(), clock=clock)
+    listener = ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=0)
+    if max_connections is not None:
+        listener = ListenerConfig(name="PLAINTEXT", host="127.0.0.1", port=0, max_connections=max_connections)
+    server.bind(listener, on_request)
+    await server.start()
+    served = Served(server, server.port("PLAINTEXT"))
+    try:
+        yield served
+    finally:
+        served.hang_up()
+        await server.close(timeout_s=0.2)
