@@ -22,6 +22,7 @@ class ClientBase:
         authenticator: Authenticator | None,
         *,
         allow_auto_topic_creation: bool,
+        forget_idle_topics: bool,
     ) -> None:
         self.environment: Environment = environment or SystemEnvironment()
         self.network = Network(config, self.environment, authenticator)
@@ -29,7 +30,7 @@ class ClientBase:
         self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         policy = RefreshPolicy(
             max_age_ms=config.metadata_max_age_ms,
-            max_idle_ms=config.metadata_max_idle_ms,
+            max_idle_ms=config.metadata_max_idle_ms if forget_idle_topics else None,
             backoff=self.backoff,
             rng=self.environment.rng,
         )

@@ -78,6 +78,10 @@ class Network:
         for node_id in [id_ for id_ in self._attempts if id_ >= 0 and id_ not in self._brokers]:
             del self._attempts[node_id]
 
+    def learn(self, broker: BrokerAddress) -> None:
+        """Take one broker's address from an answer other than metadata (a coordinator)."""
+        self._brokers[broker.node_id] = broker
+
     @property
     def broker_ids(self) -> tuple[BrokerId, ...]:
         """The brokers that metadata named."""

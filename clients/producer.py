@@ -86,7 +86,11 @@ class Producer:
         config = self.config
         self._loop = asyncio.get_running_loop()
         self._client = ClientBase(
-            config, self._environment, self._authenticator, allow_auto_topic_creation=True
+            config,
+            self._environment,
+            self._authenticator,
+            allow_auto_topic_creation=True,
+            forget_idle_topics=True,
         )
         environment = self._client.environment
         identity = ProducerIdentity() if config.enable_idempotence else None

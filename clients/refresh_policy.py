@@ -20,7 +20,7 @@ class RefreshPolicy:
     """
 
     def __init__(
-        self, *, max_age_ms: int, max_idle_ms: int, backoff: ExponentialBackoff, rng: RandomSource
+        self, *, max_age_ms: int, max_idle_ms: int | None, backoff: ExponentialBackoff, rng: RandomSource
     ) -> None:
         self._max_age_ms = max_age_ms
         self._max_idle_ms = max_idle_ms
@@ -53,7 +53,9 @@ class RefreshPolicy:
         self._topics = dict.fromkeys(sorted(names), now_ms)
 
     def expire_idle(self, now_ms: int) -> list[str]:
-        """Forget topics that nobody used for long; returns their names."""
+        """Forget topics that nobody used for long (with `max_idle_ms` None none); returns their names."""
+        if self._max_idle_ms is None:
+            return []
         idle = [name for name, used_ms in self._topics.items() if now_ms - used_ms > self._max_idle_ms]
         for name in idle:
             del self._topics[name]
@@ -78,6 +80,7 @@ class RefreshPolicy:
     def succeeded(self, now_ms: int, *, fruitful: bool) -> None:
         """An answer came; not `fruitful` means it still lacks what was asked for, so back off."""
         self._succeeded_ms = now_ms
+        self._wanted |= not fruitful
         self._fruitless = 0 if fruitful else self._fruitless + 1
         attempt = 0 if fruitful else self._fruitless - 1
         self._not_before_ms = now_ms + self._backoff.delay_ms(attempt, self._rng)

@@ -1,0 +1,101 @@
+"""Finding a group's coordinator and talking to it (shell)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from clients.client import ClientBase
+from clients.failures import COORDINATOR_LOST, failure
+from clients.metadata import BrokerAddress
+from clients.network import COORDINATION
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import BrokerId
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.registry import ApiKey
+from protocol.schema import ApiMessage
+
+_log = logging.getLogger("tidelog.clients.group")
+GROUP_KEY_TYPE = 0
+_BATCHED_VERSION = 4
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+
+
+class CoordinatorLookup:
+    """The coordinator of one group; looked up when needed, forgotten when it errs."""
+
+    def __init__(self, client: ClientBase, group_id: str) -> None:
+        self.group_id = group_id
+        self.node_id: BrokerId | None = None
+        self._client = client
+
+    def forget(self) -> None:
+        """Look it up again before the next request."""
+        self.node_id = None
+
+    async def find(self, deadline_ms: int) -> BrokerId:
+        """The coordinator's broker id; asks until there is one or `deadline_ms` has passed."""
+        attempt = 0
+        while self.node_id is None:
+            try:
+                self.node_id = await self._ask()
+                break
+            except KafkaError as error:
+                if not error.code.retriable:
+                    raise
+                delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
+                if self._client.now_ms() + delay_ms >= deadline_ms:
+                    raise
+                _log.debug("coordinator of %r: %s", self.group_id, error)
+            await asyncio.sleep(delay_ms / 1000)
+            attempt += 1
+        return self.node_id
+
+    async def request(
+        self,
+        api_key: int,
+        make: Callable[[int], ApiMessage],
+        response: type[ResponseT],
+        deadline_ms: int,
+        *,
+        timeout_ms: int | None = None,
+        highest_version: int | None = None,
+    ) -> ResponseT:
+        """Send what `make` makes for the version in use; a failing connection forgets the coordinator."""
+        node_id = await self.find(deadline_ms)
+        try:
+            connection = await self._client.network.connection(node_id, COORDINATION)
+            message = make(connection.version_of(api_key, highest_version))
+            return await connection.request(
+                message, response, timeout_ms=timeout_ms, highest_version=highest_version
+            )
+        except KafkaError as error:
+            if error.code in COORDINATOR_LOST and self.node_id == node_id:
+                self.forget()
+            raise
+
+    async def _ask(self) -> BrokerId:
+        connection = await self._client.network.any_connection()
+        version = connection.version_of(ApiKey.FIND_COORDINATOR)
+        if version < _BATCHED_VERSION:
+            request = FindCoordinatorRequest(key=self.group_id, key_type=GROUP_KEY_TYPE)
+        else:
+            request = FindCoordinatorRequest(coordinator_keys=(self.group_id,), key_type=GROUP_KEY_TYPE)
+        response = await connection.request(request, FindCoordinatorResponse)
+        subject = f"coordinator of group {self.group_id!r}"
+        if version < _BATCHED_VERSION:
+            found = BrokerAddress(response.node_id, response.host, response.port)
+            code, message = response.error_code, response.error_message
+        else:
+            if not response.coordinators:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{subject}: none in the answer")
+            entry = response.coordinators[0]
+            found = BrokerAddress(entry.node_id, entry.host, entry.port)
+            code, message = entry.error_code, entry.error_message
+        if code != ErrorCode.NONE:
+            raise failure(code, subject, message)
+        self._client.network.learn(found)
+        return found.node_id
