@@ -35,6 +35,8 @@ FIRST_FLEXIBLE_VERSION: Final = 9
 FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 FIRST_VERSION_WITH_TOPIC_ID: Final = 13
 
+_MESSAGE_CHARACTERS_MAX: Final = 1000
+
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _ACKS_TIMEOUT_COUNT: Final = struct.Struct(">hii")
@@ -283,9 +285,9 @@ def _write_flexible(out: bytearray, version: int, index: int, result: ProducePar
     write_unsigned_varint(out, len(result.record_errors) + 1)
     for batch_index, message in result.record_errors:
         out += _INT32.pack(batch_index)
-        out += compact_string_field(message)
+        out += compact_string_field(_shortened(message))
         out.append(0)
-    out += compact_string_field(result.error_message)
+    out += compact_string_field(_shortened(result.error_message))
     if result.current_leader is None or version < FIRST_VERSION_WITH_CURRENT_LEADER:
         out.append(0)
     else:
@@ -305,5 +307,12 @@ def _write_fixed(out: bytearray, version: int, index: int, result: ProducePartit
         out += _INT32.pack(len(result.record_errors))
         for batch_index, message in result.record_errors:
             out += _INT32.pack(batch_index)
-            out += b"\xff\xff" if message is None else string_field(message)
-        out += b"\xff\xff" if result.error_message is None else string_field(result.error_message)
+            out += string_field(_shortened(message))
+        out += string_field(_shortened(result.error_message))
+
+
+def _shortened(message: str | None) -> str | None:
+    """A message that quotes a bad value may be longer than any string can be."""
+    if message is None or len(message) <= _MESSAGE_CHARACTERS_MAX:
+        return message
+    return message[: _MESSAGE_CHARACTERS_MAX - 3] + "..."

@@ -11,7 +11,7 @@ Source: org.apache.kafka.common.record.DefaultRecord of Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, TypeAlias
 
 from protocol.batch import (
@@ -36,6 +36,8 @@ RecordHeader: TypeAlias = tuple[str, bytes | None]
 DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
 _VARINT_BYTES_MAX: Final = 10
+# Length, attributes, two deltas, two null lengths and a count of no headers.
+_RECORD_BYTES_MIN: Final = 7
 # Lengths and deltas below this are encoded by a look-up.
 _TABLE_SIZE: Final = 2048
 
@@ -62,6 +64,20 @@ def read_records(
     Errors: DecodeError when the batch is torn, the records expand beyond
     `max_decompressed_bytes`, or they are not exactly what the header and their own lengths say.
     """
+    return list(iterate_records(buffer, position, header, max_decompressed_bytes=max_decompressed_bytes))
+
+
+def iterate_records(
+    buffer: BytesLike,
+    position: int = 0,
+    header: BatchHeader | None = None,
+    *,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+) -> Iterator[Record]:
+    """The same records one by one, for those who only look at them: small ones take twenty times their bytes.
+
+    Errors: as `read_records`, those of a record when it is reached, those of the whole at the end.
+    """
     if header is None:
         header = read_header(buffer, position)
     end = position + header.size_bytes
@@ -72,16 +88,15 @@ def read_records(
         data = decompress(header.compression, payload, max_decompressed_bytes)
     else:
         data = bytes(payload)
+    if header.record_count * _RECORD_BYTES_MIN > len(data):
+        raise DecodeError(f"{header.record_count} records cannot stand in {len(data)} bytes")
     try:
-        records = _parse(data, header)
+        yield from _parse(data, header)
     except (IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"records of the batch at offset {header.base_offset}: {error}") from error
-    if records and records[-1].offset > header.last_offset:
-        raise DecodeError(f"record at offset {records[-1].offset} behind the last, {header.last_offset}")
-    return records
 
 
-def _parse(data: bytes, header: BatchHeader) -> list[Record]:
+def _parse(data: bytes, header: BatchHeader) -> Iterator[Record]:
     """The records in `data`.
 
     Written for speed: one-byte varints are read in place through a table that has None for
@@ -94,8 +109,6 @@ def _parse(data: bytes, header: BatchHeader) -> list[Record]:
     zigzag = _ZIGZAG
     varint = _read_varint
     new = tuple.__new__
-    records: list[Record] = []
-    add = records.append
     previous_delta = -1
     at = 0
     for _ in range(header.record_count):
@@ -128,10 +141,12 @@ def _parse(data: bytes, header: BatchHeader) -> list[Record]:
             )
         previous_delta = offset_delta
         timestamp = base_timestamp + timestamp_delta if append_timestamp is None else append_timestamp
-        add(new(Record, (base_offset + offset_delta, timestamp, key, value, headers)))
-    if at != len(data):
-        raise DecodeError(f"{len(data) - at} bytes follow {header.record_count} records")
-    return records
+        yield new(Record, (base_offset + offset_delta, timestamp, key, value, headers))
+    if at != len(data) or previous_delta > header.last_offset_delta:
+        raise DecodeError(
+            f"{header.record_count} records end at {at} of {len(data)} bytes, "
+            f"at offset delta {previous_delta} of {header.last_offset_delta}"
+        )
 
 
 def _null(length: int) -> bytes | None:

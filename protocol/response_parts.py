@@ -32,8 +32,10 @@ class NodeEndpoint(NamedTuple):
     rack: str | None = None
 
 
-def string_field(text: str) -> bytes:
-    """A string of versions that are not flexible; ValueError over 32767 bytes."""
+def string_field(text: str | None) -> bytes:
+    """A string, or null, of versions that are not flexible; ValueError over 32767 bytes."""
+    if text is None:
+        return b"\xff\xff"
     data = _string_bytes(text)
     return _INT16.pack(len(data)) + data
 

@@ -162,6 +162,17 @@ def test_what_a_version_has_no_field_for_is_left_out() -> None:
         )
 
 
+@pytest.mark.parametrize("version", range(8, 14))
+def test_a_message_that_quotes_too_much_is_shortened(version: int) -> None:
+    text = "no topic " + "ü" * 32_000
+    result = ProducePartitionResult(error_code=3, error_message=text, record_errors=[(0, text)])
+    frame = encode_produce_response(version, 7, [(ProducePartition("t", ZERO_UUID, 3, None), result)])
+    answer = decode(ProduceResponse, memoryview(frame)[9 if version >= 9 else 8 :], version)
+    partition = answer.responses[0].partition_responses[0]
+    assert partition.error_message == text[:997] + "..."
+    assert partition.record_errors[0].batch_index_error_message == text[:997] + "..."
+
+
 def test_records_are_views_of_the_request_and_not_copies() -> None:
     frame = bytearray(encode(one_partition(b"abcdef"), 9))
     records = read_produce_request(memoryview(frame), 9).partitions[0].records

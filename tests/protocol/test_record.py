@@ -12,7 +12,7 @@ from protocol.batch import BATCH_OVERHEAD, crc_is_valid, read_header, write_head
 from protocol.compression import Compression
 from protocol.errors import DecodeError
 from protocol.primitives import write_varint, write_varlong
-from protocol.record import BatchBuilder, Record, RecordHeader, read_records
+from protocol.record import BatchBuilder, Record, RecordHeader, iterate_records, read_records
 from tests.support.damage import damaged_copies
 from tests.support.golden_batches import (
     append_all,
@@ -200,6 +200,20 @@ def test_the_hand_made_record_is_right_when_it_does_not_lie() -> None:
 def test_a_count_that_is_not_the_number_of_records_is_refused(count: int) -> None:
     payload = raw_record() + raw_record(offset_delta=1)
     assert refused(raw_batch(payload, count=count, last_offset_delta=2**31 - 1))
+
+
+def test_a_count_that_the_bytes_cannot_hold_is_refused_before_the_first_record() -> None:
+    records = iterate_records(raw_batch(raw_record() * 3, count=5, last_offset_delta=10))
+    with pytest.raises(DecodeError, match="5 records cannot stand"):
+        next(records)
+
+
+def test_records_one_by_one_are_refused_where_they_go_wrong() -> None:
+    payload = raw_record() + raw_record(offset_delta=1) + raw_record(offset_delta=1)
+    records = iterate_records(raw_batch(payload, count=3))
+    assert [next(records).offset, next(records).offset] == [0, 1]
+    with pytest.raises(DecodeError, match="offset delta 1 after 1"):
+        next(records)
 
 
 @pytest.mark.parametrize("trailing", [b"\0", b"\x02", b"abc", raw_record(offset_delta=1)])
