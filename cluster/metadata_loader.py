@@ -10,6 +10,7 @@ Source: KIP-868; org.apache.kafka.image.loader.MetadataBatchLoader of Apache Kaf
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from cluster.delta import InconsistentMetadata, MetadataDelta
@@ -56,6 +57,17 @@ class MetadataLoader:
         if not self._transaction_open and self._has_changes:
             steps.append(self._publish(base_offset + len(records) - 1, epoch))
         return steps
+
+    @property
+    def transaction_open(self) -> bool:
+        """Whether a transaction has begun and not ended; a new leader has to abort it."""
+        return self._transaction_open
+
+    def skip_control_records(self, last_offset: Offset, epoch: LeaderEpoch) -> None:
+        """Count a batch of the quorum's own records, which say nothing about metadata."""
+        self.image = replace(self.image, offset=last_offset, epoch=epoch)
+        if not self._has_changes:
+            self._delta = MetadataDelta(self.image)
 
     def _publish(self, offset: Offset, epoch: LeaderEpoch) -> Published:
         step = Published(self._delta, self._delta.image(offset, epoch))

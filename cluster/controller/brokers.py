@@ -28,12 +28,12 @@ _UNFENCE = -1
 
 
 def register_broker(
-    image: MetadataImage, request: BrokerRegistrationRequest, next_offset: int, *, is_single: bool = False
+    image: MetadataImage, request: BrokerRegistrationRequest, *, is_single: bool = False
 ) -> ControllerResult[int]:
     """Register a broker; the reply is its epoch, the offset at which the record will stand.
 
-    `next_offset`: where the next record of the metadata log goes. `is_single`: the broker is the
-    whole cluster, so a former registration of its id must be its own and is over.
+    `is_single`: the broker is the whole cluster, so a former registration of its id must be its
+    own and is over.
     Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION while another process holds the
     id, UNSUPPORTED_VERSION when the broker cannot work at the cluster's feature levels,
     INVALID_REGISTRATION.
@@ -54,7 +54,7 @@ def register_broker(
         text = f"broker id {request.broker_id} belongs to another process that is still alive"
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
     _check_features(image, request)
-    epoch = existing.epoch if existing is not None and is_same_process else next_offset
+    epoch = existing.epoch if existing is not None and is_same_process else image.offset + 1
     return ControllerResult((_registration(request, epoch),), epoch)
 
 

@@ -1,0 +1,1 @@
+"""The shell around `cluster`: the metadata log on disk, and what a node takes from it."""
