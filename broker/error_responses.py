@@ -20,7 +20,7 @@ from protocol.schema import ApiMessage, Array, Kind, Struct
 
 @dataclass(frozen=True, slots=True)
 class _Mirror:
-    """`answers` (in the response) repeats `asked` (in the request).
+    """`answers` (in the response) repeats `asked` (in the request; several arrays when spaces divide them).
 
     `copied` maps fields of the response's items to those of the request's items, "" being the item
     itself where the request has plain values; `inner` mirrors the next level; `fixed` are
@@ -45,6 +45,10 @@ _TOPICS: Final = _Mirror("topics", "topics", _same("name"), _PARTITIONS)
 _RESOURCE: Final = _same("resource_type", "resource_name")
 _NO_NODE: Final = {"node_id": -1, "port": -1}
 _GROUP_IDS: Final = (_Mirror("groups", "group_ids", {"group_id": ""}),)
+
+_SHARE_STATE: Final = _Mirror(
+    "results", "topics", _same("topic_id"), _Mirror("partitions", "partitions", _same("partition"))
+)
 
 # The first whose arrays exist in the version in question is used.
 _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
@@ -96,9 +100,7 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
         ),
     ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (
-        _Mirror(
-            "topics", "topics", _same("topic"), _Mirror("partitions", "partitions", _same("partition"))
-        ),
+        _Mirror("topics", "topics", _same("topic"), _Mirror("partitions", "partitions", _same("partition"))),
     ),
     ApiKey.ADD_PARTITIONS_TO_TXN: (
         _Mirror(
@@ -144,10 +146,21 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: _GROUP_IDS,
     ApiKey.SHARE_GROUP_DESCRIBE: _GROUP_IDS,
     ApiKey.STREAMS_GROUP_DESCRIBE: _GROUP_IDS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (
-        _Mirror("results", "deletions", {"user": "name"}),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_Mirror("results", "deletions upsertions", {"user": "name"}),),
+    ApiKey.CREATE_ACLS: (_Mirror("results", "creations", {}),),
+    ApiKey.DELETE_ACLS: (_Mirror("filter_results", "filters", {}),),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (_Mirror("groups", "groups", _same("group_id")),),
+    **dict.fromkeys(
+        (
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ),
+        (_SHARE_STATE,),
     ),
-}  # fmt: skip
+}
 
 
 _kinds_of: Final[dict[type[Struct], dict[str, Kind]]] = {}
@@ -164,9 +177,10 @@ def error_response_of(request: ApiMessage, version: int, code: ErrorCode, messag
     response = response_type(request.api_key)
     values = _error_fields(response, version, code, message, "error_code")
     for mirror in _MIRRORS.get(request.api_key, ()):
-        asked = getattr(request, mirror.asked)
-        if _exists(type(request), mirror.asked, version) and _exists(response, mirror.answers, version):
-            values[mirror.answers] = _reflect(mirror, response, asked or (), version, code, message)
+        names = mirror.asked.split()
+        if _exists(type(request), names[0], version) and _exists(response, mirror.answers, version):
+            asked = [item for name in names for item in getattr(request, name) or ()]
+            values[mirror.answers] = _reflect(mirror, response, asked, version, code, message)
             break
     return response(**values) if values else None
 

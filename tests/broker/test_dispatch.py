@@ -1,0 +1,457 @@
+"""From frames to handlers and back: versions, errors, places for slow handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from broker.clock import SystemClock
+from broker.dispatch import Dispatcher
+from broker.error_responses import error_response_of
+from broker.handlers.api_versions import ApiVersionsHandler, Features
+from broker.network.request import Request
+from broker.network.request_channel import RequestChannel
+from broker.request_context import RequestContext
+from broker.request_metrics import RequestMetrics
+from protocol.codec import decode
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.framing import encode_request, encode_response, read_response_header
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.registry import ApiKey, response_type
+from protocol.schema import ApiMessage
+from tests.support.loops import on_both_loops, until
+from tests.support.network import Client, Served, serving
+
+HEARTBEAT_HIGHEST = 4
+
+
+class Broker:
+    """A served dispatcher."""
+
+    def __init__(self, limit: int = 500) -> None:
+        self.channel = RequestChannel(limit)
+        self.metrics = RequestMetrics()
+        self.dispatcher = Dispatcher(self.channel, self.metrics, SystemClock())
+        self.served: Served
+
+    async def connect(self) -> Client:
+        return await self.served.connect()
+
+
+@asynccontextmanager
+async def running(broker: Broker) -> AsyncIterator[Broker]:
+    async with serving(broker.dispatcher.dispatch) as served:
+        broker.served = served
+        yield broker
+    await broker.channel.close()
+
+
+async def send(client: Client, message: ApiMessage, version: int, correlation_id: int = 7) -> None:
+    await client.send(
+        encode_request(ApiKey(message.api_key), version, correlation_id, "test-client", message)
+    )
+
+
+async def receive(client: Client, key: ApiKey, version: int, correlation_id: int = 7) -> ApiMessage:
+    answer = memoryview(await client.receive())
+    answered, position = read_response_header(answer, key, version)
+    assert answered == correlation_id
+    return decode(response_type(key), answer[position:], version)
+
+
+async def ask(client: Client, message: ApiMessage, version: int) -> ApiMessage:
+    await send(client, message, version)
+    return await receive(client, ApiKey(message.api_key), version)
+
+
+def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    return HeartbeatResponse(throttle_time_ms=len(request.group_id))
+
+
+@on_both_loops
+async def test_a_typed_handler_gets_the_message_and_who_sent_it() -> None:
+    contexts: list[RequestContext] = []
+
+    def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        contexts.append(context)
+        return heartbeat(context, request)
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        client = await broker.connect()
+        for version in range(1, HEARTBEAT_HIGHEST + 1):
+            response = await ask(client, HeartbeatRequest(group_id="gggg"), version)
+            assert response == HeartbeatResponse(throttle_time_ms=4)
+        context = contexts[0]
+        assert context.header.client_id == "test-client"
+        assert (context.listener, context.peer) == ("PLAINTEXT", client.address)
+        assert context.principal == "User:ANONYMOUS"
+        assert context.client_host == "/127.0.0.1"
+        assert broker.metrics.apis["Heartbeat"].requests == [0, 1, 1, 1, 1]
+        assert sum(broker.metrics.apis["Heartbeat"].latency_buckets) == HEARTBEAT_HIGHEST
+
+
+@on_both_loops
+async def test_coroutines_and_futures_answer_when_they_are_done() -> None:
+    gate = asyncio.Event()
+    future: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
+
+    async def coroutine(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        await gate.wait()
+        return HeartbeatResponse(throttle_time_ms=1)
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, coroutine)
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
+    async with running(broker):
+        first, second = await broker.connect(), await broker.connect()
+        await send(first, HeartbeatRequest(), 4)
+        await send(second, ListGroupsRequest(), 4)
+        await until(lambda: broker.channel.running == 1)
+        gate.set()
+        assert await receive(first, ApiKey.HEARTBEAT, 4) == HeartbeatResponse(throttle_time_ms=1)
+        future.set_result(ListGroupsResponse(throttle_time_ms=2))
+        assert await receive(second, ApiKey.LIST_GROUPS, 4) == ListGroupsResponse(throttle_time_ms=2)
+        assert broker.channel.running == 0
+
+
+@on_both_loops
+async def test_when_the_channel_is_full_requests_wait_in_the_order_they_came() -> None:
+    started: list[str] = []
+    gates: dict[str, asyncio.Event] = {}
+
+    async def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        started.append(request.group_id)
+        gates[request.group_id] = asyncio.Event()
+        await gates[request.group_id].wait()
+        return HeartbeatResponse()
+
+    broker = Broker(limit=2)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        clients = [await broker.connect() for _ in range(6)]
+        for number, client in enumerate(clients):
+            await send(client, HeartbeatRequest(group_id=str(number)), 4)
+            await until(lambda count=number + 1: broker.channel.running + broker.channel.waiting == count)
+        assert started == ["0", "1"]
+        assert (broker.channel.running, broker.channel.waiting) == (2, 4)
+        for number, client in enumerate(clients):
+            await until(lambda name=str(number): name in gates)
+            gates[str(number)].set()
+            await receive(client, ApiKey.HEARTBEAT, 4)
+            assert broker.channel.running <= 2
+        assert started == [str(number) for number in range(6)]
+
+
+@on_both_loops
+async def test_raw_and_parking_handlers_pass_a_full_channel() -> None:
+    forever = asyncio.Event()
+    parked: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
+
+    async def stuck(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        await forever.wait()
+        return CreateTopicsResponse()
+
+    async def park(context: RequestContext, request: ListGroupsRequest) -> ApiMessage:
+        return await parked
+
+    def raw(request: Request) -> None:
+        request.respond(
+            encode_response(ApiKey.HEARTBEAT, 4, request.header.correlation_id, HeartbeatResponse())
+        )
+
+    broker = Broker(limit=1)
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, stuck)
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, park, parks=True)
+    broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw)
+    async with running(broker):
+        full, waiting, free = [await broker.connect() for _ in range(3)]
+        await send(full, CreateTopicsRequest(), 7)
+        await until(lambda: broker.channel.running == 1)
+        await send(waiting, ListGroupsRequest(), 4)
+        assert await ask(free, HeartbeatRequest(), 4) == HeartbeatResponse()
+        parked.set_result(ListGroupsResponse())
+        assert await receive(waiting, ApiKey.LIST_GROUPS, 4) == ListGroupsResponse()
+        forever.set()
+
+
+@on_both_loops
+async def test_a_waiting_request_whose_peer_leaves_is_forgotten() -> None:
+    gate = asyncio.Event()
+    calls = 0
+
+    async def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        nonlocal calls
+        calls += 1
+        await gate.wait()
+        return HeartbeatResponse()
+
+    broker = Broker(limit=1)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        first, second = await broker.connect(), await broker.connect()
+        await send(first, HeartbeatRequest(), 4)
+        await until(lambda: broker.channel.running == 1)
+        await send(second, HeartbeatRequest(), 4)
+        await until(lambda: broker.channel.waiting == 1)
+        second.reset()
+        await until(lambda: broker.channel.waiting == 0)
+        gate.set()
+        await receive(first, ApiKey.HEARTBEAT, 4)
+        assert calls == 1
+
+
+@pytest.mark.parametrize("how", ["plain", "coroutine", "raw"])
+@on_both_loops
+async def test_a_kafka_error_becomes_its_code_in_the_response(how: str) -> None:
+    error = KafkaError(ErrorCode.NOT_COORDINATOR, "not here")
+
+    def plain(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise error
+
+    async def coroutine(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise error
+
+    def raw(request: Request) -> None:
+        raise error
+
+    broker = Broker()
+    if how == "raw":
+        broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw)
+    else:
+        broker.dispatcher.register(ApiKey.HEARTBEAT, plain if how == "plain" else coroutine)
+    async with running(broker):
+        client = await broker.connect()
+        for version in range(HEARTBEAT_HIGHEST + 1):
+            response = await ask(client, HeartbeatRequest(), version)
+            assert response == HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+        assert broker.metrics.apis["Heartbeat"].errors == {ErrorCode.NOT_COORDINATOR: 5}
+
+
+@pytest.mark.parametrize("how", ["plain", "coroutine", "raw", "later", "nonsense"])
+@on_both_loops
+async def test_any_other_exception_becomes_unknown_server_error_and_is_logged(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def plain(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise ZeroDivisionError("our own bug")
+
+    async def coroutine(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise ZeroDivisionError("our own bug")
+
+    def nonsense(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        return "our own bug"  # type: ignore[return-value]
+
+    def raw(request: Request) -> None:
+        raise ZeroDivisionError("our own bug")
+
+    def later(request: Request) -> None:
+        asyncio.get_running_loop().call_soon(request.fail, ZeroDivisionError("our own bug"))
+
+    broker = Broker()
+    if how in ("raw", "later"):
+        broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw if how == "raw" else later)
+    else:
+        handlers = {"plain": plain, "coroutine": coroutine, "nonsense": nonsense}
+        broker.dispatcher.register(ApiKey.HEARTBEAT, handlers[how])
+    async with running(broker):
+        client = await broker.connect()
+        with caplog.at_level(logging.ERROR):
+            response = await ask(client, HeartbeatRequest(), 4)
+        assert response == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        (record,) = caplog.records
+        assert record.exc_info is not None
+        assert "our own bug" in str(record.exc_info[1])
+        assert await ask(client, HeartbeatRequest(), 4) == response
+
+
+@on_both_loops
+async def test_an_error_without_top_level_code_stands_at_every_item_asked_for() -> None:
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "ask node 3")
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
+    async with running(broker):
+        client = await broker.connect()
+        request = CreateTopicsRequest(topics=(CreatableTopic(name="a"), CreatableTopic(name="b")))
+        response = await ask(client, request, 7)
+        assert isinstance(response, CreateTopicsResponse)
+        assert [(topic.name, topic.error_code, topic.error_message) for topic in response.topics] == [
+            ("a", ErrorCode.NOT_CONTROLLER, "ask node 3"),
+            ("b", ErrorCode.NOT_CONTROLLER, "ask node 3"),
+        ]
+
+
+@on_both_loops
+async def test_a_response_that_the_version_cannot_express_is_our_bug_and_answered_as_such() -> None:
+    def handler(context: RequestContext, request: HeartbeatRequest) -> ApiMessage:
+        return ListGroupsResponse()
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        client = await broker.connect()
+        response = await ask(client, HeartbeatRequest(), 4)
+        assert response == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+@on_both_loops
+async def test_a_failed_produce_without_acks_ends_the_connection() -> None:
+    def raw(request: Request) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk gone")
+
+    data = (TopicProduceData(name="t", partition_data=(PartitionProduceData(index=3),)),)
+    broker = Broker()
+    broker.dispatcher.register_raw(ApiKey.PRODUCE, raw)
+    async with running(broker):
+        client, fire_and_forget = await broker.connect(), await broker.connect()
+        response = await ask(client, ProduceRequest(acks=1, topic_data=data), 9)
+        assert isinstance(response, ProduceResponse)
+        partition = response.responses[0].partition_responses[0]
+        assert (partition.index, partition.error_code) == (3, ErrorCode.KAFKA_STORAGE_ERROR)
+        await send(fire_and_forget, ProduceRequest(acks=0, topic_data=data), 9)
+        assert await fire_and_forget.is_closed()
+
+
+def broken_frames() -> dict[str, bytes]:
+    header = struct.pack(">hhih", 12, 4, 7, 1) + b"c"
+    return {
+        "empty": b"",
+        "short header": b"\0\x0c\0",
+        "unknown api key": struct.pack(">hhih", 999, 0, 7, -1),
+        "negative api key": struct.pack(">hhih", -1, 0, 7, -1),
+        "version above": struct.pack(">hhih", 12, 5, 7, -1) + b"\0",
+        "version below": struct.pack(">hhih", 12, -1, 7, -1),
+        "not served here": struct.pack(">hhih", 19, 7, 7, -1) + b"\0",
+        "client id beyond the frame": struct.pack(">hhih", 12, 1, 7, 30_000),
+        "tagged fields of the header": header + b"\xff\xff\xff\xff\x7f",
+        "empty body": header + b"\0",
+        "string beyond the body": header + b"\0" + b"\x7f",
+        "bytes after the body": encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest())[4:] + b"?",
+    }
+
+
+@pytest.mark.parametrize("kind", broken_frames())
+@on_both_loops
+async def test_a_malformed_request_ends_only_its_connection_and_is_logged_once_with_the_peer(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
+    async with running(broker):
+        bad, good = await broker.connect(), await broker.connect()
+        body = broken_frames()[kind]
+        good_request = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest())
+        with caplog.at_level(logging.INFO):
+            await bad.send(struct.pack(">i", len(body)) + body + good_request)
+            assert await bad.is_closed()
+        assert [bad.address in record.getMessage() for record in caplog.records] == [True]
+        assert await ask(good, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(throttle_time_ms=1)
+
+
+@on_both_loops
+async def test_a_body_that_a_raw_handler_cannot_decode_ends_its_connection() -> None:
+    def raw(request: Request) -> None:
+        raise DecodeError("not a fetch request")
+
+    broker = Broker()
+    broker.dispatcher.register_raw(ApiKey.FETCH, raw)
+    async with running(broker):
+        client = await broker.connect()
+        await client.send(struct.pack(">ihhih", 10, ApiKey.FETCH, 4, 7, -1))
+        assert await client.is_closed()
+
+
+@on_both_loops
+async def test_produce_versions_that_are_only_advertised_are_refused() -> None:
+    broker = Broker()
+    broker.dispatcher.register_raw(ApiKey.PRODUCE, lambda request: request.respond(None))
+    assert [(api.lowest, api.highest) for api in broker.dispatcher.apis()] == [(0, 13)]
+    async with running(broker):
+        for version in range(3):
+            client = await broker.connect()
+            await client.send(struct.pack(">ihhih", 10, ApiKey.PRODUCE, version, 7, -1))
+            assert await client.is_closed()
+
+
+@on_both_loops
+async def test_a_throttle_time_set_on_the_request_is_in_the_answer() -> None:
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: ListGroupsResponse())
+
+    def throttled(request: Request) -> None:
+        request.throttle_time_ms = 250
+        broker.dispatcher.dispatch(request)
+
+    async with serving(throttled) as served:
+        client = await served.connect()
+        assert await ask(client, ListGroupsRequest(), 3) == ListGroupsResponse(throttle_time_ms=250)
+
+
+# ---- ApiVersions
+
+
+def with_api_versions() -> Broker:
+    broker = Broker()
+    handler = ApiVersionsHandler(broker.dispatcher.apis, Features)
+    broker.dispatcher.register(ApiKey.API_VERSIONS, handler)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
+    return broker
+
+
+@on_both_loops
+async def test_api_versions_lists_what_is_registered_and_nothing_else() -> None:
+    async with running(with_api_versions()) as broker:
+        client = await broker.connect()
+        for version in range(5):
+            named = {"client_software_name": "h5", "client_software_version": "1.0"} if version >= 3 else {}
+            response = await ask(client, ApiVersionsRequest(**named), version)
+            assert isinstance(response, ApiVersionsResponse)
+            assert response.error_code == 0
+            assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [
+                (ApiKey.HEARTBEAT, 0, 4),
+                (ApiKey.API_VERSIONS, 0, 4),
+            ]
+        (connection,) = broker.served.server.connections()
+        assert (connection.client.software_name, connection.client.software_version) == ("h5", "1.0")
+
+
+@pytest.mark.parametrize("version", [5, 99, 32_767, -1])
+@on_both_loops
+async def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the_supported_range(
+    version: int,
+) -> None:
+    async with running(with_api_versions()) as broker:
+        client = await broker.connect()
+        body = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 7, 1) + b"c" + b"\0whatever comes then"
+        if version < 0:
+            body = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 7, 1) + b"c"
+        await client.send(struct.pack(">i", len(body)) + body)
+        response = await receive(client, ApiKey.API_VERSIONS, 0)
+        assert isinstance(response, ApiVersionsResponse)
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(18, 0, 4)]
+        assert isinstance(await ask(client, ApiVersionsRequest(), 0), ApiVersionsResponse)
+
+
+def test_a_handler_may_bring_its_own_error_response() -> None:
+    request = HeartbeatRequest(group_id="g")
+    assert error_response_of(request, 4, ErrorCode.NOT_COORDINATOR, "") == HeartbeatResponse(
+        error_code=ErrorCode.NOT_COORDINATOR
+    )
