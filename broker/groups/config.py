@@ -1,0 +1,72 @@
+"""Settings of the group coordinator, by Kafka's keys with Kafka's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+INT_MAX: Final = 2**31 - 1
+
+# Not configurable in Kafka either: how long a joining member is kept that cannot send heartbeats yet.
+NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
+
+_LOWEST: Final = {
+    "group_max_size": 1,
+    "offsets_load_buffer_size": 1,
+    "offsets_retention_minutes": 1,
+    "offsets_retention_check_interval_ms": 1,
+    "offsets_commit_timeout_ms": 1,
+    "offsets_topic_num_partitions": 1,
+    "offsets_topic_replication_factor": 1,
+    "offsets_topic_segment_bytes": 1,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Each field is the Kafka key of the same name with dots for underscores.
+
+    Errors: ValueError that names key, value and bound.
+    """
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 3_000
+    group_max_size: int = INT_MAX
+    offset_metadata_max_bytes: int = 4_096
+    offsets_retention_minutes: int = 7 * 24 * 60
+    offsets_retention_check_interval_ms: int = 600_000
+    offsets_commit_timeout_ms: int = 5_000
+    offsets_load_buffer_size: int = 5 * 1024 * 1024
+    offsets_topic_num_partitions: int = 50
+    offsets_topic_replication_factor: int = 3
+    offsets_topic_segment_bytes: int = 100 * 1024 * 1024
+    offsets_topic_compression_codec: int = 0
+
+    def __post_init__(self) -> None:
+        for name, lowest in _LOWEST.items():
+            value = getattr(self, name)
+            if value < lowest:
+                raise ValueError(f"{name.replace('_', '.')} is {value}, must be at least {lowest}")
+        if self.group_min_session_timeout_ms > self.group_max_session_timeout_ms:
+            raise ValueError(
+                f"group.min.session.timeout.ms is {self.group_min_session_timeout_ms}, above "
+                f"group.max.session.timeout.ms {self.group_max_session_timeout_ms}"
+            )
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        """`offsets.retention.minutes` in milliseconds."""
+        return self.offsets_retention_minutes * 60_000
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, object]) -> GroupConfig:
+        """The settings among parsed `values`, keyed as in server.properties; other keys are passed over."""
+        chosen: dict[str, int] = {}
+        for name in (field.name for field in fields(cls)):
+            value = values.get(name.replace("_", "."))
+            if value is not None:
+                assert isinstance(value, int), f"{name} is {value!r}"
+                chosen[name] = value
+        return cls(**chosen)

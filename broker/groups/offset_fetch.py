@@ -1,0 +1,91 @@
+"""OffsetFetch: where a group stands, of some partitions or of all it has committed.
+
+What a transaction commits that has not ended is unstable: with `require_stable` the partition is
+answered UNSTABLE_OFFSET_COMMIT, without it as before the transaction (KIP-447).
+
+Source: OffsetMetadataManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from broker.groups.offset_commands import ids_differ
+from broker.groups.offset_store import OffsetKey, OffsetStore
+from broker.groups.records import CommittedOffset
+from protocol.errors import ErrorCode
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from protocol.schema import ZERO_UUID
+
+NO_OFFSET = -1
+
+
+class OffsetFetch:
+    """Reads committed offsets; a group that is not known has none."""
+
+    def __init__(self, offsets: OffsetStore) -> None:
+        self._offsets = offsets
+
+    def fetch(
+        self, group_id: str, topics: Iterable[OffsetFetchRequestTopics], require_stable: bool
+    ) -> tuple[OffsetFetchResponseTopics, ...]:
+        """The offsets of the partitions asked for; -1 where nothing is committed.
+
+        Topics have names; with an id as well, an offset committed for another topic of that
+        name does not count.
+        """
+        return tuple(
+            OffsetFetchResponseTopics(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=tuple(
+                    self._partition(OffsetKey(group_id, topic.name, index), topic.topic_id, require_stable)
+                    for index in topic.partition_indexes
+                ),
+            )
+            for topic in topics
+        )
+
+    def fetch_all(self, group_id: str, require_stable: bool) -> tuple[OffsetFetchResponseTopics, ...]:
+        """Every offset that is committed, with the topic id it was committed for."""
+        return tuple(
+            OffsetFetchResponseTopics(
+                name=topic,
+                topic_id=next(iter(partitions.values())).topic_id,
+                partitions=tuple(
+                    self._partition(OffsetKey(group_id, topic, index), ZERO_UUID, require_stable)
+                    for index in partitions
+                ),
+            )
+            for topic, partitions in self._offsets.committed.of_group(group_id).items()
+        )
+
+    def _partition(
+        self, key: OffsetKey, topic_id: UUID, require_stable: bool
+    ) -> OffsetFetchResponsePartitions:
+        if require_stable and self._offsets.has_open_transaction(key):
+            return _nothing(key.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        committed = self._offsets.committed.get(key)
+        if committed is None or ids_differ(committed.topic_id, topic_id):
+            return _nothing(key.partition, ErrorCode.NONE)
+        return _found(key.partition, committed)
+
+
+def _nothing(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition, committed_offset=NO_OFFSET, error_code=error
+    )
+
+
+def _found(partition: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )

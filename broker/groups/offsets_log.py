@@ -1,0 +1,44 @@
+"""The log that keeps groups and offsets, as the group service sees it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import NamedTuple, Protocol
+
+from protocol.ids import Offset
+
+
+class AppendedRecords(NamedTuple):
+    """Records that are in the leader's log from `base_offset` on.
+
+    `committed`: done when all in-sync replicas have them. It raises KafkaError only if they
+    will never be committed, so the leadership is lost; being slow is no error. It completes in
+    the order of the appends.
+    """
+
+    base_offset: Offset
+    committed: Awaitable[None]
+
+
+class OffsetsLog(Protocol):
+    """`__consumer_offsets` as far as this node leads it."""
+
+    def partition_count(self) -> int:
+        """How many partitions the topic has, or will have once it is created."""
+        ...
+
+    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
+        """Append all records, key and value, as one batch, at once.
+
+        Errors: KafkaError (NOT_ENOUGH_REPLICAS, NOT_LEADER_OR_FOLLOWER, MESSAGE_TOO_LARGE,
+        KAFKA_STORAGE_ERROR ...) when none of them is in the log.
+        """
+        ...
+
+    def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
+        """Whole record batches from the start of the partition to its end, some of them at a time.
+
+        At most `offsets.load.buffer.size` bytes at once, or one batch if that is larger.
+        Errors: KafkaError, OSError.
+        """
+        ...

@@ -1,0 +1,278 @@
+"""One partition of `__consumer_offsets` that this node leads: its coordinator, its log, its timer.
+
+I/O: appends through the OffsetsLog it is given; must be used from one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from broker.clock import Clock
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.deadlines import Moment
+from broker.groups.loading import replay_batches
+from broker.groups.offsets_log import AppendedRecords, OffsetsLog
+from broker.groups.outcome import NOTHING, Writes
+from broker.groups.records import encode_record
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import Offset
+
+logger = logging.getLogger(__name__)
+
+RECORDS_PER_BATCH_MAX: Final = 500
+"""For writes that may be split."""
+
+RECORDS_BETWEEN_PAUSES: Final = 500
+"""While loading: how much is replayed before others get their turn on the loop."""
+
+SettledCallback = Callable[[ErrorCode], None]
+
+
+class TimerHandle(Protocol):
+    """A timer that runs."""
+
+    def cancel(self) -> None:
+        """Stop it; harmless when it is over."""
+
+
+class Timer(Protocol):
+    """Calls functions after a delay; `broker.purgatory.timers.Timers` is one."""
+
+    def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerHandle:
+        """Call `callback` in `delay_ms`."""
+        ...
+
+
+class ShardState(Enum):
+    """Whether a partition's groups can be served."""
+
+    LOADING = 0
+    ACTIVE = 1
+    FAILED = 2
+    CLOSED = 3
+
+
+class _InFlight(NamedTuple):
+    """An append that is replayed and waits to be committed."""
+
+    next_offset: Offset
+    committed: asyncio.Future[None]
+    writes: Writes
+    done: SettledCallback | None
+
+
+class Shard:
+    """Performs what its coordinator decides.
+
+    `on_diverged` is called when an append fails after it was replayed: memory is then ahead of
+    the log, and the partition must be loaded anew.
+    Bounds: appends in flight are bounded by the requests in flight.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        coordinator: GroupCoordinator,
+        log: OffsetsLog,
+        timer: Timer,
+        clock: Clock,
+        on_diverged: Callable[[Shard], None],
+    ) -> None:
+        self.partition = partition
+        self.coordinator = coordinator
+        self.state = ShardState.LOADING
+        self._log = log
+        self._timer = timer
+        self._clock = clock
+        self._on_diverged = on_diverged
+        self._in_flight: deque[_InFlight] = deque()
+        self._waiting_for_all: list[tuple[Offset, asyncio.Future[None]]] = []
+        self._timer_handle: TimerHandle | None = None
+        self._timer_due_ms = 0
+
+    def now(self) -> Moment:
+        """This moment on both clocks."""
+        return Moment(self._clock.wall_ms(), self._clock.monotonic_ms())
+
+    async def load(self) -> None:
+        """Replay the log; linear in its size, and other work goes on meanwhile.
+
+        A partition that cannot be read is not served: its groups would lose offsets.
+        """
+        started_ms = self._clock.monotonic_ms()
+        try:
+            count = await self._replay_log()
+        except (KafkaError, OSError, ValueError) as error:
+            logger.error("cannot load groups of partition %s: %s", self.partition, error)
+            if self.state is ShardState.LOADING:
+                self.state = ShardState.FAILED
+            return
+        if self.state is not ShardState.LOADING:
+            return
+        self.state = ShardState.ACTIVE
+        for writes in self.coordinator.finish_loading(self.now()):
+            self.perform(writes)
+        self._arm()
+        took_ms = self._clock.monotonic_ms() - started_ms
+        logger.info("groups of partition %s: %s records loaded in %s ms", self.partition, count, took_ms)
+
+    async def _replay_log(self) -> int:
+        """Replay everything, or until the shard is closed; say how many records that were."""
+        total = unpaused = 0
+        async for batches in self._log.read(self.partition):
+            for count, next_offset in replay_batches(self.coordinator, batches):
+                self.coordinator.advance(next_offset)
+                total += count
+                unpaused += count
+                if unpaused >= RECORDS_BETWEEN_PAUSES:
+                    unpaused = 0
+                    await asyncio.sleep(0)
+                if self.state is not ShardState.LOADING:
+                    return total
+        return total
+
+    def perform(self, writes: Writes, done: SettledCallback | None = None) -> None:
+        """Append and replay at once; `done` is called when that is committed, or with why it is not.
+
+        Everything before the append returns is one step: nothing comes between.
+        """
+        for part, is_last in _split(writes):
+            error = self._append(part, done if is_last else None)
+            if error is not ErrorCode.NONE:
+                self._settle(writes, error)
+                if done is not None:
+                    done(error)
+                break
+        self._arm()
+
+    def _append(self, writes: Writes, done: SettledCallback | None) -> ErrorCode:
+        if not writes.records:
+            if done is not None:
+                done(ErrorCode.NONE)
+            return ErrorCode.NONE
+        try:
+            appended = self._log.append(self.partition, [encode_record(record) for record in writes.records])
+        except KafkaError as error:
+            logger.warning("partition %s: records are not appended: %s", self.partition, error)
+            return error.code
+        except (OSError, ValueError) as error:
+            logger.error("partition %s: records cannot be appended: %s", self.partition, error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        self._replay(appended, writes, done)
+        return ErrorCode.NONE
+
+    def _replay(self, appended: AppendedRecords, writes: Writes, done: SettledCallback | None) -> None:
+        for offset, record in enumerate(writes.records, appended.base_offset):
+            self.coordinator.replay(record, offset)
+        committed = asyncio.ensure_future(appended.committed)
+        next_offset = appended.base_offset + len(writes.records)
+        self._in_flight.append(_InFlight(next_offset, committed, writes, done))
+        if committed.done():
+            self._drain()
+        else:
+            committed.add_done_callback(lambda _: self._drain())
+
+    def _drain(self) -> None:
+        """Settle what is committed, in the order of the log."""
+        while self._in_flight and self._in_flight[0].committed.done():
+            entry = self._in_flight.popleft()
+            error = _outcome_of(entry.committed)
+            if error is not ErrorCode.NONE:
+                self._settle(entry.writes, error)
+                if entry.done is not None:
+                    entry.done(error)
+                self._on_diverged(self)
+                return
+            self.coordinator.advance(entry.next_offset)
+            self._settle(entry.writes, ErrorCode.NONE)
+            if entry.done is not None:
+                entry.done(ErrorCode.NONE)
+            self._wake_waiting(entry.next_offset)
+        self._arm()
+
+    def _settle(self, writes: Writes, error: ErrorCode) -> None:
+        if writes.settled is not None:
+            following = writes.settled(error, self.now())
+            if following is not NOTHING:
+                self.perform(following)
+
+    async def all_committed(self) -> None:
+        """Wait until everything that is appended by now is committed; NOT_COORDINATOR when it never is."""
+        if self._in_flight:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting_for_all.append((self._in_flight[-1].next_offset, future))
+            await future
+
+    def _wake_waiting(self, next_offset: Offset) -> None:
+        still_waiting = []
+        for offset, future in self._waiting_for_all:
+            if offset > next_offset:
+                still_waiting.append((offset, future))
+            elif not future.done():
+                future.set_result(None)
+        self._waiting_for_all = still_waiting
+
+    def close(self) -> None:
+        """Serve no more: all that waits is told NOT_COORDINATOR."""
+        self.state = ShardState.CLOSED
+        if self._timer_handle is not None:
+            self._timer_handle.cancel()
+            self._timer_handle = None
+        self.coordinator.resign()
+        in_flight, self._in_flight = self._in_flight, deque()
+        for entry in in_flight:
+            if entry.done is not None:
+                entry.done(ErrorCode.NOT_COORDINATOR)
+        waiting, self._waiting_for_all = self._waiting_for_all, []
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(
+                    KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {self.partition} moved")
+                )
+
+    # Time
+
+    def _arm(self) -> None:
+        """Have the timer go off when the coordinator has something to do; too early does no harm."""
+        due_ms = self.coordinator.next_due_ms()
+        if self.state is not ShardState.ACTIVE or due_ms is None:
+            return
+        if self._timer_handle is not None:
+            if self._timer_due_ms <= due_ms:
+                return
+            self._timer_handle.cancel()
+        self._timer_due_ms = due_ms
+        delay_ms = max(due_ms - self._clock.monotonic_ms(), 0)
+        self._timer_handle = self._timer.schedule(delay_ms, self._timer_went_off)
+
+    def _timer_went_off(self) -> None:
+        self._timer_handle = None
+        if self.state is ShardState.ACTIVE:
+            for writes in self.coordinator.tick(self.now()):
+                self.perform(writes)
+            self._arm()
+
+
+def _split(writes: Writes) -> list[tuple[Writes, bool]]:
+    """Parts that each fit a batch, and whether a part is the last one."""
+    records = writes.records
+    if not writes.may_split or len(records) <= RECORDS_PER_BATCH_MAX:
+        return [(writes, True)]
+    assert writes.settled is None, "what may be split has nothing that follows it"
+    starts = range(0, len(records), RECORDS_PER_BATCH_MAX)
+    return [(Writes(records[start : start + RECORDS_PER_BATCH_MAX]), start == starts[-1]) for start in starts]
+
+
+def _outcome_of(committed: asyncio.Future[None]) -> ErrorCode:
+    if committed.cancelled():
+        return ErrorCode.NOT_COORDINATOR
+    error = committed.exception()
+    if error is None:
+        return ErrorCode.NONE
+    logger.error("appended records are not committed: %s", error)
+    return error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR

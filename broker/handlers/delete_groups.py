@@ -1,0 +1,22 @@
+"""DeleteGroups (key 42), versions 0-2: forget groups without members, with their offsets (KIP-229)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.groups.service import GroupService
+from broker.request_context import RequestContext
+from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+
+
+class DeleteGroupsHandler:
+    """Has the coordinator delete each group."""
+
+    def __init__(self, groups: GroupService) -> None:
+        self._groups = groups
+
+    async def handle(self, context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        """Answer every group by itself; a group named twice is deleted once."""
+        wanted = dict.fromkeys(request.groups_names)
+        results = await asyncio.gather(*(self._groups.delete_group(group_id) for group_id in wanted))
+        return DeleteGroupsResponse(results=tuple(results))

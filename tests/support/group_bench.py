@@ -1,0 +1,320 @@
+"""A group coordinator on virtual time with a log in memory, for tests that read like a transcript."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TypeVar
+
+from broker.groups.config import GroupConfig
+from broker.groups.coordinator import GroupCoordinator
+from broker.groups.deadlines import Moment
+from broker.groups.member import Client
+from broker.groups.outcome import Outcome, Writes
+from broker.groups.pending import Pending
+from broker.groups.records import decode_record, encode_record
+from protocol.codec import encode
+from protocol.consumer_protocol import ConsumerProtocolSubscription
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_fetch import OffsetFetchRequestTopics
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+
+R = TypeVar("R")
+
+START_WALL_MS = 1_700_000_000_000
+MONOTONIC_BEHIND_MS = 1_699_999_000_000
+
+
+def subscription(*topics: str) -> bytes:
+    """What a consumer that subscribes to `topics` says about itself."""
+    return b"\0\0" + encode(ConsumerProtocolSubscription(topics=topics), 0)
+
+
+@dataclass
+class Waiting:
+    """A reply that may be there already."""
+
+    pending: Pending[JoinGroupResponse] | Pending[SyncGroupResponse]
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.pending.reply is None
+
+    @property
+    def error(self) -> ErrorCode:
+        return ErrorCode(self.got.error_code)
+
+    @property
+    def got(self):  # type: ignore[no-untyped-def]
+        assert self.pending.reply is not None, "no reply yet"
+        return self.pending.reply
+
+
+@dataclass
+class GroupBench:
+    """Performs what the coordinator decides, in a log that commits at once.
+
+    Set `append_error` and appends fail with it; set `holds_commits` and appended records are
+    replayed but not committed until `commit_all`.
+    """
+
+    config: GroupConfig = field(default_factory=GroupConfig)
+    log: list[tuple[bytes, bytes | None]] = field(default_factory=list)
+    now_ms: int = START_WALL_MS
+    append_error: ErrorCode | None = None
+    holds_commits: bool = False
+
+    def __post_init__(self) -> None:
+        suffixes = count(1)
+        self.coordinator = GroupCoordinator(self.config, lambda: str(next(suffixes)))
+        self.held: list[tuple[int, Writes]] = []
+
+    @property
+    def now(self) -> Moment:
+        return Moment(self.now_ms, self.now_ms - MONOTONIC_BEHIND_MS)
+
+    # The log
+
+    def perform(self, writes: Writes) -> ErrorCode:
+        """Append, replay and commit; says what became of it."""
+        if not writes.records:
+            assert writes.settled is None
+            return ErrorCode.NONE
+        if self.append_error is not None:
+            error = self.append_error
+            self._settle(writes, error)
+            return error
+        for record in writes.records:
+            key, value = encode_record(record)
+            assert decode_record(key, value) == record
+            self.coordinator.replay(record, len(self.log))
+            self.log.append((key, value))
+        self.held.append((len(self.log), writes))
+        if not self.holds_commits:
+            self.commit_all()
+        return ErrorCode.NONE
+
+    def commit_all(self) -> None:
+        """Commit what is appended."""
+        while self.held:
+            next_offset, writes = self.held.pop(0)
+            self.coordinator.advance(next_offset)
+            self._settle(writes, ErrorCode.NONE)
+
+    def _settle(self, writes: Writes, error: ErrorCode) -> None:
+        if writes.settled is not None:
+            self.perform(writes.settled(error, self.now))
+
+    def finish(self, outcome: Outcome[R]) -> R:
+        """The reply of an outcome whose records are written; the error of the append is raised."""
+        error = self.perform(outcome.writes)
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
+        return outcome.reply
+
+    def reloaded(self, config: GroupConfig | None = None) -> GroupBench:
+        """Another coordinator that has read this one's log, at the same moment."""
+        other = GroupBench(config or self.config, list(self.log), self.now_ms)
+        for offset, (key, value) in enumerate(self.log):
+            record = decode_record(key, value)
+            if record is not None:
+                other.coordinator.replay(record, offset)
+        other.coordinator.advance(len(self.log))
+        for writes in other.coordinator.finish_loading(other.now):
+            other.perform(writes)
+        return other
+
+    # Time
+
+    def pass_time(self, duration_ms: int) -> None:
+        """Let time pass, acting at each moment at which something is due."""
+        end_ms = self.now_ms + duration_ms
+        while True:
+            due_ms = self.coordinator.next_due_ms()
+            if due_ms is None or due_ms + MONOTONIC_BEHIND_MS > end_ms:
+                break
+            self.now_ms = max(self.now_ms, due_ms + MONOTONIC_BEHIND_MS)
+            for writes in self.coordinator.tick(self.now):
+                self.perform(writes)
+        self.now_ms = end_ms
+
+    # Requests
+
+    def join(
+        self,
+        group_id: str = "g",
+        member_id: str = "",
+        *,
+        instance: str | None = None,
+        protocols: Sequence[tuple[str, bytes]] = (("range", b""),),
+        protocol_type: str = "consumer",
+        version: int = 9,
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        client: str = "c",
+    ) -> Waiting:
+        """A JoinGroup request."""
+        request = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols),
+        )
+        outcome = self.coordinator.join(Client(client, "/127.0.0.1"), request, version, self.now)
+        self.perform(outcome.writes)
+        return Waiting(outcome.reply)
+
+    def come_in(self, group_id: str = "g", **options: object) -> tuple[str, Waiting]:
+        """Both joins of a dynamic member: the first for the id, the second with it."""
+        first = self.join(group_id, **options)  # type: ignore[arg-type]
+        assert first.error is ErrorCode.MEMBER_ID_REQUIRED
+        member_id = first.got.member_id
+        return member_id, self.join(group_id, member_id, **options)  # type: ignore[arg-type]
+
+    def sync(
+        self,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group_id: str = "g",
+        instance: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> Waiting:
+        """A SyncGroup request."""
+        request = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=tuple(
+                SyncGroupRequestAssignment(member_id=who, assignment=what)
+                for who, what in (assignments or {}).items()
+            ),
+        )
+        outcome = self.coordinator.sync(request, self.now)
+        self.perform(outcome.writes)
+        return Waiting(outcome.reply)
+
+    def heartbeat(
+        self, member_id: str, generation: int, *, group_id: str = "g", instance: str | None = None
+    ) -> ErrorCode:
+        """A Heartbeat request."""
+        request = HeartbeatRequest(
+            group_id=group_id, generation_id=generation, member_id=member_id, group_instance_id=instance
+        )
+        return ErrorCode(self.coordinator.heartbeat(request, self.now).error_code)
+
+    def leave(
+        self, *members: tuple[str, str | None], group_id: str = "g", version: int = 5
+    ) -> LeaveGroupResponse:
+        """A LeaveGroup request."""
+        request = LeaveGroupRequest(
+            group_id=group_id,
+            member_id=members[0][0] if version < 3 else "",
+            members=()
+            if version < 3
+            else tuple(
+                MemberIdentity(member_id=who, group_instance_id=instance) for who, instance in members
+            ),
+        )
+        return self.finish(self.coordinator.leave(request, version, self.now))
+
+    def commit(
+        self,
+        offsets: dict[tuple[str, int], int],
+        *,
+        group_id: str = "g",
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str = "",
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> list[ErrorCode]:
+        """An OffsetCommit request; the error of each partition, or of the whole for each."""
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            retention_time_ms=retention_ms,
+            topics=tuple(
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=(
+                        OffsetCommitRequestPartition(
+                            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                        ),
+                    ),
+                )
+                for (topic, partition), offset in offsets.items()
+            ),
+        )
+        try:
+            response = self.finish(self.coordinator.commit_offsets(request, version, self.now))
+        except KafkaError as error:
+            return [error.code] * len(offsets)
+        return [ErrorCode(p.error_code) for topic in response.topics for p in topic.partitions]
+
+    def offsets(self, group_id: str = "g") -> dict[tuple[str, int], int]:
+        """All committed offsets of a group."""
+        return {
+            (topic.name, partition.partition_index): partition.committed_offset
+            for topic in self.coordinator.fetch_all_offsets(group_id, False)
+            for partition in topic.partitions
+        }
+
+    def offset(
+        self, topic: str, partition: int, *, group_id: str = "g", require_stable: bool = False
+    ) -> tuple[int, ErrorCode]:
+        """One committed offset and its error."""
+        asked = (OffsetFetchRequestTopics(name=topic, partition_indexes=(partition,)),)
+        (found,) = self.coordinator.fetch_offsets(group_id, asked, require_stable)
+        return found.partitions[0].committed_offset, ErrorCode(found.partitions[0].error_code)
+
+    # What administrators see
+
+    def state(self, group_id: str = "g") -> str:
+        """The state as DescribeGroups shows it."""
+        return self.coordinator.describe_group(group_id, 6).group_state
+
+    def expire(self) -> int:
+        """Look for expired offsets; says how many records that gave."""
+        writes = self.coordinator.expire_offsets(self.now)
+        self.perform(writes)
+        return len(writes.records)
+
+    # Whole rebalances
+
+    def stable_group(self, size: int = 2, **options: object) -> list[str]:
+        """A stable group `g` in generation 1; the first member leads, each has its id as assignment."""
+        joins = [self.come_in(**options) for _ in range(size)]  # type: ignore[arg-type]
+        self.pass_time(self.config.group_initial_rebalance_delay_ms * (2 if size > 1 else 1))
+        members = [member_id for member_id, _ in joins]
+        assert all(join.error is ErrorCode.NONE for _, join in joins)
+        self.sync_all(members, 1)
+        return members
+
+    def sync_all(self, members: list[str], generation: int) -> None:
+        """All members sync, the first one as the leader with an assignment for each."""
+        assignments = {member: member.encode() for member in members}
+        syncs = [self.sync(member, generation) for member in members[1:]]
+        syncs.append(self.sync(members[0], generation, assignments))
+        assert all(sync.error is ErrorCode.NONE for sync in syncs)
+        assert self.state() == "Stable"
