@@ -150,12 +150,21 @@ def _count(body: memoryview, at: int, what: str) -> tuple[int, int]:
 
 def _string(body: memoryview, at: int) -> tuple[str, int]:
     """A compact string that cannot be null, and the position behind it."""
+    text, at = _nullable_string(body, at)
+    if text is None:
+        raise DecodeError("a string of a Fetch request is null")
+    return text, at
+
+
+def _nullable_string(body: memoryview, at: int) -> tuple[str | None, int]:
+    """A compact string, and the position behind it."""
     length = body[at]
     at += 1
     if length > 0x7F:
+        # It may still turn out to be 0: zero can be written in more than one byte.
         length, at = read_string_length(body, at - 1)
     if length == 0:
-        raise DecodeError("a string of a Fetch request is null")
+        return None, at
     end = at + length - 1
     return str(body[at:end], "utf-8"), end
 
@@ -208,7 +217,7 @@ def _read_request_tags(body: memoryview, at: int, version: int, view: FetchReque
         size, at = read_unsigned_varint(body, at)
         end = at + size
         if tag == 0:
-            view.cluster_id, at = (None, at + 1) if body[at] == 0 else _string(body, at)
+            view.cluster_id, at = _nullable_string(body, at)
         elif tag == 1 and version >= FIRST_VERSION_WITH_REPLICA_STATE:
             view.replica_id, view.replica_epoch = _REPLICA.unpack_from(body, at)
             at = skip_tagged_fields(body, at + _REPLICA.size)

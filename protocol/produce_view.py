@@ -116,7 +116,7 @@ def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, i
     length = body[0]
     at = 1
     if length:
-        transactional_id, at = _long_string(body, 0)
+        transactional_id, at = _string(body, 0)
     acks, timeout_ms, topic_count = _ACKS_TIMEOUT_COMPACT_COUNT.unpack_from(body, at)
     at += 7
     if not 0 < topic_count < 0x80:
@@ -134,7 +134,9 @@ def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, i
             if 0 < length < 0x80:
                 topic = str(body[at + 1 : (at := at + length)], "utf-8")
             else:
-                topic, at = _long_string(body, at)
+                topic, at = _string(body, at)
+                if topic is None:
+                    raise DecodeError("a topic name of a Produce request is null")
             count = body[at]
             at += 1
         if not 0 < count < 0x80:
@@ -152,11 +154,11 @@ def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, i
     return ProduceRequestView(transactional_id, acks, timeout_ms, partitions), at
 
 
-def _long_string(body: memoryview, at: int) -> tuple[str, int]:
-    """A compact string of any length, and the position behind it."""
+def _string(body: memoryview, at: int) -> tuple[str | None, int]:
+    """A compact string of any length or null, and the position behind it."""
     length, at = read_string_length(body, at)
     if length == 0:
-        raise DecodeError("a topic name of a Produce request is null")
+        return None, at
     end = at + length - 1
     return str(body[at:end], "utf-8"), end
 

@@ -262,6 +262,14 @@ def test_a_result_knows_the_length_of_its_records(records: Any) -> None:
     assert FetchPartitionResult(records=records).records_length == expected
 
 
+def test_a_zero_may_be_written_in_more_bytes_than_it_needs() -> None:
+    body = encode(FetchRequest(), 12)
+    assert body[-1] == 0
+    tagged = body[:-1] + b"\x01\x00\x02\x80\x00"
+    expect_the_same(tagged, 12)
+    assert read_fetch_request(memoryview(tagged), 12).cluster_id is None
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_damaged_requests_are_refused_exactly_when_the_codec_refuses_them(version: int) -> None:
     for request in random_messages(FetchRequest, version, "damage", mixed=6):

@@ -194,6 +194,13 @@ def test_records_of_every_length_prefix_are_read(version: int, size: int) -> Non
     assert read_produce_request(body, version).partitions[0].records == bytes(size)
 
 
+def test_a_zero_may_be_written_in_more_bytes_than_it_needs() -> None:
+    plain = encode(one_partition(None), 9)
+    assert plain[0] == 0
+    expect_the_same(b"\x80\x00" + plain[1:], 9)
+    assert read_produce_request(memoryview(b"\x80\x00" + plain[1:]), 9).transactional_id is None
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_damaged_requests_are_refused_exactly_when_the_codec_refuses_them(version: int) -> None:
     for request in random_messages(ProduceRequest, version, "damage", mixed=6):

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
-_INTERESTING = (b"\x00", b"\x01", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff\x0f", b"\x7f\xff\xff\xff")
+_INTERESTING = (
+    b"\x00",
+    b"\x01",
+    b"\x7f",
+    b"\x80",
+    b"\xff",
+    b"\xff\xff\xff\xff\x0f",
+    b"\x7f\xff\xff\xff",
+    b"\x80\x00",
+    b"\x81\x00",
+)
 
 
 def damaged_copies(data: bytes, seed: str, flips: int = 60) -> Iterator[bytes]:
