@@ -36,6 +36,11 @@ class CoordinatorLookup:
         """Look it up again before the next request."""
         self.node_id = None
 
+    def disconnect(self) -> None:
+        """Give up what waits for the coordinator's answer on our connection."""
+        if self.node_id is not None:
+            self._client.network.disconnect(self.node_id, COORDINATION)
+
     async def find(self, deadline_ms: int) -> BrokerId:
         """The coordinator's broker id; asks until there is one or `deadline_ms` has passed."""
         attempt = 0

@@ -107,6 +107,7 @@ class GroupCoordinator:
             with suppress(asyncio.CancelledError, KafkaError):
                 await self._join_task
             self._join_task = None
+            self._lookup.disconnect()
         self.membership.join_interrupted()
         self._client.updater.on_update.remove(self._on_metadata)
         try:

@@ -157,6 +157,11 @@ class Network:
             message, response, timeout_ms=timeout_ms, highest_version=highest_version
         )
 
+    def disconnect(self, node_id: BrokerId, purpose: str) -> None:
+        """Close one connection, so that the next request does not stand in line behind its answers."""
+        if (node_id, purpose) in self._connections:
+            self._drop((node_id, purpose))
+
     def close_idle(self) -> None:
         """Close connections that nobody used for `connections_max_idle_ms`."""
         oldest = self._environment.monotonic_ms() - self._config.connections_max_idle_ms
