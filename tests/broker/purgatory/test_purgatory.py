@@ -1,0 +1,280 @@
+"""Operations complete exactly once: by an event, by time, or because somebody forces them."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from broker.purgatory.purgatory import DelayedOperation, Purgatory
+from broker.purgatory.timers import Timers
+
+
+class Time:
+    def __init__(self) -> None:
+        self.now_ms = 0
+
+
+class Operation(DelayedOperation):
+    """Completable once `ready` is set; counts what is called."""
+
+    def __init__(self, delay_ms: int = 1_000) -> None:
+        super().__init__(delay_ms)
+        self.ready = False
+        self.tries = self.completions = self.expirations = 0
+        self.failures: list[Exception] = []
+        self.error: Exception | None = None
+        self.error_on_complete: Exception | None = None
+
+    def try_complete(self) -> bool:
+        self.tries += 1
+        if self.error is not None:
+            raise self.error
+        return self.force_complete() if self.ready else False
+
+    def on_complete(self) -> None:
+        self.completions += 1
+        if self.error_on_complete is not None:
+            raise self.error_on_complete
+
+    def on_expiration(self) -> None:
+        self.expirations += 1
+
+    def on_failure(self, error: Exception) -> None:
+        self.failures.append(error)
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def timers(time: Time) -> Timers:
+    return Timers(lambda: time.now_ms)
+
+
+@pytest.fixture
+def purgatory(timers: Timers) -> Purgatory:
+    return Purgatory("Test", timers)
+
+
+def test_an_operation_that_is_ready_completes_at_once_and_is_not_watched(
+    purgatory: Purgatory, timers: Timers
+) -> None:
+    operation = Operation()
+    operation.ready = True
+    assert purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert (operation.completions, operation.tries) == (1, 1)
+    assert (purgatory.delayed, purgatory.watched, len(timers)) == (0, 0, 0)
+
+
+def test_an_event_at_any_of_its_keys_completes_an_operation(purgatory: Purgatory, timers: Timers) -> None:
+    operation = Operation()
+    assert not purgatory.try_complete_else_watch(operation, ["a", "b", "c"])
+    assert (purgatory.delayed, purgatory.watched, len(timers)) == (1, 3, 1)
+    assert purgatory.check_and_complete("b") == 0
+    assert purgatory.check_and_complete("elsewhere") == 0
+    operation.ready = True
+    assert purgatory.check_and_complete("b") == 1
+    assert purgatory.check_and_complete("a") == 0
+    assert (operation.completions, operation.expirations) == (1, 0)
+    assert (purgatory.delayed, len(timers)) == (0, 0)
+
+
+def test_time_ends_the_waiting_exactly_once(purgatory: Purgatory, timers: Timers, time: Time) -> None:
+    operation = Operation(delay_ms=50)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    time.now_ms = 49
+    timers.advance()
+    assert operation.completions == 0
+    time.now_ms = 50
+    timers.advance()
+    assert (operation.completions, operation.expirations, purgatory.expired) == (1, 1, 1)
+    operation.ready = True
+    assert purgatory.check_and_complete("a") == 0
+    assert not operation.force_complete()
+    assert operation.completions == 1
+    assert (purgatory.delayed, purgatory.watched) == (0, 0)
+
+
+def test_a_completed_operation_does_not_expire(purgatory: Purgatory, timers: Timers, time: Time) -> None:
+    operation = Operation(delay_ms=50)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    operation.ready = True
+    purgatory.check_and_complete("a")
+    time.now_ms = 1_000
+    timers.advance()
+    assert (operation.completions, operation.expirations, purgatory.expired) == (1, 0, 0)
+
+
+def test_many_watchers_of_one_key_are_asked_in_the_order_they_came(purgatory: Purgatory) -> None:
+    order: list[int] = []
+
+    class Named(Operation):
+        def __init__(self, name: int) -> None:
+            super().__init__()
+            self.name = name
+
+        def on_complete(self) -> None:
+            order.append(self.name)
+
+    operations = [Named(name) for name in range(10)]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["a"])
+    for operation in operations[::2]:
+        operation.ready = True
+    assert purgatory.check_and_complete("a") == 5
+    for operation in operations:
+        operation.ready = True
+    assert purgatory.check_and_complete("a") == 5
+    assert order == [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
+
+
+def test_an_operation_parked_while_others_complete_is_not_lost(purgatory: Purgatory) -> None:
+    successor = Operation()
+
+    class Chained(Operation):
+        def on_complete(self) -> None:
+            super().on_complete()
+            purgatory.try_complete_else_watch(successor, ["a"])
+
+    first, bystander = Chained(), Operation()
+    purgatory.try_complete_else_watch(first, ["a"])
+    purgatory.try_complete_else_watch(bystander, ["a"])
+    first.ready = True
+    assert purgatory.check_and_complete("a") == 1
+    assert (purgatory.delayed, purgatory.watched) == (2, 2)
+    successor.ready = bystander.ready = True
+    assert purgatory.check_and_complete("a") == 2
+
+
+def test_completed_operations_are_purged_from_keys_that_stay_quiet(timers: Timers) -> None:
+    purgatory = Purgatory("Test", timers, purge_interval=10)
+    for _ in range(1_000):
+        operation = Operation()
+        purgatory.try_complete_else_watch(operation, ["busy", "quiet"])
+        operation.ready = True
+        purgatory.check_and_complete("busy")
+        assert purgatory.watched <= 2 + 11
+    assert purgatory.delayed == 0
+
+
+@pytest.mark.parametrize("where", ["try_complete", "on_complete"])
+def test_a_failing_operation_is_told_and_leaves_the_others_their_turn(
+    where: str, purgatory: Purgatory, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = ZeroDivisionError("broken")
+    bad, good = Operation(), Operation()
+    for operation in (bad, good):
+        purgatory.try_complete_else_watch(operation, ["a"])
+    bad.ready = good.ready = True
+    if where == "try_complete":
+        bad.error = error
+    else:
+        bad.error_on_complete = error
+    with caplog.at_level(logging.ERROR):
+        purgatory.check_and_complete("a")
+    assert bad.failures == [error]
+    assert good.completions == 1
+    assert purgatory.delayed == 0
+    assert len(caplog.records) == 1
+    purgatory.check_and_complete("a")
+    assert bad.failures == [error]
+
+
+def test_an_operation_that_fails_at_its_deadline_is_told(
+    purgatory: Purgatory, timers: Timers, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    operation = Operation(delay_ms=5)
+    operation.error_on_complete = ZeroDivisionError("broken")
+    purgatory.try_complete_else_watch(operation, ["a"])
+    time.now_ms = 10
+    timers.advance()
+    assert operation.failures == [operation.error_on_complete]
+    assert purgatory.delayed == 0
+    assert len(caplog.records) == 1
+
+
+def test_an_error_at_the_first_try_goes_to_the_caller(purgatory: Purgatory) -> None:
+    operation = Operation()
+    operation.error = ZeroDivisionError("broken")
+    with pytest.raises(ZeroDivisionError):
+        purgatory.try_complete_else_watch(operation, ["a"])
+    assert (purgatory.delayed, purgatory.watched) == (0, 0)
+
+
+def test_the_operations_of_a_key_can_be_taken_out(purgatory: Purgatory) -> None:
+    first, second, other = Operation(), Operation(), Operation()
+    purgatory.try_complete_else_watch(first, ["a"])
+    purgatory.try_complete_else_watch(second, ["a", "b"])
+    purgatory.try_complete_else_watch(other, ["b"])
+    first.force_complete()
+    assert purgatory.cancel_for_key("a") == [second]
+    assert purgatory.watched == 2
+    assert purgatory.cancel_for_key("a") == []
+
+
+def test_at_shutdown_everything_is_completed(purgatory: Purgatory, timers: Timers) -> None:
+    operations = [Operation() for _ in range(20)]
+    operations[3].error_on_complete = ZeroDivisionError("broken")
+    for number, operation in enumerate(operations):
+        purgatory.try_complete_else_watch(operation, [number % 3, "all"])
+    purgatory.force_all()
+    assert [operation.completions for operation in operations] == [1] * 20
+    assert (purgatory.delayed, purgatory.watched, len(timers)) == (0, 0, 0)
+
+
+class PurgatoryMachine(RuleBasedStateMachine):
+    """Whatever happens in whatever order, each operation completes at most once and counts add up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = Time()
+        self.timers = Timers(lambda: self.time.now_ms)
+        self.purgatory = Purgatory("Test", self.timers, purge_interval=3)
+        self.operations: list[Operation] = []
+
+    @rule(
+        delay=st.integers(1, 500),
+        keys=st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True),
+        ready=st.booleans(),
+    )
+    def add(self, delay: int, keys: list[int], ready: bool) -> None:
+        operation = Operation(delay)
+        operation.ready = ready
+        self.purgatory.try_complete_else_watch(operation, keys)
+        operation.ready = False
+        self.operations.append(operation)
+
+    @precondition(lambda self: self.operations)
+    @rule(data=st.data(), key=st.integers(0, 3))
+    def make_ready(self, data: st.DataObject, key: int) -> None:
+        data.draw(st.sampled_from(self.operations)).ready = True
+        self.purgatory.check_and_complete(key)
+
+    @precondition(lambda self: self.operations)
+    @rule(data=st.data())
+    def force(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from(self.operations)).force_complete()
+
+    @rule(step=st.integers(0, 300))
+    def advance(self, step: int) -> None:
+        self.time.now_ms += step
+        self.timers.advance()
+
+    @invariant()
+    def counts_add_up(self) -> None:
+        pending = [operation for operation in self.operations if not operation.completed]
+        assert self.purgatory.delayed == len(pending) == len(self.timers)
+        assert all(operation.completions == operation.completed for operation in self.operations)
+        lists = self.purgatory._watchers.values()
+        assert self.purgatory.watched == sum(map(len, lists))
+        assert {id(one) for one in pending} <= {id(one) for watchers in lists for one in watchers}
+
+
+PurgatoryMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+TestPurgatoryMachine = PurgatoryMachine.TestCase

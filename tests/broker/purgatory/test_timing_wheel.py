@@ -1,0 +1,161 @@
+"""The wheel against a sorted list, and its own promises: cascades, order, nothing per idle tick."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from broker.purgatory.timing_wheel import TimerEntry, TimingWheel
+
+
+def nothing() -> None:
+    """A callback."""
+
+
+class WheelAgainstSortedList(RuleBasedStateMachine):
+    """Random timers in a wheel and in a plain list of (deadline, entry)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 12_345
+        self.tick_ms = 1
+        self.wheel = TimingWheel(start_ms=self.now_ms)
+        self.model: list[TimerEntry] = []
+
+    @rule(
+        delay=st.one_of(
+            st.integers(-5, 60), st.integers(0, 10_000), st.integers(0, 10**7), st.sampled_from([400, 8_000])
+        )
+    )
+    def add(self, delay: int) -> None:
+        entry = self.wheel.add(self.now_ms + delay, nothing)
+        assert entry.is_pending == (delay > 0)
+        if entry.is_pending:
+            self.model.append(entry)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        entry = self.model.pop(data.draw(st.integers(0, len(self.model) - 1)))
+        entry.cancel()
+        entry.cancel()
+        assert not entry.is_pending
+
+    @rule(step=st.one_of(st.integers(0, 3), st.integers(0, 50), st.integers(0, 9_000), st.integers(0, 10**7)))
+    def advance(self, step: int) -> None:
+        self.now_ms += step
+        due = self.wheel.advance(self.now_ms)
+        expected = sorted(
+            (entry for entry in self.model if entry.deadline_ms <= self.now_ms),
+            key=lambda entry: entry.deadline_ms,
+        )
+        assert [entry.deadline_ms for entry in due] == [entry.deadline_ms for entry in expected]
+        assert set(due) == set(expected)
+        assert not any(entry.is_pending for entry in due)
+        self.model = [entry for entry in self.model if entry.deadline_ms > self.now_ms]
+
+    @rule()
+    def advance_to_the_next_deadline(self) -> None:
+        """Going only where the wheel says, nothing is missed or late."""
+        next_ms = self.wheel.next_deadline_ms()
+        if next_ms is not None:
+            self.advance(max(0, next_ms - self.now_ms))
+
+    @invariant()
+    def the_next_deadline_is_not_later_than_the_first_timer(self) -> None:
+        assert len(self.wheel) == len(self.model)
+        next_ms = self.wheel.next_deadline_ms()
+        if self.model:
+            assert next_ms is not None
+            assert next_ms <= min(entry.deadline_ms for entry in self.model)
+            assert next_ms > self.now_ms
+        else:
+            assert next_ms is None
+
+
+WheelAgainstSortedList.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestWheelAgainstSortedList = WheelAgainstSortedList.TestCase
+
+
+@pytest.mark.parametrize("delay", [1, 19, 20, 21, 399, 400, 401, 7_999, 8_000, 160_000, 3_200_001, 10**9])
+def test_a_timer_of_any_level_expires_in_its_very_millisecond(delay: int) -> None:
+    wheel = TimingWheel(start_ms=777)
+    entry = wheel.add(777 + delay, nothing)
+    assert wheel.advance(777 + delay - 1) == []
+    assert entry.is_pending
+    assert wheel.advance(777 + delay) == [entry]
+
+
+def test_a_timer_moves_down_through_the_wheels_on_its_way() -> None:
+    wheel = TimingWheel()
+    entry = wheel.add(8_567, nothing)
+    hops = []
+    while entry.is_pending:
+        next_ms = wheel.next_deadline_ms()
+        assert next_ms is not None
+        hops.append(next_ms)
+        wheel.advance(next_ms)
+    assert hops == [8_000, 8_400, 8_560, 8_567]
+
+
+def test_wheels_are_made_when_a_deadline_needs_them() -> None:
+    wheel = TimingWheel()
+    for deadline, levels in ((19, 1), (20, 2), (399, 2), (400, 3), (7_999, 3), (8_000, 4), (10**6, 5)):
+        wheel.add(deadline, nothing)
+        assert wheel.levels == levels
+
+
+def test_time_moves_only_when_it_is_told_to() -> None:
+    wheel = TimingWheel(start_ms=100)
+    wheel.add(150, nothing)
+    assert wheel.now_ms == 100
+    wheel.advance(120)
+    assert wheel.now_ms == 120
+    wheel.advance(90)
+    assert wheel.now_ms == 120
+
+
+def test_a_timer_that_is_due_is_not_put_in() -> None:
+    wheel = TimingWheel(start_ms=100)
+    for deadline in (-5, 99, 100):
+        assert not wheel.add(deadline, nothing).is_pending
+    assert len(wheel) == 0
+
+
+def test_coarser_ticks_round_down_to_a_tick() -> None:
+    wheel = TimingWheel(tick_ms=10, wheel_size=3, start_ms=105)
+    entry = wheel.add(127, nothing)
+    assert wheel.now_ms == 100
+    assert wheel.advance(119) == []
+    assert wheel.advance(120) == [entry]
+
+
+def test_many_timers_of_one_millisecond_expire_in_the_order_they_came() -> None:
+    wheel = TimingWheel()
+    entries = [wheel.add(5_000, nothing) for _ in range(100)]
+    assert wheel.advance(5_000) == entries
+
+
+def test_cancelled_timers_leave_nothing_behind() -> None:
+    wheel = TimingWheel()
+    for round_ in range(100):
+        for entry in [wheel.add(round_ * 30 + delay, nothing) for delay in range(1, 30_000, 7)]:
+            entry.cancel()
+        wheel.advance(round_ * 30)
+    assert len(wheel) == 0
+    assert wheel.next_deadline_ms() is None
+    assert len(wheel._queue) == 0
+
+
+def test_an_idle_century_costs_no_walk_over_its_ticks() -> None:
+    wheel = TimingWheel()
+    entry = wheel.add(100 * 365 * 86_400_000, nothing)
+    steps = 0
+    while entry.is_pending:
+        next_ms = wheel.next_deadline_ms()
+        assert next_ms is not None
+        wheel.advance(next_ms)
+        steps += 1
+    assert steps <= wheel.levels
