@@ -13,8 +13,9 @@ from __future__ import annotations
 from enum import Enum
 from uuid import UUID
 
+from cluster.image import NO_LEADER, PartitionImage
 from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
 from storage.log import AppendInfo, AppendOrigin, PartitionLog
 
 
@@ -34,22 +35,21 @@ class Partition:
 
     __slots__ = ("in_sync_replicas", "leader_epoch", "leader_id", "log", "topic_id", "topic_partition")
 
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: UUID,
-        log: PartitionLog,
-        *,
-        leader_id: BrokerId,
-        leader_epoch: LeaderEpoch,
-        in_sync_replicas: tuple[BrokerId, ...],
-    ) -> None:
+    def __init__(self, topic_partition: TopicPartition, topic_id: UUID, log: PartitionLog) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.in_sync_replicas = in_sync_replicas
+        self.leader_id: BrokerId = NO_LEADER
+        self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+        self.in_sync_replicas: tuple[BrokerId, ...] = ()
+
+    def follow_metadata(self, placed: PartitionImage) -> None:
+        """Take over leader, epoch and in-sync replicas; a new epoch is noted in the log before any record."""
+        self.leader_id = placed.leader
+        self.in_sync_replicas = placed.isr
+        if placed.leader_epoch > self.leader_epoch:
+            self.leader_epoch = placed.leader_epoch
+            self.log.assign_leader_epoch(placed.leader_epoch, self.log.log_end_offset)
         self._advance_high_watermark()
 
     def append(
@@ -72,6 +72,12 @@ class Partition:
 
     def _advance_high_watermark(self) -> None:
         self.log.advance_high_watermark(self.log.log_end_offset)
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether flush.messages asks for the log to be durable before anything more is answered."""
+        log = self.log
+        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
 
     def upper_bound(self, isolation: FetchIsolation) -> Offset:
         """The offset before which `isolation` lets a reader see records (exclusive)."""

@@ -15,15 +15,13 @@ from uuid import UUID
 
 from broker.partition import Partition
 from cluster.delta import MetadataDelta
-from cluster.image import MetadataImage, TopicImage
+from cluster.image import MetadataImage, ResourceType, TopicImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, TopicPartition
 from storage.config import LogConfig
 from storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
-
-TOPIC_RESOURCE = 2
 
 
 class ReplicaManager:
@@ -69,12 +67,12 @@ class ReplicaManager:
             if current is not None:
                 self._open_topic(current, image, now_ms)
         for resource_type, name in delta.changed_configs:
-            if resource_type == TOPIC_RESOURCE:
+            if resource_type == ResourceType.TOPIC:
                 self._update_config(name, image)
 
     def log_config(self, topic: str, image: MetadataImage) -> LogConfig:
         """A topic's settings: its own over the broker's over Kafka's defaults."""
-        own = image.configs.get((TOPIC_RESOURCE, topic), {})
+        own = image.configs.get((ResourceType.TOPIC, topic), {})
         return LogConfig.from_values({**self._topic_defaults, **own})
 
     def _open_topic(self, topic: TopicImage, image: MetadataImage, now_ms: int) -> None:
@@ -82,23 +80,35 @@ class ReplicaManager:
         config = self.log_config(topic.name, image)
         for index, placed in topic.partitions.items():
             topic_partition = TopicPartition(topic.name, index)
-            if self.node_id not in placed.replicas or topic_partition in self.partitions:
+            if self.node_id not in placed.replicas:
                 continue
-            try:
-                log = self.logs.get_or_create(topic_partition, topic.id, config, now_ms)
-            except (KafkaError, OSError) as error:
-                logger.error("partition %s is unavailable: %s", topic_partition, error)
-                self._unavailable[topic_partition] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-                continue
-            self._unavailable.pop(topic_partition, None)
-            self.partitions[topic_partition] = Partition(
-                topic_partition,
-                topic.id,
-                log,
-                leader_id=placed.leader,
-                leader_epoch=placed.leader_epoch,
-                in_sync_replicas=tuple(placed.isr),
-            )
+            partition = self.partitions.get(topic_partition)
+            if partition is None:
+                partition = self._open(topic_partition, topic.id, config, now_ms)
+            if partition is not None:
+                partition.follow_metadata(placed)
+
+    def _open(
+        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig, now_ms: int
+    ) -> Partition | None:
+        try:
+            log = self.logs.get_or_create(topic_partition, topic_id, config, now_ms)
+        except (KafkaError, OSError) as error:
+            logger.error("partition %s is unavailable: %s", topic_partition, error)
+            self._unavailable[topic_partition] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return None
+        self._unavailable.pop(topic_partition, None)
+        opened = self.partitions[topic_partition] = Partition(topic_partition, topic_id, log)
+        return opened
+
+    def expected(self, image: MetadataImage) -> dict[TopicPartition, UUID]:
+        """Every partition that the metadata places here, with its topic id."""
+        return {
+            TopicPartition(topic.name, index): topic.id
+            for topic in image.topics_by_name.values()
+            for index, placed in topic.partitions.items()
+            if self.node_id in placed.replicas
+        }
 
     def _update_config(self, topic: str, image: MetadataImage) -> None:
         config = self.log_config(topic, image)

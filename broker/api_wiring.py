@@ -1,0 +1,108 @@
+"""Which handler answers which API: the one place that lists what this broker serves."""
+
+from __future__ import annotations
+
+from broker.consumer_offsets import coordinator_topics
+from broker.dispatch import Dispatcher
+from broker.handlers.api_versions import ApiVersionsHandler, Features
+from broker.handlers.delete_groups import DeleteGroupsHandler
+from broker.handlers.delete_records import DeleteRecordsHandler
+from broker.handlers.describe_groups import DescribeGroupsHandler
+from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
+from broker.handlers.describe_producers import DescribeProducersHandler
+from broker.handlers.fetch import FetchHandler
+from broker.handlers.find_coordinator import FindCoordinatorHandler
+from broker.handlers.heartbeat import HeartbeatHandler
+from broker.handlers.init_producer_id import InitProducerIdHandler
+from broker.handlers.join_group import JoinGroupHandler
+from broker.handlers.leave_group import LeaveGroupHandler
+from broker.handlers.list_groups import ListGroupsHandler
+from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.offset_commit import OffsetCommitHandler
+from broker.handlers.offset_delete import OffsetDeleteHandler
+from broker.handlers.offset_fetch import OffsetFetchHandler
+from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from broker.handlers.produce import ProduceHandler
+from broker.handlers.sync_group import SyncGroupHandler
+from broker.services import Services
+from cluster.features import SUPPORTED_FEATURES, finalized_features
+from cluster.image import MetadataImage
+from protocol.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
+from protocol.registry import ApiKey
+
+
+def register_apis(dispatcher: Dispatcher, services: Services) -> None:
+    """Register every API that the node serves."""
+    _register_data(dispatcher, services)
+    _register_groups(dispatcher, services)
+    _register_admin(dispatcher, services)
+
+
+def _register_data(dispatcher: Dispatcher, services: Services) -> None:
+    """Records: in, out, and where they are."""
+    replicas, clock = services.replicas, services.clock
+    produce = ProduceHandler(
+        replicas,
+        services.produce_purgatory,
+        services.fetch_purgatory,
+        services.traffic,
+        services.flusher,
+        clock,
+    )
+    fetch = FetchHandler(
+        replicas,
+        services.sessions,
+        services.fetch_purgatory,
+        services.traffic,
+        clock,
+        services.config.fetch_max_bytes,
+    )
+    dispatcher.register_raw(ApiKey.PRODUCE, produce.handle)
+    dispatcher.register_raw(ApiKey.FETCH, fetch.handle)
+    dispatcher.register(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas).handle)
+    dispatcher.register(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas).handle)
+    dispatcher.register(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas).handle)
+    dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs).handle)
+    dispatcher.register(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(replicas).handle)
+    dispatcher.register(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(services.producer_ids.next).handle)
+
+
+def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
+    """Consumer groups of the classic protocol."""
+    groups = services.groups
+
+    def image() -> MetadataImage:
+        return services.store.image
+
+    find = FindCoordinatorHandler(coordinator_topics(groups), image, services.internal_topics)
+    dispatcher.register(ApiKey.FIND_COORDINATOR, find.handle)
+    dispatcher.register(ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, parks=True)
+    dispatcher.register(ApiKey.SYNC_GROUP, SyncGroupHandler(groups).handle, parks=True)
+    dispatcher.register(ApiKey.HEARTBEAT, HeartbeatHandler(groups).handle)
+    dispatcher.register(ApiKey.LEAVE_GROUP, LeaveGroupHandler(groups).handle)
+    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, image).handle)
+    dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, image).handle)
+    dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, image).handle)
+    dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups).handle)
+    dispatcher.register(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(groups).handle)
+    dispatcher.register(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(groups).handle)
+
+
+def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
+    """What the broker is and what is configured."""
+
+    def features() -> Features:
+        finalized = finalized_features(services.store.image)
+        return Features(
+            supported=tuple(
+                SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
+                for name, levels in SUPPORTED_FEATURES.items()
+            ),
+            finalized=tuple(
+                FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                for name, level in finalized.levels.items()
+            ),
+            epoch=finalized.epoch,
+        )
+
+    dispatcher.register(ApiKey.API_VERSIONS, ApiVersionsHandler(dispatcher.apis, features))

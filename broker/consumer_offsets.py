@@ -1,0 +1,89 @@
+"""`__consumer_offsets` on this node's partitions: where the group coordinator keeps what it must know.
+
+Source: org.apache.kafka.coordinator.common.runtime.PartitionWriter; group.OffsetConfig.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from broker.clock import Clock
+from broker.groups.config import GroupConfig
+from broker.groups.offsets_log import AppendedRecords
+from broker.groups.service import GroupService
+from broker.handlers.find_coordinator import CoordinatorTopic, CoordinatorType
+from broker.partition import ACKS_ALL, Partition
+from broker.purgatory.purgatory import Purgatory
+from broker.replica_manager import ReplicaManager
+from cluster.image import MetadataImage
+from cluster.topic_names import GROUP_METADATA_TOPIC
+from protocol.batch import iterate_headers
+from protocol.compression import Compression
+from protocol.ids import TopicPartition
+from protocol.record import BatchBuilder
+from storage.log import AppendOrigin
+
+
+class ConsumerOffsetsLog:
+    """Appends to and reads from the led partitions; fulfils `broker.groups.offsets_log.OffsetsLog`."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        image: Callable[[], MetadataImage],
+        fetch_purgatory: Purgatory,
+        config: GroupConfig,
+        clock: Clock,
+    ) -> None:
+        self._replicas = replicas
+        self._image = image
+        self._fetch_purgatory = fetch_purgatory
+        self._config = config
+        self._clock = clock
+
+    def partition_count(self) -> int:
+        """Partitions of the topic; before it exists, as many as it will get."""
+        topic = self._image().topics_by_name.get(GROUP_METADATA_TOPIC)
+        return len(topic.partitions) if topic is not None else self._config.offsets_topic_num_partitions
+
+    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
+        """Append all records as one batch. Errors: KafkaError when none of them is in the log."""
+        led = self._partition(partition)
+        now_ms = self._clock.wall_ms()
+        builder = BatchBuilder(compression=Compression(self._config.offsets_topic_compression_codec))
+        for key, value in records:
+            builder.append(now_ms, key, value)
+        info = led.append(builder.build(), ACKS_ALL, now_ms, AppendOrigin.COORDINATOR)
+        self._fetch_purgatory.check_and_complete(led.topic_partition)
+        # The only in-sync replica of a single node is the leader itself.
+        assert led.log.high_watermark > info.last_offset
+        return AppendedRecords(info.first_offset, _done())
+
+    async def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
+        """Whole batches from the log start to the log end, a few of them at a time."""
+        log = self._partition(partition).log
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            read = log.read(offset, self._config.offsets_load_buffer_size, at_least_one=True)
+            if read.records is None:
+                return
+            batches = read.records.read()
+            for _, header in iterate_headers(batches):
+                offset = header.next_offset
+            yield batches
+            await asyncio.sleep(0)
+
+    def _partition(self, partition: int) -> Partition:
+        return self._replicas.partition(TopicPartition(GROUP_METADATA_TOPIC, partition))
+
+
+def _done() -> Awaitable[None]:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future
+
+
+def coordinator_topics(groups: GroupService) -> dict[CoordinatorType, CoordinatorTopic]:
+    """Where the coordinators that this cluster has keep their state."""
+    return {CoordinatorType.GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, groups.partition_for)}

@@ -1,0 +1,81 @@
+"""Making logs durable without holding up the event loop: one fsync at a time per log, shared.
+
+Whoever needs a log to be durable asks for it and awaits; all who ask while a flush is running
+share the next one, so that a slow disk does not turn every request into an fsync of its own.
+
+Errors: a failed fsync is never tried again. The log's directory is taken offline and those who
+wait get KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+
+from broker.clock import Clock
+from protocol.errors import KafkaError
+from storage.errors import StorageFailure
+from storage.log import PartitionLog
+
+
+class Flusher:
+    """Flushes logs in `executor`; `on_failure` takes the log's directory offline."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        clock: Clock,
+        on_failure: Callable[[PartitionLog, StorageFailure], None],
+    ) -> None:
+        self._executor = executor
+        self._clock = clock
+        self._on_failure = on_failure
+        self._running: dict[PartitionLog, asyncio.Task[None]] = {}
+        self._waiting: dict[PartitionLog, asyncio.Future[None]] = {}
+
+    def flush(self, log: PartitionLog) -> asyncio.Future[None]:
+        """A future that is done once all that is in `log` now is durable."""
+        loop = asyncio.get_running_loop()
+        waiting = self._waiting.get(log)
+        if waiting is None:
+            waiting = self._waiting[log] = loop.create_future()
+        if log not in self._running:
+            self._running[log] = loop.create_task(self._run(log))
+        return waiting
+
+    async def close(self) -> None:
+        """Wait for what is running."""
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def _run(self, log: PartitionLog) -> None:
+        try:
+            while log in self._waiting:
+                await self._flush_once(log, self._waiting.pop(log))
+        finally:
+            del self._running[log]
+
+    async def _flush_once(self, log: PartitionLog, done: asyncio.Future[None]) -> None:
+        plan = log.flush_plan()
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
+        except (StorageFailure, OSError) as error:
+            failure = (
+                error
+                if isinstance(error, StorageFailure)
+                else StorageFailure(log.directory, "fsync", error.strerror or str(error))
+            )
+            self._on_failure(log, failure)
+            _fail(done, log.storage_error("flush", failure, is_final=True))
+        else:
+            log.flushed(plan, self._clock.wall_ms())
+            if not done.done():
+                done.set_result(None)
+
+
+def _fail(done: asyncio.Future[None], error: KafkaError) -> None:
+    if done.done():
+        return
+    done.set_exception(error)
+    # Nobody may be waiting: housekeeping flushes without looking at the outcome.
+    done.exception()

@@ -1,0 +1,53 @@
+"""DescribeLogDirs (key 35): which partitions lie in which log directory, and how large they are.
+
+Versions 1-5. Source: KIP-113, KIP-827 (total and usable bytes).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from broker.request_context import RequestContext
+from protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from storage.log_manager import LogDirDescription, LogManager
+
+
+class DescribeLogDirsHandler:
+    """Answers for every log directory; one that is offline is KAFKA_STORAGE_ERROR."""
+
+    def __init__(self, logs: LogManager) -> None:
+        self._logs = logs
+
+    def handle(self, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+        """List the partitions that were asked for, or all when `topics` is null."""
+        wanted = None
+        if request.topics is not None:
+            wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        results = tuple(_result(directory, wanted) for directory in self._logs.describe())
+        return DescribeLogDirsResponse(results=results)
+
+
+def _result(directory: LogDirDescription, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for (topic, index), size_bytes, offset_lag in directory.partitions:
+        if wanted is None or (topic, index) in wanted:
+            by_topic[topic].append(
+                DescribeLogDirsPartition(
+                    partition_index=index, partition_size=size_bytes, offset_lag=offset_lag
+                )
+            )
+    return DescribeLogDirsResult(
+        error_code=directory.error_code,
+        log_dir=directory.path,
+        topics=tuple(
+            DescribeLogDirsTopic(name=name, partitions=tuple(found)) for name, found in by_topic.items()
+        ),
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+    )

@@ -1,0 +1,57 @@
+"""DescribeProducers (key 61): the idempotent producers that a partition remembers (version 0).
+
+Source: KIP-664.
+"""
+
+from __future__ import annotations
+
+from broker.replica_manager import ReplicaManager
+from broker.request_context import RequestContext
+from protocol.errors import KafkaError
+from protocol.ids import NO_SEQUENCE, TopicPartition
+from protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from storage.producer_entry import ProducerEntry
+
+
+class DescribeProducersHandler:
+    """Answers from the producer state of the log."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+        """List the producers of every partition asked for."""
+        topics = tuple(
+            TopicResponse(
+                name=topic.name,
+                partitions=tuple(self._describe(topic.name, index) for index in topic.partition_indexes),
+            )
+            for topic in request.topics
+        )
+        return DescribeProducersResponse(topics=topics)
+
+    def _describe(self, topic: str, index: int) -> PartitionResponse:
+        try:
+            partition = self._replicas.partition(TopicPartition(topic, index))
+        except KafkaError as error:
+            return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
+        producers = tuple(_state(entry) for entry in partition.log.producers.producers.values())
+        return PartitionResponse(partition_index=index, active_producers=producers)
+
+
+def _state(entry: ProducerEntry) -> ProducerState:
+    first_offset = entry.transaction_first_offset
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.batches[-1].last_sequence if entry.batches else NO_SEQUENCE,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=-1 if first_offset is None else first_offset,
+    )

@@ -1,0 +1,48 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ended in our log (versions 2-4).
+
+A reader that remembers the epoch of its last record learns here whether that record is still
+in the log. Source: KIP-101, KIP-279, KIP-320.
+"""
+
+from __future__ import annotations
+
+from broker.replica_manager import ReplicaManager
+from broker.request_context import RequestContext
+from protocol.errors import KafkaError
+from protocol.ids import TopicPartition
+from protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+class OffsetForLeaderEpochHandler:
+    """Answers from the leader-epoch cache: the largest epoch not above the one asked, and its end."""
+
+    def __init__(self, replicas: ReplicaManager) -> None:
+        self._replicas = replicas
+
+    def handle(
+        self, context: RequestContext, request: OffsetForLeaderEpochRequest
+    ) -> OffsetForLeaderEpochResponse:
+        """Answer every partition; an epoch we never saw is epoch -1, offset -1."""
+        topics = tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=tuple(self._answer(topic.topic, p) for p in topic.partitions)
+            )
+            for topic in request.topics
+        )
+        return OffsetForLeaderEpochResponse(topics=topics)
+
+    def _answer(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        try:
+            partition = self._replicas.partition(TopicPartition(topic, asked.partition))
+            partition.check_leader_epoch(asked.current_leader_epoch)
+        except KafkaError as error:
+            return EpochEndOffset(partition=asked.partition, error_code=error.code)
+        log = partition.log
+        epoch, end_offset = log.leader_epochs.end_offset_for(asked.leader_epoch, log.log_end_offset)
+        return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -1,0 +1,171 @@
+"""Produce (key 0): append batches to the partitions they are for (versions 3-13).
+
+acks=0 gets no answer, and on an error the end of the connection, so that the producer looks
+for the leader anew; acks=1 is answered once the leader has the records; acks=all once every
+in-sync replica has them, until then the answer waits in the produce purgatory.
+
+The records stay where the network read them: the log checks and stamps them in place.
+
+Source: KIP-98, KIP-516 (topic ids), KIP-467 (record errors).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from broker.clock import Clock
+from broker.delayed_produce import Appended, DelayedProduce
+from broker.flusher import Flusher
+from broker.network.request import Request
+from broker.partition import ACKS_ALL
+from broker.purgatory.purgatory import Purgatory
+from broker.replica_manager import ReplicaManager
+from broker.topic_traffic import TopicTraffic
+from cluster.topic_names import is_internal
+from protocol.errors import ErrorCode, KafkaError
+from protocol.produce_view import (
+    ProducePartition,
+    ProducePartitionResult,
+    encode_produce_response,
+    read_produce_request,
+)
+
+logger = logging.getLogger(__name__)
+
+NO_ANSWER: Final = 0
+ALLOWED_ACKS: Final = (ACKS_ALL, NO_ANSWER, 1)
+# Kafka's own tools may write to internal topics, by this client id.
+ADMIN_CLIENT_ID: Final = "__admin_client"
+# What a client can mend or wait out is not worth a line in the broker's log.
+QUIET_ERRORS: Final = frozenset(ErrorCode) - {
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.CORRUPT_MESSAGE,
+}
+
+Results = list[tuple[ProducePartition, ProducePartitionResult]]
+
+
+class ProduceHandler:
+    """Appends, answers, and wakes the fetches that wait for what was appended."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        produce_purgatory: Purgatory,
+        fetch_purgatory: Purgatory,
+        traffic: TopicTraffic,
+        flusher: Flusher,
+        clock: Clock,
+    ) -> None:
+        self._replicas = replicas
+        self._produce_purgatory = produce_purgatory
+        self._fetch_purgatory = fetch_purgatory
+        self._traffic = traffic
+        self._flusher = flusher
+        self._clock = clock
+
+    def handle(self, request: Request) -> None:
+        """Take one produce request to its end, or park it; DecodeError when it is malformed."""
+        version = request.header.api_version
+        view = read_produce_request(request.body, version)
+        acks = view.acks
+        now_ms = self._clock.wall_ms()
+        results: Results = []
+        appended: list[Appended] = []
+        for asked in view.partitions:
+            results.append((asked, self._append(request, asked, acks, now_ms, appended)))
+        unflushed = [one for one in appended if one.partition.must_flush]
+        if unflushed:
+            self._answer_when_flushed(request, acks, results, unflushed)
+        elif acks == ACKS_ALL and any(not one.is_committed for one in appended):
+            self._park(request, view.timeout_ms, results, appended)
+        else:
+            self._answer(request, acks, results)
+        for one in appended:
+            self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
+
+    def _append(
+        self,
+        request: Request,
+        asked: ProducePartition,
+        acks: int,
+        now_ms: int,
+        appended: list[Appended],
+    ) -> ProducePartitionResult:
+        traffic = self._traffic
+        traffic.produce_requests += 1
+        try:
+            if acks not in ALLOWED_ACKS:
+                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not one of -1, 0, 1")
+            topic_partition = self._replicas.resolve(asked.topic, asked.topic_id, asked.partition)
+            if is_internal(topic_partition.topic) and request.header.client_id != ADMIN_CLIENT_ID:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is internal")
+            partition = self._replicas.partition(topic_partition)
+            if asked.records is None:
+                raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {topic_partition}")
+            info = partition.append(asked.records, acks, now_ms)
+        except KafkaError as error:
+            traffic.failed_produce_requests += 1
+            return _failed(request, asked, error)
+        if not info.is_duplicate:
+            traffic.bytes_in += info.size_bytes
+            traffic.messages_in += info.last_offset - info.first_offset + 1
+        result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
+        appended.append(Appended(partition, info.last_offset + 1, result))
+        return result
+
+    def _park(
+        self,
+        request: Request,
+        timeout_ms: int,
+        results: Results,
+        appended: list[Appended],
+    ) -> None:
+        operation = DelayedProduce(request, max(timeout_ms, 0), results, appended)
+        keys = [one.partition.topic_partition for one in appended]
+        self._produce_purgatory.try_complete_else_watch(operation, keys)
+
+    def _answer_when_flushed(
+        self, request: Request, acks: int, results: Results, unflushed: list[Appended]
+    ) -> None:
+        """flush.messages promises that what is answered is on disk."""
+        waiting = asyncio.gather(
+            *(self._flusher.flush(one.partition.log) for one in unflushed), return_exceptions=True
+        )
+
+        def answer(done: asyncio.Future[list[BaseException | None]]) -> None:
+            for one, outcome in zip(unflushed, done.result(), strict=True):
+                if outcome is not None:
+                    one.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                    one.result.error_message = str(outcome)
+            self._answer(request, acks, results)
+
+        waiting.add_done_callback(answer)
+
+    def _answer(self, request: Request, acks: int, results: Results) -> None:
+        if acks == NO_ANSWER:
+            self._end_without_answer(request, results)
+            return
+        header = request.header
+        request.respond(encode_produce_response(header.api_version, header.correlation_id, results))
+
+    @staticmethod
+    def _end_without_answer(request: Request, results: Results) -> None:
+        for asked, result in results:
+            if result.error_code:
+                code = ErrorCode(result.error_code).name
+                request.close(f"acks=0 to partition {asked.partition} of {asked.topic} failed with {code}")
+                return
+        request.respond(None)
+
+
+def _failed(request: Request, asked: ProducePartition, error: KafkaError) -> ProducePartitionResult:
+    if error.code not in QUIET_ERRORS:
+        logger.error(
+            "produce from %s to partition %d of %s failed with %s: %s",
+            request.peer, asked.partition, asked.topic or asked.topic_id, error.code.name, error,
+        )  # fmt: skip
+    return ProducePartitionResult(error_code=error.code, error_message=str(error))

@@ -1,0 +1,275 @@
+"""One broker node: everything it is made of, and the order in which it starts and stops.
+
+    start   directories -> metadata -> logs -> partitions -> sockets bound -> registered -> serving
+    stop    sockets closed once answered -> groups -> flushes -> logs closed cleanly -> metadata
+
+A client can connect only when every partition is open, so the first answer is already right.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from typing import Final
+
+from broker.api_wiring import register_apis
+from broker.clock import Clock, SystemClock
+from broker.config import BrokerConfig
+from broker.consumer_offsets import ConsumerOffsetsLog
+from broker.dispatch import Dispatcher
+from broker.fetch_sessions import FetchSessionCache
+from broker.flusher import Flusher
+from broker.groups.config import GroupConfig
+from broker.groups.service import GroupService
+from broker.housekeeping import Housekeeping
+from broker.listeners import Listener
+from broker.metadata.directories import prepare_directories
+from broker.metadata.log import MetadataLog
+from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.randomness import SystemRandomness
+from broker.metadata.registration import join_cluster, registration_request
+from broker.metadata.store import MetadataStore
+from broker.metrics import BrokerMetrics
+from broker.metrics_endpoint import MetricsEndpoint
+from broker.network.config import ListenerConfig, NetworkConfig
+from broker.network.request_channel import RequestChannel
+from broker.network.server import NetworkServer
+from broker.purgatory.purgatory import Purgatory
+from broker.purgatory.timers import TimerDriver, Timers
+from broker.replica_manager import ReplicaManager
+from broker.services import Services
+from broker.topic_traffic import TopicTraffic
+from cluster.delta import MetadataDelta
+from cluster.image import MetadataImage
+from cluster.topic_names import GROUP_METADATA_TOPIC
+from storage.errors import StorageFailure
+from storage.files import FileSystem, OsFileSystem
+from storage.log import PartitionLog
+from storage.log_manager import LogManager
+
+logger = logging.getLogger(__name__)
+
+# Syncing is what these threads do; more of them than disks does not make it faster.
+FLUSH_THREADS: Final = 4
+ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
+
+
+class BrokerNode:
+    """A broker with its embedded controller; `start` and `stop` run on one event loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        fs: FileSystem | None = None,
+        clock: Clock | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        self.config = config
+        self._fs: FileSystem = fs or OsFileSystem()
+        self._clock: Clock = clock or SystemClock()
+        self._cluster_id = cluster_id
+        self._randomness = SystemRandomness()
+        self._executor = ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="tidelog-flush")
+        self.services: Services
+        self.metrics = BrokerMetrics()
+        self.metrics_endpoint: MetricsEndpoint | None = None
+
+    # ---- start
+
+    async def start(self) -> None:
+        """Start everything; returns once clients are served. Errors: what keeps it from running."""
+        try:
+            await self._start()
+        except BaseException:
+            self._executor.shutdown(wait=False)
+            raise
+
+    async def _start(self) -> None:
+        config, clock = self.config, self._clock
+        identity = prepare_directories(
+            self._fs, config.log_directories, config.node_id, self._cluster_id, self._randomness
+        )
+        self._store = await self._open_metadata(identity.cluster_id)
+        self._timers = Timers(clock.monotonic_ms)
+        self._driver = TimerDriver(self._timers)
+        self._logs = LogManager(
+            self._fs,
+            config.log_directories,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        self._flusher = Flusher(self._executor, clock, self._flush_failed)
+        self._replicas = ReplicaManager(config.node_id, self._logs, config.topic_defaults())
+        self._open_logs()
+        self._network = NetworkServer(_network_config(config), clock=clock)
+        self._channel = RequestChannel(config.queued_max_requests)
+        self._dispatcher = Dispatcher(self._channel, self.metrics.requests, clock)
+        for listener in config.broker_listeners:
+            self._network.bind(
+                ListenerConfig(name=listener.name, host=listener.host, port=listener.port),
+                self._dispatcher.dispatch,
+            )
+        registration = registration_request(
+            node_id=config.node_id,
+            cluster_id=identity.cluster_id,
+            incarnation_id=self._randomness.uuid(),
+            advertised=self._advertised(),
+            rack=config.broker_rack,
+            directory_ids=identity.directory_ids.values(),
+        )
+        self._broker_epoch = await join_cluster(self._store, registration)
+        self.services = self._make_services()
+        self._store.subscribe(self._follow_groups)
+        register_apis(self._dispatcher, self.services)
+        self._housekeeping = Housekeeping(self._logs, self._flusher, self._timers, clock, config)
+        self._housekeeping.start()
+        self._groups.start()
+        await self._start_metrics()
+        await self._network.start()
+
+    async def _open_metadata(self, cluster_id: str) -> MetadataStore:
+        config = self.config
+        log = MetadataLog.open(
+            self._fs,
+            config.metadata_log_directory,
+            segment_bytes=config.metadata_log_segment_bytes,
+            segment_ms=config.metadata_log_segment_ms,
+            now_ms=self._clock.wall_ms(),
+        )
+        store = MetadataStore(
+            log,
+            cluster_id=cluster_id,
+            node_id=config.node_id,
+            clock=self._clock,
+            executor=self._executor,
+        )
+        await store.start(config.min_insync_replicas)
+        return store
+
+    def _open_logs(self) -> None:
+        """Open every log of the directories, then the partitions that the metadata places here."""
+        now_ms = self._clock.wall_ms()
+        image = self._store.image
+        self._logs.start(now_ms, lambda topic: self._replicas.log_config(topic, self._store.image))
+        self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
+        self._store.subscribe(self._follow_partitions)
+
+    def _make_services(self) -> Services:
+        config = self.config
+        fetch_purgatory = Purgatory("Fetch", self._timers)
+        group_config = GroupConfig(
+            **{field.name: getattr(config, field.name) for field in fields(GroupConfig)}
+        )
+        offsets_log = ConsumerOffsetsLog(
+            self._replicas, lambda: self._store.image, fetch_purgatory, group_config, self._clock
+        )
+        self._groups = GroupService(group_config, offsets_log, self._timers, self._clock)
+        return Services(
+            config=config,
+            clock=self._clock,
+            randomness=self._randomness,
+            store=self._store,
+            logs=self._logs,
+            replicas=self._replicas,
+            flusher=self._flusher,
+            groups=self._groups,
+            group_config=group_config,
+            sessions=FetchSessionCache(
+                config.max_incremental_fetch_session_cache_slots,
+                lambda: self._randomness.below(2**31 - 1) + 1,
+            ),
+            produce_purgatory=Purgatory("Produce", self._timers),
+            fetch_purgatory=fetch_purgatory,
+            traffic=TopicTraffic(),
+            producer_ids=ProducerIds(self._store, config.node_id, self._broker_epoch),
+        )
+
+    async def _start_metrics(self) -> None:
+        services, metrics = self.services, self.metrics
+        metrics.add_network(self._network)
+        metrics.add_channel(self._channel)
+        metrics.add_purgatories(services.produce_purgatory, services.fetch_purgatory)
+        metrics.add_traffic(services.traffic)
+        if self.config.metrics_port is not None:
+            self.metrics_endpoint = MetricsEndpoint(metrics, self._why_unhealthy)
+            await self.metrics_endpoint.start("", self.config.metrics_port)
+
+    def _why_unhealthy(self) -> str | None:
+        failure = self._store.failure
+        if failure is not None:
+            return str(failure)
+        if not self._logs.online_directories:
+            return "every log directory is offline"
+        return None
+
+    # ---- following the metadata
+
+    def _follow_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._replicas.apply(delta, image, self._clock.wall_ms())
+
+    def _follow_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if GROUP_METADATA_TOPIC in delta.changed_topics:
+            topic = image.topics_by_name[GROUP_METADATA_TOPIC]
+            for index, placed in topic.partitions.items():
+                if placed.leader == self.config.node_id:
+                    self._groups.on_leadership(index)
+                else:
+                    self._groups.on_resignation(index)
+        deleted = {topic.name: topic.id for topic in delta.deleted_topics}
+        if deleted:
+            self._groups.on_topics_deleted(deleted)
+
+    def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
+        self._logs.flush_failed(log, failure)
+
+    # ---- addresses
+
+    def bound_port(self, listener: str | None = None) -> int:
+        """The port of a listener, by default the first; of interest when port 0 was asked for."""
+        return self._network.port(listener or self.config.broker_listeners[0].name)
+
+    def addresses(self) -> Iterator[tuple[str, str, int]]:
+        """Name, host and port of every listener as clients are told them."""
+        for listener in self._advertised():
+            yield listener.name, listener.host, listener.port
+
+    def _advertised(self) -> tuple[Listener, ...]:
+        bound = {name: listener.port for name, listener in self._network.listeners.items()}
+        return self.config.advertised(socket.getfqdn(), bound)
+
+    # ---- stop
+
+    async def stop(self, timeout_s: float = 5.0) -> None:
+        """Shut down cleanly: answer what is in hand, make everything durable, leave the marker of it."""
+        for purgatory in (self.services.fetch_purgatory, self.services.produce_purgatory):
+            purgatory.force_all()
+        self._housekeeping.stop()
+        await self._network.close(timeout_s)
+        await self._groups.stop()
+        await self._channel.close()
+        await self._flusher.close()
+        self._logs.shutdown(self._clock.wall_ms(), self._broker_epoch)
+        await self._store.close()
+        await self._release()
+
+    async def abandon(self) -> None:
+        """End without a shutdown, as after a crash: nothing more is written."""
+        self._housekeeping.stop()
+        await self._network.close(timeout_s=0)
+        await self._groups.stop()
+        await self._channel.close()
+        await self._flusher.close()
+        await self._release()
+
+    async def _release(self) -> None:
+        if self.metrics_endpoint is not None:
+            await self.metrics_endpoint.close()
+        self._driver.stop()
+        self._executor.shutdown(wait=True)
+
+
+def _network_config(config: BrokerConfig) -> NetworkConfig:
+    return NetworkConfig(**{field.name: getattr(config, field.name) for field in fields(NetworkConfig)})

@@ -1,0 +1,39 @@
+"""What the handlers of a node are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.clock import Clock
+from broker.config import BrokerConfig
+from broker.fetch_sessions import FetchSessionCache
+from broker.flusher import Flusher
+from broker.groups.config import GroupConfig
+from broker.groups.service import GroupService
+from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.store import MetadataStore
+from broker.purgatory.purgatory import Purgatory
+from broker.replica_manager import ReplicaManager
+from broker.topic_traffic import TopicTraffic
+from cluster.controller.settings import Randomness
+from storage.log_manager import LogManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """One node's long-lived parts; `broker.node` makes them, `broker.api_wiring` hands them on."""
+
+    config: BrokerConfig
+    clock: Clock
+    randomness: Randomness
+    store: MetadataStore
+    logs: LogManager
+    replicas: ReplicaManager
+    flusher: Flusher
+    groups: GroupService
+    group_config: GroupConfig
+    sessions: FetchSessionCache
+    produce_purgatory: Purgatory
+    fetch_purgatory: Purgatory
+    traffic: TopicTraffic
+    producer_ids: ProducerIds
