@@ -156,32 +156,30 @@ class PartitionLog(ReadableLog):
                 f"{size_bytes} bytes to append, segment.bytes is {self.rules.segment_bytes}",
             )
         first, last = batches[0], batches[-1]
+        last_offset = last.base_offset + last.last_offset_delta
+        newest = first.max_timestamp if first is last else max(h.max_timestamp for h in batches)
         markers: list[EndTransactionMarker | None] | None = None
-        if first.producer_id >= 0 or len(batches) > 1:
+        if first.producer_id >= 0 or first is not last:
             markers = read_markers(data, batches)
             duplicate = self._check_producer(first, markers[0], origin)
             if duplicate is not None:
                 return self._duplicate_info(duplicate, size_bytes)
-        largest_timestamp = (
-            first.max_timestamp if first is last else max(header.max_timestamp for header in batches)
-        )
         try:
-            self._assign_epochs(batches)
-            segment = self._segment_for(first, last, size_bytes, largest_timestamp, now_ms)
+            for header in batches:
+                if header.partition_leader_epoch != self.leader_epochs.latest_epoch:
+                    self.assign_leader_epoch(header.partition_leader_epoch, header.base_offset)
+            segment = self.segments.active
+            if segment.is_due_to_roll(self.config, size_bytes, last_offset, newest, now_ms):
+                segment = self.roll(now_ms, first.base_offset)
             segment.append(data, batches)
         except (OSError, StorageFailure, CorruptFile) as error:
             raise self.storage_error("append", error) from error
-        self.log_end_offset = last.base_offset + last.last_offset_delta + 1
+        self.log_end_offset = self.producers.map_end_offset = last_offset + 1
         if markers is not None:
             self._update_producers(segment, batches, markers)
+        log_append_time = newest if self.rules.log_append_time else -1
         return AppendInfo(
-            first.base_offset,
-            self.log_end_offset - 1,
-            largest_timestamp,
-            largest_timestamp if self.rules.log_append_time else -1,
-            self.log_start_offset,
-            size_bytes,
-            False,
+            first.base_offset, last_offset, newest, log_append_time, self.log_start_offset, size_bytes, False
         )
 
     def _check_producer(
@@ -201,14 +199,6 @@ class PartitionLog(ReadableLog):
             size_bytes,
             True,
         )
-
-    def _assign_epochs(self, batches: list[BatchHeader]) -> None:
-        changed = False
-        for header in batches:
-            if header.partition_leader_epoch >= 0:
-                changed |= self.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
-        if changed:
-            self.write_leader_epochs()
 
     def _update_producers(
         self, segment: LogSegment, batches: list[BatchHeader], markers: list[EndTransactionMarker | None]
@@ -231,15 +221,6 @@ class PartitionLog(ReadableLog):
         self.update_first_unstable_offset()
 
     # -- segments
-
-    def _segment_for(
-        self, first: BatchHeader, last: BatchHeader, size_bytes: int, max_timestamp: int, now_ms: int
-    ) -> LogSegment:
-        active = self.segments.active
-        last_offset = last.base_offset + last.last_offset_delta
-        if active.is_due_to_roll(self.config, size_bytes, last_offset, max_timestamp, now_ms):
-            return self.roll(now_ms, first.base_offset)
-        return active
 
     def roll(self, now_ms: int, next_offset: Offset | None = None) -> LogSegment:
         """Seal the active segment and start another at the log end, or at `next_offset` above it.
@@ -297,7 +278,7 @@ class PartitionLog(ReadableLog):
             following = self.segments.higher(expired[-1].base_offset)
             assert following is not None
             self.advance_log_start_offset(following.base_offset)
-            self.observer.log_start_offset_advanced(self)
+            self.observer.log_start_offset_changed(self)
             for segment in expired:
                 self.remove_segment(segment, now_ms)
         return len(expired)

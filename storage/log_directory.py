@@ -192,7 +192,7 @@ class LogDirectory:
         """Write where logs start that do not start with their first segment, if that changed."""
         self._log_start_offsets.write(self._with_damaged(self._log_start_offsets, self._log_start_offset))
 
-    def log_start_offset_advanced(self, log: PartitionLog) -> None:
+    def log_start_offset_changed(self, log: PartitionLog) -> None:
         """See LogObserver."""
         offsets = self._with_damaged(self._log_start_offsets, self._log_start_offset)
         offsets[log.topic_partition] = log.log_start_offset

@@ -111,31 +111,32 @@ class LogLoader:
     def _open_segments(self, segments: Segments) -> None:
         names = self.fs.listdir(self.directory)
         present = set(names)
+        missing: dict[Offset, list[str]] = {}
         for name in names:
+            offset = base_offset_of(name)
+            if offset is None:
+                continue
             if is_segment_log(name):
-                self._open_segment(segments, name, present)
-            elif is_index(name):
-                offset = base_offset_of(name)
-                assert offset is not None
-                if file_name(offset, LOG_SUFFIX) not in present:
-                    _log.warning("%s/%s is removed: it indexes no segment", self.directory, name)
-                    self.fs.unlink(f"{self.directory}/{name}")
+                indexes = [file_name(offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+                missing[offset] = [index for index in indexes if index not in present]
+                segments.add(self._new_segment(offset, create=False))
+            elif is_index(name) and file_name(offset, LOG_SUFFIX) not in present:
+                _log.warning("%s/%s is removed: it indexes no segment", self.directory, name)
+                self.fs.unlink(f"{self.directory}/{name}")
+        for segment in segments:
+            if self._is_recovered_later(segments, segment):
+                break
+            self._check_indexes(segments, segment, missing[segment.base_offset])
 
-    def _open_segment(self, segments: Segments, name: str, present: set[str]) -> None:
-        offset = base_offset_of(name)
-        assert offset is not None
-        missing = [
-            file_name(offset, suffix)
-            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-            if file_name(offset, suffix) not in present
-        ]
-        segment = self._new_segment(offset, create=False)
-        segments.add(segment)
-        if not self.clean and offset + 1 > self.recovery_point:
-            return  # recovery rebuilds its indexes anyway
+    def _is_recovered_later(self, segments: Segments, segment: LogSegment) -> bool:
+        """Whether recovery will read the segment and rebuild its indexes anyway."""
+        following = segments.higher(segment.base_offset)
+        return not self.clean and (following is None or following.base_offset > self.recovery_point)
+
+    def _check_indexes(self, segments: Segments, segment: LogSegment, missing: list[str]) -> None:
         damage = ", ".join(f"{name} is missing" for name in missing) or self._index_damage(segment)
         if damage and segment.size_bytes:
-            _log.warning("%s/%s: %s; its indexes are rebuilt", self.directory, name, damage)
+            _log.warning("%s: %s; the indexes are rebuilt", segment.file.path, damage)
             self._rebuild_indexes(segments, segment)
 
     def _new_segment(self, offset: Offset, *, create: bool) -> LogSegment:

@@ -14,8 +14,8 @@ class LogObserver(Protocol):
     Errors: what these raise stops the operation before any file was touched.
     """
 
-    def log_start_offset_advanced(self, log: PartitionLog) -> None:
-        """Segments below `log.log_start_offset` are about to be deleted: make it durable now."""
+    def log_start_offset_changed(self, log: PartitionLog) -> None:
+        """Records are about to go that a stale log start offset would still count on: make it durable now."""
         ...
 
     def recovery_point_lowered(self, log: PartitionLog) -> None:
@@ -26,7 +26,7 @@ class LogObserver(Protocol):
 class NoObserver:
     """For a log that stands alone, whose opener keeps no checkpoints."""
 
-    def log_start_offset_advanced(self, log: PartitionLog) -> None:
+    def log_start_offset_changed(self, log: PartitionLog) -> None:
         """Nothing is kept."""
 
     def recovery_point_lowered(self, log: PartitionLog) -> None:

@@ -35,6 +35,9 @@ def roll_segment(log: PartitionLog, base_offset: Offset, now_ms: int) -> LogSegm
     if active.base_offset == base_offset and active.size_bytes == 0:
         return active
     active.seal()
+    if log.recovery_point >= log.log_end_offset:
+        # All of the segment is flushed already, so that no flush or recovery will look at it again.
+        active.time_index.flush()
     log.producers.map_end_offset = base_offset
     snapshot = log.producers.take_snapshot(sync=False)
     if snapshot is not None:

@@ -18,6 +18,7 @@ from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles
 from storage.errors import CorruptFile, StorageFailure
 from storage.files import FileSystem
+from storage.leader_epoch import LeaderEpochCache
 from storage.log_loader import LoadedLog
 from storage.log_observer import LogObserver
 from storage.validation import ValidationRules
@@ -91,9 +92,19 @@ class LogState:
         self._first_unstable_offset = None if unstable is None else max(unstable, self.log_start_offset)
 
     def assign_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Note, durably, that `epoch` starts at `start_offset`; a new leader does so before any record."""
+        """Note, durably, that `epoch` starts at `start_offset`; a new leader does so before any record.
+
+        A negative epoch is none. When the checkpoint cannot be written nothing has changed.
+        """
+        if epoch < 0:
+            return
+        before = self.leader_epochs.entries
         if self.leader_epochs.assign(epoch, start_offset):
-            self.write_leader_epochs()
+            try:
+                self.write_leader_epochs()
+            except (OSError, StorageFailure):
+                self.leader_epochs = LeaderEpochCache.of(before)
+                raise
 
     def write_leader_epochs(self) -> None:
         """Make the leader epochs durable."""

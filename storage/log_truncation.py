@@ -25,20 +25,24 @@ def truncate_to(log: PartitionLog, offset: Offset, now_ms: int, below_high_water
         if log.leader_epochs.truncate_from_end(log.log_end_offset):
             log.write_leader_epochs()
         return False
-    if offset < log.high_watermark and not below_high_watermark:
+    segment = log.segments.floor(offset)
+    end_offset = offset if segment is None else segment.end_offset_when_cut_to(offset)
+    if end_offset < log.high_watermark and not below_high_watermark:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"{log.topic_partition} is not truncated to {offset}: its high watermark is {log.high_watermark}",
         )
-    if offset < log.segments.first.base_offset:
+    if segment is None:
         truncate_fully_and_start_at(log, offset, now_ms)
         return True
-    _lower_recovery_point(log, offset)
-    for segment in reversed(log.segments.starting_above(offset)):
-        log.remove_segment(segment, now_ms)
+    _prepare_checkpoints(log, min(log.log_start_offset, end_offset), end_offset)
+    for above in reversed(log.segments.starting_above(offset)):
+        log.remove_segment(above, now_ms)
         log.fs.fsync_dir(log.directory)
-    _end_at(log, log.segments.active.truncate_to(offset))
-    if log.leader_epochs.truncate_from_end(log.log_end_offset):
+    segment.truncate_to(offset)
+    log.log_end_offset = end_offset
+    log.high_watermark = min(log.high_watermark, end_offset)
+    if log.leader_epochs.truncate_from_end(end_offset):
         log.write_leader_epochs()
     _reload_producers(log, now_ms)
     return True
@@ -46,12 +50,11 @@ def truncate_to(log: PartitionLog, offset: Offset, now_ms: int, below_high_water
 
 def truncate_fully_and_start_at(log: PartitionLog, offset: Offset, now_ms: int) -> None:
     """See PartitionLog.truncate_fully_and_start_at."""
-    _lower_recovery_point(log, offset)
+    _prepare_checkpoints(log, offset, offset)
     for segment in reversed(list(log.segments)):
         log.remove_segment(segment, now_ms)
         log.fs.fsync_dir(log.directory)
     log.segments.add(create_segment(log, offset, now_ms))
-    log.log_start_offset = offset
     log.high_watermark = offset
     log.log_end_offset = offset
     if log.leader_epochs.clear():
@@ -61,18 +64,19 @@ def truncate_fully_and_start_at(log: PartitionLog, offset: Offset, now_ms: int) 
     log.update_first_unstable_offset()
 
 
-def _lower_recovery_point(log: PartitionLog, offset: Offset) -> None:
+def _prepare_checkpoints(log: PartitionLog, log_start_offset: Offset, recovery_point: Offset) -> None:
+    """Make the new start and the lowered recovery point durable before anything is cut.
+
+    A checkpoint that is above the log's new end would later hide, or vouch for, records that are written
+    there anew.
+    """
     log.generation += 1
-    if log.recovery_point > offset:
-        log.recovery_point = offset
+    if log.log_start_offset != log_start_offset:
+        log.log_start_offset = log_start_offset
+        log.observer.log_start_offset_changed(log)
+    if log.recovery_point > recovery_point:
+        log.recovery_point = recovery_point
         log.observer.recovery_point_lowered(log)
-
-
-def _end_at(log: PartitionLog, end_offset: Offset) -> None:
-    log.log_end_offset = end_offset
-    log.recovery_point = min(log.recovery_point, end_offset)
-    log.log_start_offset = min(log.log_start_offset, end_offset)
-    log.high_watermark = min(log.high_watermark, end_offset)
 
 
 def _reload_producers(log: PartitionLog, now_ms: int) -> None:

@@ -69,7 +69,7 @@ def replay_producers(producers: ProducerStateManager, segments: Segments, end_of
         for position, header in segment.batches(start):
             if header.base_offset >= end_offset:
                 break
-            if header.base_offset < producers.map_end_offset:
+            if header.next_offset <= producers.map_end_offset:
                 continue
             data = segment.file.pread(header.size_bytes, position) if header.is_control else b""
             replay_producer(producers, header, data, 0, None)

@@ -169,17 +169,18 @@ class LogSegment:
                 timestamp, offset = header.max_timestamp, header.last_offset
         self.max_timestamp, self.offset_of_max_timestamp = timestamp, offset
 
-    def truncate_to(self, offset: Offset) -> Offset:
-        """Remove the batch that holds `offset` and all behind it, durably; where the segment ends now.
+    def end_offset_when_cut_to(self, offset: Offset) -> Offset:
+        """Where `truncate_to(offset)` would end the segment: lower when a batch began before `offset`."""
+        place = self.find(offset)
+        return offset if place is None else min(offset, place.header.base_offset)
 
-        That is `offset`, or below it when the batch began before.
-        """
+    def truncate_to(self, offset: Offset) -> None:
+        """Remove the batch that holds `offset` and all behind it; durable on return."""
         place = self.find(offset)
         if place is not None:
             self.file.truncate(place.position)
         self._truncate_indexes(offset)
         self.file.fsync()
-        return offset if place is None else min(offset, place.header.base_offset)
 
     def seal(self) -> None:
         """Write the last time index entry: no batch will follow. Retention and look-ups rely on it."""
