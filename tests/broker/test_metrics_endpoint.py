@@ -1,0 +1,91 @@
+"""The HTTP server for metrics: two paths, and strict with everybody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from broker import metrics_endpoint
+from broker.metrics import BrokerMetrics
+from broker.metrics_endpoint import CONNECTIONS_MAX, REQUEST_BYTES, MetricsEndpoint
+from tests.support.loops import on_both_loops
+
+
+@asynccontextmanager
+async def serving(reason: str | None = None) -> AsyncIterator[MetricsEndpoint]:
+    endpoint = MetricsEndpoint(BrokerMetrics(), lambda: reason)
+    await endpoint.start("127.0.0.1", 0)
+    try:
+        yield endpoint
+    finally:
+        await endpoint.close()
+
+
+async def get(endpoint: MetricsEndpoint, request: bytes) -> bytes:
+    """Everything the server sends until it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
+    writer.write(request)
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+@on_both_loops
+async def test_metrics_are_served_as_text() -> None:
+    async with serving() as endpoint:
+        answer = await get(endpoint, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert f"Content-Length: {len(body)}".encode() in head
+        assert b"# TYPE kafka_network_requestmetrics_requests_total counter" in body
+
+
+@on_both_loops
+async def test_health_says_whether_the_broker_serves() -> None:
+    async with serving() as endpoint:
+        assert await get(endpoint, b"GET /healthz HTTP/1.0\r\n\r\n") == (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n"
+            b"Connection: close\r\n\r\nok\n"
+        )
+    async with serving("log directory is offline") as endpoint:
+        answer = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert answer.endswith(b"log directory is offline\n")
+
+
+@on_both_loops
+async def test_other_paths_and_methods_are_refused_and_head_has_no_body() -> None:
+    async with serving() as endpoint:
+        assert (await get(endpoint, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
+        assert (await get(endpoint, b"nonsense\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
+        assert (await get(endpoint, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
+        head = await get(endpoint, b"HEAD /metrics?x=1 HTTP/1.1\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert head.endswith(b"\r\n\r\n")
+
+
+@on_both_loops
+async def test_a_head_that_is_too_long_or_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_endpoint, "REQUEST_S", 0.05)
+    async with serving() as endpoint:
+        assert await get(endpoint, b"GET /" + b"a" * 3 * REQUEST_BYTES) == b""
+        assert await get(endpoint, b"GET /metrics HTTP/1.1\r\n") == b""
+        assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+
+
+@on_both_loops
+async def test_only_so_many_are_served_at_a_time() -> None:
+    async with serving() as endpoint:
+        waiting = [await asyncio.open_connection("127.0.0.1", endpoint.port) for _ in range(CONNECTIONS_MAX)]
+        assert await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n") == b""
+        for reader, writer in waiting:
+            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert (await reader.read()).endswith(b"ok\n")
+            writer.close()
+        assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
