@@ -46,6 +46,7 @@ class FetchDriver:
         self._task: asyncio.Task[None] | None = None
         self._helpers: set[asyncio.Task[None]] = set()
         self._looking_up: set[TopicPartition] = set()
+        self._is_closed = False
 
     def start(self) -> None:
         """Start the task; once."""
@@ -60,6 +61,7 @@ class FetchDriver:
 
     async def close(self) -> None:
         """Stop, and end the fetch sessions so that brokers need not remember them."""
+        self._is_closed = True
         tasks = [task for task in (self._task, *self._helpers) if task is not None]
         for task in tasks:
             task.cancel()
@@ -135,7 +137,7 @@ class FetchDriver:
         future.add_done_callback(partial(self._on_answer, node_id))
 
     def _on_answer(self, node_id: BrokerId, future: asyncio.Future[ApiMessage]) -> None:
-        if future.cancelled():
+        if future.cancelled() or self._is_closed:
             return
         now_ms = self._client.now_ms()
         error = future.exception()

@@ -37,6 +37,10 @@ class LeaderAnswers(Generic[ResultT]):
         self.results: dict[TopicPartition, ResultT] = {}
         self.errors: dict[TopicPartition, KafkaError] = {}
 
+    def merged(self) -> dict[TopicPartition, ResultT | KafkaError]:
+        """Results and errors in one."""
+        return {**self.results, **self.errors}
+
     def raise_first(self) -> None:
         """Raise the first error, if any."""
         for error in self.errors.values():

@@ -1,0 +1,44 @@
+"""librdkafka's mock cluster inside this process: brokers that others wrote, for our clients to talk to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import confluent_kafka
+import pytest
+
+import clients.api_versions
+from protocol.registry import APIS, ApiKey
+
+# The mock offers these flexible versions but reads or writes their arrays in the old form; librdkafka
+# itself never speaks them.
+_SOUND_VERSIONS = {
+    ApiKey.JOIN_GROUP: 5,
+    ApiKey.SYNC_GROUP: 3,
+    ApiKey.HEARTBEAT: 3,
+    ApiKey.LEAVE_GROUP: 1,
+    ApiKey.OFFSET_FETCH: 5,
+    ApiKey.OFFSET_COMMIT: 7,
+}
+
+
+@contextmanager
+def mock_cluster(brokers: int = 3) -> Iterator[str]:
+    """Start a mock cluster; the bootstrap servers of it."""
+    owner = confluent_kafka.Producer(
+        {"bootstrap.servers": "none", "test.mock.num.brokers": brokers, "log_level": 0}
+    )
+    metadata = owner.list_topics(timeout=10)
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in metadata.brokers.values())
+    del owner
+
+
+def keep_to_sound_versions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let our clients speak only versions that the mock gets right."""
+    lowered = {
+        int(key): replace(APIS[key], highest=min(highest, APIS[key].highest))
+        for key, highest in _SOUND_VERSIONS.items()
+    }
+    monkeypatch.setattr(clients.api_versions, "APIS", {**APIS, **lowered})
