@@ -5,28 +5,35 @@ from __future__ import annotations
 from broker.consumer_offsets import coordinator_topics
 from broker.dispatch import Dispatcher
 from broker.handlers.api_versions import ApiVersionsHandler, Features
+from broker.handlers.create_partitions import CreatePartitionsHandler
+from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_groups import DeleteGroupsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
+from broker.handlers.delete_topics import DeleteTopicsHandler
+from broker.handlers.describe_cluster import DescribeClusterHandler
 from broker.handlers.describe_groups import DescribeGroupsHandler
 from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from broker.handlers.describe_producers import DescribeProducersHandler
+from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.heartbeat import HeartbeatHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.join_group import JoinGroupHandler
 from broker.handlers.leave_group import LeaveGroupHandler
+from broker.handlers.list_config_resources import ListConfigResourcesHandler
 from broker.handlers.list_groups import ListGroupsHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.metadata import MetadataHandler
 from broker.handlers.offset_commit import OffsetCommitHandler
 from broker.handlers.offset_delete import OffsetDeleteHandler
 from broker.handlers.offset_fetch import OffsetFetchHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.sync_group import SyncGroupHandler
+from broker.metadata.settings import controller_settings
 from broker.services import Services
 from cluster.features import SUPPORTED_FEATURES, finalized_features
-from cluster.image import MetadataImage
 from protocol.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
 from protocol.registry import ApiKey
 
@@ -69,12 +76,8 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
 
 def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     """Consumer groups of the classic protocol."""
-    groups = services.groups
-
-    def image() -> MetadataImage:
-        return services.store.image
-
-    find = FindCoordinatorHandler(coordinator_topics(groups), image, services.internal_topics)
+    groups, image = services.groups, services.image
+    find = FindCoordinatorHandler(coordinator_topics(groups), image, services.topic_creation)
     dispatcher.register(ApiKey.FIND_COORDINATOR, find.handle)
     dispatcher.register(ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, parks=True)
     dispatcher.register(ApiKey.SYNC_GROUP, SyncGroupHandler(groups).handle, parks=True)
@@ -105,4 +108,18 @@ def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
             epoch=finalized.epoch,
         )
 
+    store, image, randomness, config = services.store, services.image, services.randomness, services.config
+    settings = controller_settings(config)
+    creation = services.topic_creation if config.auto_create_topics_enable else None
+    dispatcher.register(ApiKey.METADATA, MetadataHandler(image, config.node_id, creation).handle)
+    create = CreateTopicsHandler(store, settings, randomness)
+    dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
+    dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings).handle)
+    dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, randomness).handle)
+    dispatcher.register(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(image, config.node_id).handle)
+    dispatcher.register(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        DescribeTopicPartitionsHandler(image, config.max_request_partition_size_limit).handle,
+    )
+    dispatcher.register(ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesHandler(image).handle)
     dispatcher.register(ApiKey.API_VERSIONS, ApiVersionsHandler(dispatcher.apis, features))

@@ -32,9 +32,10 @@ from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.randomness import SystemRandomness
 from broker.metadata.registration import join_cluster, registration_request
 from broker.metadata.store import MetadataStore
+from broker.metadata.topic_creation import TopicCreation
 from broker.metrics import BrokerMetrics
 from broker.metrics_endpoint import MetricsEndpoint
-from broker.network.config import ListenerConfig, NetworkConfig
+from broker.network.config import ListenerConfig, NetworkConfig, parse_address_limits
 from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
 from broker.purgatory.purgatory import Purgatory
@@ -185,6 +186,7 @@ class BrokerNode:
             fetch_purgatory=fetch_purgatory,
             traffic=TopicTraffic(),
             producer_ids=ProducerIds(self._store, config.node_id, self._broker_epoch),
+            topic_creation=TopicCreation(self._store, config, self._randomness),
         )
 
     async def _start_metrics(self) -> None:
@@ -250,6 +252,7 @@ class BrokerNode:
         await self._network.close(timeout_s)
         await self._groups.stop()
         await self._channel.close()
+        await self.services.topic_creation.close()
         await self._flusher.close()
         self._logs.shutdown(self._clock.wall_ms(), self._broker_epoch)
         await self._store.close()
@@ -272,4 +275,6 @@ class BrokerNode:
 
 
 def _network_config(config: BrokerConfig) -> NetworkConfig:
-    return NetworkConfig(**{field.name: getattr(config, field.name) for field in fields(NetworkConfig)})
+    values = {field.name: getattr(config, field.name) for field in fields(NetworkConfig)}
+    values["max_connections_per_ip_overrides"] = parse_address_limits(config.max_connections_per_ip_overrides)
+    return NetworkConfig(**values)

@@ -12,10 +12,12 @@ from broker.groups.config import GroupConfig
 from broker.groups.service import GroupService
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.store import MetadataStore
+from broker.metadata.topic_creation import TopicCreation
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.topic_traffic import TopicTraffic
 from cluster.controller.settings import Randomness
+from cluster.image import MetadataImage
 from storage.log_manager import LogManager
 
 
@@ -37,3 +39,8 @@ class Services:
     fetch_purgatory: Purgatory
     traffic: TopicTraffic
     producer_ids: ProducerIds
+    topic_creation: TopicCreation
+
+    def image(self) -> MetadataImage:
+        """The metadata as of now."""
+        return self.store.image

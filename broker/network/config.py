@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from storage.config_definition import ConfigError
+
 UNLIMITED: Final = 2**31 - 1
 
 
@@ -44,3 +46,19 @@ class ListenerConfig:
     port: int = 9092
     max_connections: int = UNLIMITED
     ssl_context: ssl.SSLContext | None = None
+
+
+def parse_address_limits(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides`, e.g. "10.0.0.7:5,::1:100", as limits by address.
+
+    Errors: ConfigError for an entry that is not address:count with a count from 0 on.
+    """
+    limits: dict[str, int] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        address, _, count = entry.rpartition(":")
+        if not address or not count.isdecimal():
+            raise ConfigError(
+                "max.connections.per.ip.overrides", entry, "allowed is address:count with a count from 0 on"
+            )
+        limits[address.strip("[]")] = int(count)
+    return limits
