@@ -264,6 +264,7 @@ class BrokerNode:
         await self._network.close(timeout_s=0)
         await self._groups.stop()
         await self._channel.close()
+        await self._store.abandon()
         await self._flusher.close()
         await self._release()
 

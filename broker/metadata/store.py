@@ -129,6 +129,13 @@ class MetadataStore:
                 _fail(late, KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping"))
         self._log.close(self._clock.wall_ms())
 
+    async def abandon(self) -> None:
+        """Stop as a crash would: what waits is not done, and nothing more is written."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.cancel()
+            await asyncio.gather(worker, return_exceptions=True)
+
     async def _work(self) -> None:
         while True:
             batch = [await self._pending.get()]
