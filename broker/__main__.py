@@ -54,7 +54,7 @@ def run(config_path: str | None, overrides: dict[str, str]) -> int:
         return EXIT_CONFIG
     try:
         uvloop.run(serve(config))
-    except (KafkaError, CorruptFile, OSError) as error:
+    except (ConfigError, KafkaError, CorruptFile, OSError) as error:
         print(f"broker {config.node_id} cannot run: {error}", file=sys.stderr)
         return EXIT_START
     return 0
@@ -72,9 +72,7 @@ def main() -> int:
     """Parse the arguments and run."""
     parser = argparse.ArgumentParser(prog="python -m broker", description="Run one Tidelog broker.")
     parser.add_argument("--config", metavar="FILE", help="Kafka's server.properties")
-    parser.add_argument(
-        "--override", action="append", default=[], type=parse_override, metavar="KEY=VALUE"
-    )
+    parser.add_argument("--override", action="append", default=[], type=parse_override, metavar="KEY=VALUE")
     arguments = parser.parse_args()
     return run(arguments.config, dict(arguments.override))
 

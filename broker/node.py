@@ -19,6 +19,7 @@ from broker.api_wiring import register_apis
 from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
 from broker.consumer_offsets import ConsumerOffsetsLog
+from broker.directory_locks import DirectoryLocks
 from broker.dispatch import Dispatcher
 from broker.fetch_sessions import FetchSessionCache
 from broker.flusher import Flusher
@@ -78,6 +79,7 @@ class BrokerNode:
         self.services: Services
         self.metrics = BrokerMetrics()
         self.metrics_endpoint: MetricsEndpoint | None = None
+        self._locks: DirectoryLocks | None = None
 
     # ---- start
 
@@ -87,6 +89,8 @@ class BrokerNode:
             await self._start()
         except BaseException:
             self._executor.shutdown(wait=False)
+            if self._locks is not None:
+                self._locks.release()
             raise
 
     async def _start(self) -> None:
@@ -94,6 +98,7 @@ class BrokerNode:
         identity = prepare_directories(
             self._fs, config.log_directories, config.node_id, self._cluster_id, self._randomness
         )
+        self._locks = DirectoryLocks(self._fs, identity.directory_ids)
         self._store = await self._open_metadata(identity.cluster_id)
         self._timers = Timers(clock.monotonic_ms)
         self._driver = TimerDriver(self._timers)
@@ -273,6 +278,8 @@ class BrokerNode:
             await self.metrics_endpoint.close()
         self._driver.stop()
         self._executor.shutdown(wait=True)
+        if self._locks is not None:
+            self._locks.release()
 
 
 def _network_config(config: BrokerConfig) -> NetworkConfig:

@@ -10,6 +10,7 @@ Durability rules that callers rely on:
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Callable
@@ -74,6 +75,14 @@ class File(Protocol):
         ...
 
 
+class FileLock(Protocol):
+    """A lock that is held until `release`, or until its process is gone."""
+
+    def release(self) -> None:
+        """Let others have it."""
+        ...
+
+
 class FileSystem(Protocol):
     """The directory operations that storage needs. Paths are str, joined with '/'.
 
@@ -126,6 +135,10 @@ class FileSystem(Protocol):
 
     def space(self, path: str) -> DiskSpace:
         """Room on the volume that holds `path`."""
+        ...
+
+    def lock(self, path: str) -> FileLock:
+        """Take the lock that the file stands for, made when missing; BlockingIOError when somebody has it."""
         ...
 
 
@@ -283,6 +296,24 @@ class OsFileSystem(FileSystem):
     def space(self, path: str) -> DiskSpace:
         volume = os.statvfs(path)
         return DiskSpace(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
+
+    def lock(self, path: str) -> FileLock:
+        return OsFileLock(path)
+
+
+class OsFileLock(FileLock):
+    """An advisory lock of the operating system; it ends with the process, whatever ends that."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._descriptor)
+            raise
+
+    def release(self) -> None:
+        os.close(self._descriptor)
 
 
 def parent_directory(path: str) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storage.errors import StorageFailure
-from storage.files import Buffer, DiskSpace, File, FileSystem
+from storage.files import Buffer, DiskSpace, File, FileLock, FileSystem
 from tests.support.crash_images import Cut, Survival, Write, apply, random_part, surviving_image
 
 TOTAL_BYTES = 1 << 40
@@ -325,6 +325,9 @@ class CrashFileSystem(FileSystem):
     def space(self, path: str) -> DiskSpace:
         return DiskSpace(TOTAL_BYTES, TOTAL_BYTES if self.free_bytes is None else self.free_bytes)
 
+    def lock(self, path: str) -> FileLock:
+        return CrashFileLock()
+
     # -- inside
 
     def _change_names(self, *assignments: tuple[_Directory, str, _Inode | _Directory | None]) -> None:
@@ -395,3 +398,10 @@ def _inodes(directory: _Directory) -> Iterator[_Inode]:
             yield from _inodes(node)
         else:
             yield node
+
+
+class CrashFileLock(FileLock):
+    """Always free: one process at a time uses this disk, and a crash ends its locks."""
+
+    def release(self) -> None:
+        """Nothing is held."""
