@@ -23,36 +23,28 @@ from clients.client import ClientBase
 from clients.committed_offsets import fetch_committed
 from clients.config import ConsumerConfig, make_config
 from clients.connection import Authenticator
-from clients.consumer_types import (
-    ConsumerRecord,
-    FetchPosition,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-)
+from clients.consumer_positions import ConsumerPositions
+from clients.consumer_types import ConsumerRecord, OffsetAndMetadata
 from clients.coordinator_lookup import CoordinatorLookup
 from clients.environment import Environment
 from clients.fetch_driver import FetchDriver
 from clients.fetcher import Fetcher
 from clients.group_coordinator import GroupCoordinator
 from clients.handed_out import HandedOut
-from clients.leader_requests import ask_leaders
 from clients.offset_committer import OffsetCommitter
-from clients.offset_questions import OffsetsByTimestamp
 from clients.partition_state import (
-    EARLIEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
     AssignedPartitions,
-    FetchState,
-    PartitionState,
 )
+from clients.position_initializer import PositionInitializer
 from clients.rebalance_listener import RebalanceListener
+from clients.topic_subscription import TopicSubscription
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
-class Consumer:
+class Consumer(ConsumerPositions):
     """An asyncio consumer; use it as an async context manager, or call `start` and `close`.
 
     Options are those of `ConsumerConfig` (Kafka's names with underscores). One task uses it at a time.
@@ -72,12 +64,9 @@ class Consumer:
         self._authenticator = authenticator
         self._assigned = AssignedPartitions()
         self._handed_out = HandedOut(self._assigned)
-        self._topics: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
+        self._subscription: TopicSubscription | None = None
         self._group: GroupCoordinator | None = None
         self._lookup: CoordinatorLookup | None = None
-        self._initializing: asyncio.Task[None] | None = None
-        self._initialize_error: KafkaError | None = None
         self._started = False
         self._is_closed = False
 
@@ -100,6 +89,14 @@ class Consumer:
         if config.group_id is not None:
             self._lookup = CoordinatorLookup(client, config.group_id)
             self._committer = OffsetCommitter(client, config, self._lookup, self._handed_out.positions)
+        self._initializer = PositionInitializer(
+            client,
+            self._assigned,
+            self._lookup,
+            self._fetcher.reset_timestamp,
+            config.default_api_timeout_ms,
+            self._wake_poll,
+        )
         await client.open(client.now_ms() + config.default_api_timeout_ms)
         client.updater.on_update.append(self._on_metadata)
         self._driver.start()
@@ -128,9 +125,7 @@ class Consumer:
             elif self._lookup is not None:
                 await self._committer.auto_commit_now(self._client.now_ms() + timeout_ms)
         finally:
-            if self._initializing is not None:
-                self._initializing.cancel()
-                await asyncio.wait({self._initializing})
+            await self._initializer.close()
             if self._lookup is not None:
                 await self._committer.close()
             await self._driver.close()
@@ -155,10 +150,8 @@ class Consumer:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "subscribe needs group_id; use assign without one")
         if isinstance(topics, str):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topics={topics!r}: give a list of names")
-        self._topics = frozenset(topics)
-        self._pattern = None if pattern is None else re.compile(pattern)
-        if bool(self._topics) == (self._pattern is not None):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe needs either topics or a pattern")
+        exclude_internal = config.exclude_internal_topics
+        subscription = TopicSubscription(topics, pattern, exclude_internal=exclude_internal)
         if self._group is None:
             if len(self._assigned):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
@@ -166,13 +159,14 @@ class Consumer:
                 self._client, config, self._lookup, self._committer, self._assigned, self._wake_poll
             )
         updater = self._client.updater
-        updater.policy.wants_all_topics = self._pattern is not None
-        if self._pattern is None:
-            updater.set_topics(set(self._topics))
-        else:
-            self._topics = self._matching_topics()
+        self._subscription = subscription
+        updater.policy.wants_all_topics = subscription.is_pattern
+        if subscription.is_pattern:
+            subscription.match(self._client.metadata)
             updater.request_update()
-        self._group.subscribe(self._topics, listener)
+        else:
+            updater.set_topics(set(subscription.topics))
+        self._group.subscribe(subscription.topics, listener)
 
     async def unsubscribe(self) -> None:
         """Leave the group, or drop what was assigned."""
@@ -180,7 +174,7 @@ class Consumer:
         if self._group is not None:
             group, self._group = self._group, None
             await group.close(self.config.request_timeout_ms)
-        self._topics, self._pattern = frozenset(), None
+        self._subscription = None
         self._client.updater.policy.wants_all_topics = False
         self._assigned.set(())
 
@@ -200,7 +194,7 @@ class Consumer:
 
     def subscription(self) -> frozenset[str]:
         """The topics subscribed to, by name or by pattern."""
-        return self._topics
+        return frozenset() if self._subscription is None else self._subscription.topics
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of `topic`; awaits its metadata."""
@@ -257,85 +251,10 @@ class Consumer:
     async def _iterate(self) -> AsyncIterator[ConsumerRecord]:
         while True:
             record = await self.getone()
-            if record is not None:
+            while record is not None:
                 yield record
-
-    # --- positions ------------------------------------------------------------------------
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from `offset`; what was fetched ahead is dropped."""
-        if offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"seek of {partition} to {offset}")
-        state = self._require_assigned(partition)
-        state.seek(FetchPosition(offset), self._client.metadata.leader_epoch(state.topic_partition))
-        self._driver.wake()
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first offset there is; of all assigned partitions if none is named."""
-        self._seek_to(EARLIEST_TIMESTAMP, partitions)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on behind the last record; of all assigned partitions if none is named."""
-        self._seek_to(LATEST_TIMESTAMP, partitions)
-
-    async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record that will be handed out."""
-        state = self._require_assigned(partition)
-        deadline_ms = self._deadline_ms(timeout_ms)
-        while state.state in (FetchState.INITIALIZING, FetchState.AWAIT_RESET):
-            self._driver.data_arrived.clear()
-            self._initialize_positions()
-            error = state.error or self._take_initialize_error()
-            if error is not None:
-                state.error = None
-                raise error
-            self._driver.wake()
-            left_ms = deadline_ms - self._client.now_ms()
-            if left_ms <= 0:
-                text = f"position of {state.topic_partition} did not come in time"
-                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
-            await self._wait_for_data(left_ms)
-        return self._handed_out.position(state).offset
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out nothing of these partitions until `resume`."""
-        for partition in partitions:
-            self._require_assigned(partition).paused = True
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Undo `pause`."""
-        for partition in partitions:
-            self._require_assigned(partition).paused = False
-        self._driver.wake()
-
-    def paused(self) -> tuple[TopicPartition, ...]:
-        """The paused partitions."""
-        return tuple(state.topic_partition for state in self._assigned if state.paused)
-
-    def high_watermark(self, partition: TopicPartition) -> int | None:
-        """The high watermark in the last fetch of an assigned partition; None before the first."""
-        return self._require_assigned(partition).high_watermark
-
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each partition still has."""
-        found = await self._list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
-        return {tp: at.offset for tp, at in found.items()}
-
-    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition (read_committed: the last stable one)."""
-        found = await self._list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
-        return {tp: at.offset for tp, at in found.items()}
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at or after each timestamp (ms since 1970); None where there is none."""
-        for partition, timestamp in timestamps.items():
-            if timestamp < 0:
-                text = f"timestamp {timestamp} for {partition} is negative"
-                raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
-        found = await self._list_offsets(timestamps)
-        return {tp: at if at.offset >= 0 else None for tp, at in found.items()}
+                # Records at hand need no awaiting; group work waits until they are through.
+                record = None if self._is_closed else self._handed_out.next()
 
     # --- commits --------------------------------------------------------------------------
 
@@ -377,106 +296,15 @@ class Consumer:
             await self._group.advance()
         elif self._lookup is not None and len(self._assigned):
             self._committer.auto_commit_if_due()
-        self._initialize_positions()
-        error = self._take_initialize_error()
-        if error is not None:
-            raise error
-
-    async def _wait_for_data(self, timeout_ms: int) -> None:
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._driver.data_arrived.wait()
-        except TimeoutError:
-            return
-
-    def _wake_poll(self) -> None:
-        self._driver.data_arrived.set()
-        self._driver.wake()
+        self._initializer.advance()
 
     def _on_metadata(self) -> None:
-        if self._pattern is None or self._group is None:
+        subscription = self._subscription
+        if subscription is None or self._group is None:
             return
-        topics = self._matching_topics()
-        if topics != self._topics:
-            self._topics = topics
-            self._group.subscribe(topics, None)
+        if subscription.match(self._client.metadata):
+            self._group.subscribe(subscription.topics, None)
             self._wake_poll()
-
-    def _matching_topics(self) -> frozenset[str]:
-        assert self._pattern is not None
-        return frozenset(
-            name
-            for name, topic in self._client.metadata.topics.items()
-            if self._pattern.fullmatch(name)
-            and not (topic.is_internal and self.config.exclude_internal_topics)
-        )
-
-    def _initialize_positions(self) -> None:
-        """Give positions to partitions that have none: committed ones, else by `auto_offset_reset`."""
-        if self._initializing is not None and not self._initializing.done():
-            return
-        states = [state for state in self._assigned if state.state is FetchState.INITIALIZING]
-        if not states:
-            return
-        if self._lookup is None:
-            self._start_from(states, {})
-            return
-        self._initializing = asyncio.create_task(self._fetch_positions(states), name="tidelog-positions")
-
-    async def _fetch_positions(self, states: list[PartitionState]) -> None:
-        assert self._lookup is not None
-        partitions = [state.topic_partition for state in states]
-        try:
-            committed = await fetch_committed(
-                self._client, self._lookup, partitions, self._deadline_ms(), require_stable=True
-            )
-        except KafkaError as error:
-            self._initialize_error = error
-        else:
-            self._start_from(states, committed)
-        self._wake_poll()
-
-    def _start_from(
-        self, states: list[PartitionState], committed: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
-        timestamp = self._fetcher.reset_timestamp
-        for state in states:
-            if state.state is not FetchState.INITIALIZING:
-                continue
-            at = committed.get(state.topic_partition)
-            if at is not None:
-                epoch = self._client.metadata.leader_epoch(state.topic_partition)
-                state.seek(FetchPosition(at.offset, at.leader_epoch), epoch)
-            elif timestamp is not None:
-                state.await_reset(timestamp)
-            else:
-                text = f'{state.topic_partition} has no committed offset and auto_offset_reset is "none"'
-                self._initialize_error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
-        self._driver.wake()
-
-    def _take_initialize_error(self) -> KafkaError | None:
-        error, self._initialize_error = self._initialize_error, None
-        return error
-
-    def _seek_to(self, timestamp: int, partitions: Sequence[TopicPartition]) -> None:
-        for partition in partitions or self._assigned.topic_partitions:
-            self._require_assigned(partition).await_reset(timestamp)
-        self._driver.wake()
-
-    async def _list_offsets(
-        self, timestamps: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        self._require_usable()
-        asked = {TopicPartition(*partition): timestamp for partition, timestamp in timestamps.items()}
-        question = OffsetsByTimestamp(
-            asked,
-            self._client.metadata,
-            read_committed=self.config.read_committed,
-            timeout_ms=self.config.request_timeout_ms,
-        )
-        answers = await ask_leaders(self._client, asked, question, self._deadline_ms())
-        answers.raise_first()
-        return answers.results
 
     def _to_commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
@@ -488,26 +316,8 @@ class Consumer:
             for partition, at in offsets.items()
         }
 
-    def _require_usable(self) -> None:
-        if not self._started:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is not started")
-        if self._is_closed:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed")
-
-    def _require_assigned(self, partition: TopicPartition) -> PartitionState:
-        self._require_usable()
-        state = self._assigned.get(TopicPartition(*partition))
-        if state is None:
-            text = f"{TopicPartition(*partition)} is not assigned to this consumer"
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        return state
-
     def _require_committer(self) -> OffsetCommitter:
         self._require_usable()
         if self._lookup is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "commits need group_id")
         return self._committer
-
-    def _deadline_ms(self, timeout_ms: int | None = None) -> int:
-        limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        return self._client.now_ms() + limit

@@ -190,6 +190,9 @@ class PartitionReader:
                 data = await self._fetch_once(offset, deadline_ms)
                 if data.records:
                     return data
+                if self._client.now_ms() >= deadline_ms:
+                    text = f"{self.topic_partition} has nothing at offset {offset} to go on with"
+                    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
                 continue
             except KafkaError as error:
                 delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)

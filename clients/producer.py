@@ -12,7 +12,6 @@ one partition keep the order in which they were sent, also across retries, and a
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -23,6 +22,7 @@ from clients.client import ClientBase
 from clients.config import ProducerConfig, make_config
 from clients.connection import Authenticator
 from clients.environment import Environment
+from clients.memory_line import MemoryLine
 from clients.metadata import TopicMetadata
 from clients.partitioner import StickyPartitioner, partition_for_key
 from clients.produce_core import ProduceCore
@@ -72,7 +72,6 @@ class Producer:
         self._environment = environment
         self._authenticator = authenticator
         self._topics: dict[str, _TopicState] = {}
-        self._memory_waiters: deque[asyncio.Future[None]] = deque()
         self._flush_waiters: set[asyncio.Future[None]] = set()
         self._new_batches = 0
         self._is_closed = False
@@ -93,6 +92,7 @@ class Producer:
             forget_idle_topics=True,
         )
         environment = self._client.environment
+        self._line = MemoryLine(environment)
         identity = ProducerIdentity() if config.enable_idempotence else None
         self._accumulator = RecordAccumulator(
             batch_size=config.batch_size,
@@ -187,8 +187,9 @@ class Producer:
         `timestamp_ms` None is now. Errors: KafkaError(MESSAGE_TOO_LARGE) for a record over
         `max_request_size`, KafkaError(REQUEST_TIMED_OUT) when there is no room in time.
         """
+        self._check_started()
         future = None
-        if not self._memory_waiters:
+        if self._line.is_empty:
             future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
         if future is None:
             future = await self._enqueue_later(topic, value, key, headers, partition, timestamp_ms)
@@ -212,7 +213,8 @@ class Producer:
 
         The caller has to let the event loop run from time to time.
         """
-        if self._memory_waiters:
+        self._check_started()
+        if not self._line.is_empty:
             return None
         return self._enqueue(topic, value, key, headers, partition, timestamp_ms)
 
@@ -309,30 +311,26 @@ class Producer:
         deadline_ms = self._block_deadline_ms()
         if topic not in self._topics:
             await self._load_topic(topic, deadline_ms)
-        if self._memory_waiters:
-            await self._wait_for_memory(deadline_ms, is_first=False)
+        at_front = False
+        if not self._line.is_empty:
+            await self._wait_for_memory(deadline_ms, at_front=False)
+            at_front = True
         while True:
             self._check_usable()
             future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
             if future is not None:
-                self._wake_memory_waiter()
+                self._line.wake()
                 return future
-            await self._wait_for_memory(deadline_ms, is_first=True)
+            await self._wait_for_memory(deadline_ms, at_front=at_front)
+            at_front = True
 
-    async def _wait_for_memory(self, deadline_ms: int, *, is_first: bool) -> None:
-        """Stand in line until a batch is done; `is_first` for whoever had its turn already."""
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        if is_first:
-            self._memory_waiters.appendleft(waiter)
-        else:
-            self._memory_waiters.append(waiter)
+    async def _wait_for_memory(self, deadline_ms: int, *, at_front: bool) -> None:
+        """Stand in line until a batch is done."""
         self._accumulator.memory_waiters += 1
         self._sender.wake()
         try:
-            async with asyncio.timeout(max(0, deadline_ms - self._client.now_ms()) / 1000):
-                await waiter
+            await self._line.wait(deadline_ms, at_front=at_front)
         except TimeoutError:
-            self._wake_memory_waiter()
             text = (
                 f"no room in buffer_memory={self.config.buffer_memory} bytes within"
                 f" max_block_ms={self.config.max_block_ms}"
@@ -340,15 +338,6 @@ class Producer:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         finally:
             self._accumulator.memory_waiters -= 1
-            with suppress(ValueError):
-                self._memory_waiters.remove(waiter)
-
-    def _wake_memory_waiter(self) -> None:
-        while self._memory_waiters:
-            waiter = self._memory_waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                return
 
     async def _load_topic(self, topic: str, deadline_ms: int) -> _TopicState:
         self._check_usable()
@@ -381,14 +370,17 @@ class Producer:
             self._client.updater.policy.use_topic(topic, self._client.now_ms())
 
     def _on_progress(self) -> None:
-        self._wake_memory_waiter()
+        self._line.wake()
         for flush_waiter in self._flush_waiters:
             if not flush_waiter.done():
                 flush_waiter.set_result(None)
 
-    def _check_usable(self) -> None:
+    def _check_started(self) -> None:
         if not self._started:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is not started")
+
+    def _check_usable(self) -> None:
+        self._check_started()
         if self._is_closed:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed")
         if self._sender.fatal_error is not None:
