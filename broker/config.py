@@ -94,7 +94,11 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
 
         Keys that cannot change while a broker runs are left out. Errors: ConfigError.
         """
-        dynamic = {key: text for key, text in {**cluster_default, **own}.items() if key in DYNAMIC_KEYS}
+        dynamic = {
+            key: text
+            for key, text in {**cluster_default, **own}.items()
+            if key in DYNAMIC_KEYS or key not in BROKER_CONFIGS
+        }
         return BrokerConfig({**self.explicit, **dynamic}) if dynamic else self
 
     @property

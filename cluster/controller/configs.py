@@ -61,18 +61,25 @@ def alter_configs(
     """
     records: list[ConfigRecord] = []
     outcomes = []
-    for resource, changes in requested:
+    for each in requested:
         try:
-            current = image.configs.get(resource, {})
-            values = {
-                change.key: _changed(current.get(change.key), change, definitions.get(resource[0], {}))
-                for change in changes
-            }
-            records += change_records(image, settings, resource, values)
+            values = changed_values(image, each, definitions)
+            records += change_records(image, settings, each.resource, values)
             outcomes.append(SUCCESS)
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
     return ControllerResult(tuple(records), outcomes)
+
+
+def changed_values(
+    image: MetadataImage,
+    requested: ResourceChange,
+    definitions: Mapping[int, Mapping[str, ConfigDefinition]],
+) -> dict[str, str | None]:
+    """The new value of every key that a resource's operations name, None for one that is dropped."""
+    current = image.configs.get(requested.resource, {})
+    known = definitions.get(requested.resource[0], {})
+    return {each.key: _changed(current.get(each.key), each, known) for each in requested.changes}
 
 
 def replace_configs(

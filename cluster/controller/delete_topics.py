@@ -6,6 +6,7 @@ Source: ControllerApis.deleteTopics of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from cluster.controller.result import ControllerResult
@@ -35,21 +36,36 @@ def delete_topics(
         raise KafkaError(code, "topics cannot be deleted: delete.topic.enable is false")
     targets = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
     counts = Counter(targets)
-    ids = {target.topic_id for target in targets if target.name is None}
+    named_ids = _ids_of_names(image, counts)
     records = []
     results = []
     for target, count in counts.items():
+        if target.name is None and target.topic_id in named_ids and count == 1:
+            continue  # its name is in the request too, and is where the answer stands
         try:
-            topic_id = _topic_id(image, target, count, ids)
+            topic_id = _topic_id(image, target, count, counts)
         except KafkaError as error:
-            results.append(_result(target.name, target.topic_id, error))
+            topic = image.topics_by_name.get(target.name or "")
+            twice = topic is not None and _by_id(topic.id) in counts
+            results.append(_result(target.name, topic.id if topic and twice else target.topic_id, error))
             continue
         records.append(RemoveTopicRecord(topic_id=topic_id))
         results.append(_result(image.topics_by_id[topic_id].name, topic_id, None))
     return ControllerResult(tuple(records), DeleteTopicsResponse(responses=tuple(results)))
 
 
-def _topic_id(image: MetadataImage, target: DeleteTopicState, count: int, ids: set[UUID]) -> UUID:
+def _by_id(topic_id: UUID) -> DeleteTopicState:
+    return DeleteTopicState(topic_id=topic_id)
+
+
+def _ids_of_names(image: MetadataImage, targets: Iterable[DeleteTopicState]) -> set[UUID]:
+    topics = (image.topics_by_name.get(target.name) for target in targets if target.name is not None)
+    return {topic.id for topic in topics if topic is not None}
+
+
+def _topic_id(
+    image: MetadataImage, target: DeleteTopicState, count: int, targets: Mapping[DeleteTopicState, int]
+) -> UUID:
     name = target.name
     if name is None and target.topic_id == ZERO_UUID:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither a name nor an id")
@@ -64,7 +80,7 @@ def _topic_id(image: MetadataImage, target: DeleteTopicState, count: int, ids: s
     topic = image.topics_by_name.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
-    if topic.id in ids:
+    if _by_id(topic.id) in targets:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request by its id also")
     return topic.id
 
