@@ -25,10 +25,15 @@ class RecordPlace(NamedTuple):
 
 
 def first_at_or_after(segments: Segments, timestamp: int, log_start_offset: Offset) -> RecordPlace | None:
-    """The first record, by offset, whose timestamp is >= `timestamp`; None when all are older."""
-    for segment in segments:
-        if segment.largest_timestamp() >= timestamp:
-            return _first_in_segment(segment, timestamp, log_start_offset)
+    """The first record, by offset, whose timestamp is >= `timestamp`; None when all are older.
+
+    A segment may have such records only below the log start; then the next one is asked.
+    """
+    for segment in segments.from_offset(log_start_offset):
+        if segment.max_timestamp >= timestamp:
+            place = _first_in_segment(segment, timestamp, log_start_offset)
+            if place is not None:
+                return place
     return None
 
 
