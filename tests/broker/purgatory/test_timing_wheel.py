@@ -138,6 +138,15 @@ def test_many_timers_of_one_millisecond_expire_in_the_order_they_came() -> None:
     assert wheel.advance(5_000) == entries
 
 
+def test_equal_deadlines_from_different_wheels_expire_in_the_order_they_came() -> None:
+    wheel = TimingWheel()
+    from_above = wheel.add(20, nothing)
+    wheel.advance(5)
+    in_the_lowest = wheel.add(20, nothing)
+    assert wheel.levels == 2
+    assert wheel.advance(20) == [from_above, in_the_lowest]
+
+
 def test_cancelled_timers_leave_nothing_behind() -> None:
     wheel = TimingWheel()
     for round_ in range(100):
