@@ -1,0 +1,307 @@
+"""Produce and fetch on real partitions: acks, waiting, limits, fencing, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from broker.fetch_sessions import FetchSessionCache
+from broker.flusher import Flusher
+from broker.handlers.fetch import FetchHandler
+from broker.handlers.produce import ProduceHandler
+from broker.purgatory.purgatory import Purgatory
+from broker.purgatory.timers import Timers
+from broker.topic_traffic import TopicTraffic
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.fetch import PartitionData as FetchedPartition
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.record import BatchBuilder, read_records
+from tests.support.replicas import NOW_MS, FakeRequest, HandClock, Replicas
+
+
+def batch(*values: bytes, timestamp: int = NOW_MS) -> bytes:
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(timestamp, None, value)
+    return bytes(builder.build())
+
+
+class Broker:
+    """The two handlers over partitions, with a clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.replicas = Replicas()
+        self.timers = Timers(self.clock.monotonic_ms)
+        self.produces = Purgatory("Produce", self.timers)
+        self.fetches = Purgatory("Fetch", self.timers)
+        self.traffic = TopicTraffic()
+        flusher = cast(Flusher, None)
+        manager = self.replicas.manager
+        self._produce = ProduceHandler(
+            manager, self.produces, self.fetches, self.traffic, flusher, self.clock
+        )
+        self._fetch = FetchHandler(
+            manager, FetchSessionCache(10, lambda: 1), self.fetches, self.traffic, self.clock, 50_000_000
+        )
+
+    def produce(
+        self,
+        records: bytes | None,
+        *,
+        topic: str = "t",
+        partition: int = 0,
+        acks: int = 1,
+        version: int = 9,
+        client_id: str = "test",
+    ) -> FakeRequest:
+        data = PartitionProduceData(index=partition, records=records)
+        message = ProduceRequest(
+            acks=acks,
+            timeout_ms=1_000,
+            topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
+        )
+        request = FakeRequest(message, version, client_id=client_id)
+        self._produce.handle(request)
+        return request
+
+    def fetch(
+        self,
+        *partitions: FetchPartition,
+        min_bytes: int = 1,
+        max_wait_ms: int = 0,
+        max_bytes: int = 1_000_000,
+        isolation_level: int = 0,
+        replica_id: int = -1,
+        version: int = 12,
+    ) -> FakeRequest:
+        message = FetchRequest(
+            replica_id=replica_id,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation_level,
+            session_epoch=-1,
+            topics=(FetchTopic(topic="t", partitions=partitions),),
+        )
+        request = FakeRequest(message, version)
+        self._fetch.handle(request)
+        return request
+
+    def pass_ms(self, delay_ms: int) -> None:
+        self.clock.now_ms += delay_ms
+        self.timers.advance()
+
+
+def at(offset: int, partition: int = 0, max_bytes: int = 1_000_000, epoch: int = -1) -> FetchPartition:
+    return FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes, current_leader_epoch=epoch
+    )
+
+
+def produced(request: FakeRequest) -> PartitionProduceResponse:
+    return cast(ProduceResponse, request.response).responses[0].partition_responses[0]
+
+
+def fetched(request: FakeRequest) -> list[FetchedPartition]:
+    return list(cast(FetchResponse, request.response).responses[0].partitions)
+
+
+def values(partition: FetchedPartition) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    data, position = bytes(partition.records or b""), 0
+    while position < len(data):
+        records = read_records(data, position)
+        found += [record.value for record in records]
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return found
+
+
+@pytest.fixture
+def broker() -> Broker:
+    made = Broker()
+    made.replicas.create("t", 3)
+    return made
+
+
+def test_what_is_produced_is_fetched(broker: Broker) -> None:
+    assert produced(broker.produce(batch(b"a", b"b"))).base_offset == 0
+    assert produced(broker.produce(batch(b"c"))).base_offset == 2
+    (partition,) = fetched(broker.fetch(at(0)))
+    assert values(partition) == [b"a", b"b", b"c"]
+    assert partition.high_watermark == 3
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_every_version_that_names_topics_is_answered(broker: Broker, version: int) -> None:
+    assert produced(broker.produce(batch(b"x"), version=version)).error_code == 0
+    assert values(fetched(broker.fetch(at(0), version=max(4, version)))[0])[-1] == b"x"
+
+
+def test_acks_0_gets_no_answer_and_an_error_ends_the_connection(broker: Broker) -> None:
+    assert broker.produce(batch(b"a"), acks=0).answers == [None]
+    failed = broker.produce(batch(b"a"), acks=0, topic="nowhere")
+    assert failed.answers == []
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in failed.closed[0]
+
+
+def test_other_acks_than_0_1_and_all_are_refused(broker: Broker) -> None:
+    assert produced(broker.produce(batch(b"a"), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_unknown_partitions_and_internal_topics_are_refused(broker: Broker) -> None:
+    broker.replicas.create("__consumer_offsets")
+    unknown = produced(broker.produce(batch(b"a"), partition=9))
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    internal = produced(broker.produce(batch(b"a"), topic="__consumer_offsets"))
+    assert internal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    admin = broker.produce(batch(b"a"), topic="__consumer_offsets", client_id="__admin_client")
+    assert produced(admin).error_code == 0
+
+
+def test_damaged_records_are_refused_and_nothing_is_appended(broker: Broker) -> None:
+    damaged = bytearray(batch(b"abc"))
+    damaged[-2] ^= 1
+    assert produced(broker.produce(bytes(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert produced(broker.produce(None)).error_code == ErrorCode.INVALID_RECORD
+    assert broker.replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+
+def test_acks_all_is_refused_while_there_are_too_few_in_sync_replicas(broker: Broker) -> None:
+    broker.replicas.create("two", min_insync_replicas="2")
+    refused = produced(broker.produce(batch(b"a"), topic="two", acks=-1))
+    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert produced(broker.produce(batch(b"a"), topic="two", acks=1)).error_code == 0
+
+
+def test_acks_all_waits_for_the_high_watermark_and_times_out(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition = broker.replicas.manager.partition(TopicPartition("t", 0))
+    monkeypatch.setattr("broker.partition.Partition._advance_high_watermark", lambda self: None)
+    waiting, late = broker.produce(batch(b"a"), acks=-1), broker.produce(batch(b"b"), acks=-1)
+    assert waiting.answers == late.answers == []
+    partition.log.advance_high_watermark(1)
+    broker.produces.check_and_complete(partition.topic_partition)
+    assert produced(waiting).error_code == 0
+    broker.pass_ms(1_001)
+    assert produced(late).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_fetch_waits_for_data_and_is_woken_by_a_produce(broker: Broker) -> None:
+    waiting = broker.fetch(at(0), max_wait_ms=500)
+    assert waiting.answers == []
+    broker.produce(batch(b"a"))
+    assert values(fetched(waiting)[0]) == [b"a"]
+
+
+def test_a_fetch_waits_no_longer_than_it_asked_to(broker: Broker) -> None:
+    waiting = broker.fetch(at(0), max_wait_ms=500)
+    broker.pass_ms(499)
+    assert waiting.answers == []
+    broker.pass_ms(2)
+    (partition,) = fetched(waiting)
+    assert values(partition) == []
+    assert partition.error_code == 0
+
+
+def test_a_fetch_waits_until_there_is_enough_over_all_its_partitions(broker: Broker) -> None:
+    size = len(batch(b"a"))
+    waiting = broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500, min_bytes=2 * size)
+    broker.produce(batch(b"a"), partition=0)
+    assert waiting.answers == []
+    broker.produce(batch(b"a"), partition=1)
+    assert [values(partition) for partition in fetched(waiting)] == [[b"a"], [b"a"]]
+
+
+def test_a_fetch_does_not_wait_when_a_partition_has_an_error(broker: Broker) -> None:
+    first, second = fetched(broker.fetch(at(0, 0), at(0, 9), max_wait_ms=500))
+    assert first.error_code == 0
+    assert second.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_waiting_fetch_ends_when_its_topic_is_deleted(broker: Broker) -> None:
+    from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+
+    topic_id = broker.replicas.image.topics_by_name["t"].id
+    waiting = broker.fetch(at(0), max_wait_ms=500)
+    broker.replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    broker.fetches.check_and_complete(TopicPartition("t", 0))
+    assert fetched(waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_offsets_outside_of_the_log_are_out_of_range(broker: Broker) -> None:
+    broker.produce(batch(b"a"))
+    assert fetched(broker.fetch(at(2)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched(broker.fetch(at(-1)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched(broker.fetch(at(1)))[0].error_code == 0
+
+
+def test_the_first_partition_with_data_gives_one_batch_whatever_its_size(broker: Broker) -> None:
+    broker.produce(batch(b"x" * 1_000), partition=0)
+    broker.produce(batch(b"y" * 1_000), partition=1)
+    limited = fetched(broker.fetch(at(0, 2), at(0, 0, 10), at(0, 1, 10), max_bytes=10))
+    assert [values(partition) for partition in limited] == [[], [b"x" * 1_000], []]
+
+
+def test_old_and_unknown_leader_epochs_are_fenced(broker: Broker) -> None:
+    broker.replicas.create("epochs", leader_epoch=5)
+    partition = broker.replicas.manager.partition(TopicPartition("epochs", 0))
+    assert partition.leader_epoch == 5
+    codes = {}
+    for epoch in (-1, 4, 5, 6):
+        message = FetchRequest(
+            session_epoch=-1, topics=(FetchTopic(topic="epochs", partitions=(at(0, epoch=epoch),)),)
+        )
+        request = FakeRequest(message, 12)
+        broker._fetch.handle(request)
+        codes[epoch] = fetched(request)[0].error_code
+    assert codes == {
+        -1: 0,
+        4: ErrorCode.FENCED_LEADER_EPOCH,
+        5: 0,
+        6: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+
+
+def test_a_reader_whose_last_epoch_ended_earlier_is_told_where(broker: Broker) -> None:
+    broker.produce(batch(b"a", b"b"))
+    ahead = replace(at(2), last_fetched_epoch=0, fetch_offset=9)
+    (partition,) = fetched(broker.fetch(ahead))
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 2)
+
+
+def test_somebody_who_claims_to_be_a_follower_is_refused(broker: Broker) -> None:
+    """CVE-2018-1288: a replica id must not open what lies above the high watermark."""
+    broker.produce(batch(b"a"))
+    (partition,) = fetched(broker.fetch(at(0), replica_id=5))
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not partition.records
+
+
+def test_read_committed_gets_a_list_of_aborted_transactions_and_read_uncommitted_none(
+    broker: Broker,
+) -> None:
+    broker.produce(batch(b"a"))
+    assert fetched(broker.fetch(at(0), isolation_level=1))[0].aborted_transactions == ()
+    assert fetched(broker.fetch(at(0), isolation_level=0))[0].aborted_transactions is None
+
+
+def test_traffic_counts_what_went_through(broker: Broker) -> None:
+    data = batch(b"a", b"b")
+    broker.produce(data)
+    broker.produce(b"junk")
+    broker.fetch(at(0))
+    traffic = broker.traffic
+    assert (traffic.messages_in, traffic.bytes_in, traffic.bytes_out) == (2, len(data), len(data))
+    assert (traffic.produce_requests, traffic.failed_produce_requests) == (2, 1)

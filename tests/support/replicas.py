@@ -1,0 +1,134 @@
+"""Partitions without a node around them: a ReplicaManager over a disk in memory, and requests made by hand."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker.network.request import Answer, FileSlice, Request
+from broker.replica_manager import ReplicaManager
+from cluster.delta import MetadataDelta
+from cluster.image import MetadataImage
+from protocol.codec import decode, encode
+from protocol.framing import RequestHeader, read_response_header
+from protocol.metadata_records.config_record import ConfigRecord
+from protocol.metadata_records.partition_record import PartitionRecord
+from protocol.metadata_records.topic_record import TopicRecord
+from protocol.registry import ApiKey, response_type
+from protocol.schema import ApiMessage, MetadataRecord
+from storage.log_manager import LogManager
+from tests.support.crash_fs import CrashFileSystem
+
+NODE = 1
+NOW_MS = 1_700_000_000_000
+
+
+class HandClock:
+    """A clock that the test turns; wall and monotonic time go together."""
+
+    def __init__(self) -> None:
+        self.now_ms = NOW_MS
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms - NOW_MS
+
+    def monotonic_ns(self) -> int:
+        return self.monotonic_ms() * 1_000_000
+
+
+class Replicas:
+    """A ReplicaManager that follows an image which the test changes record by record."""
+
+    def __init__(self, fs: CrashFileSystem | None = None) -> None:
+        self.fs = fs or CrashFileSystem()
+        self.logs = LogManager(self.fs, ["/data"])
+        self.fs.makedirs("/data")
+        self.logs.start(NOW_MS)
+        self.manager = ReplicaManager(NODE, self.logs, {})
+        self.image = MetadataImage(cluster_id="test")
+
+    def replay(self, *records: MetadataRecord) -> None:
+        """Let the manager follow these records as one step."""
+        delta = MetadataDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        self.image = delta.image(self.image.offset + len(records), 1)
+        self.manager.apply(delta, self.image, NOW_MS)
+
+    def create(
+        self,
+        topic: str,
+        partitions: int = 1,
+        *,
+        isr: tuple[int, ...] = (NODE,),
+        leader_epoch: int = 0,
+        **configs: str,
+    ) -> UUID:
+        """Create a topic whose partitions all live here; config keys with underscores for dots."""
+        topic_id = UUID(int=1_000 + len(self.image.topics_by_id))
+        self.replay(
+            *(
+                ConfigRecord(resource_type=2, resource_name=topic, name=key.replace("_", "."), value=value)
+                for key, value in configs.items()
+            ),
+            TopicRecord(name=topic, topic_id=topic_id),
+            *(
+                PartitionRecord(
+                    partition_id=index,
+                    topic_id=topic_id,
+                    replicas=isr,
+                    isr=isr,
+                    leader=NODE,
+                    leader_epoch=leader_epoch,
+                    partition_epoch=0,
+                    directories=tuple(UUID(int=1) for _ in isr),
+                )
+                for index in range(partitions)
+            ),
+        )
+        return topic_id
+
+
+class FakeRequest(Request):
+    """A request without a connection, which keeps its answer."""
+
+    def __init__(
+        self, message: ApiMessage, version: int, correlation_id: int = 7, client_id: str = "test"
+    ) -> None:
+        body = memoryview(bytearray(encode(message, version)))
+        self.frame = body
+        self.header = RequestHeader(message.api_key, version, correlation_id, client_id)
+        self.body = body
+        self.throttle_time_ms = 0
+        self.answers: list[bytes | None] = []
+        self.closed: list[str] = []
+
+    @property
+    def peer(self) -> str:
+        return "test:1"
+
+    def respond(self, answer: Answer) -> None:
+        self.answers.append(None if answer is None else _whole(answer))
+
+    def close(self, reason: str) -> None:
+        self.closed.append(reason)
+
+    @property
+    def response(self) -> ApiMessage:
+        """The one answer, decoded."""
+        (answer,) = self.answers
+        assert answer is not None
+        key, version = ApiKey(self.header.api_key), self.header.api_version
+        size = int.from_bytes(answer[:4], "big")
+        assert size == len(answer) - 4
+        correlation_id, position = read_response_header(memoryview(answer)[4:], key, version)
+        assert correlation_id == self.header.correlation_id
+        return decode(response_type(key), answer[4 + position :], version)
+
+
+def _whole(answer: Answer) -> bytes:
+    assert answer is not None
+    parts = [answer] if isinstance(answer, bytes | bytearray) else answer
+    return b"".join(part.read() if isinstance(part, FileSlice) else bytes(part) for part in parts)
