@@ -113,9 +113,20 @@ class PartitionMetadataFile:
 
     def write(self, topic_id: UUID) -> None:
         """Replace the file, durably."""
+        write_atomically(self._fs, self.path, self._text(topic_id))
+
+    def create(self, topic_id: UUID) -> None:
+        """Write the file of a new directory; it is durable once the caller has synced it and its name."""
+        file = self._fs.open(self.path, create=True)
+        try:
+            file.truncate(0)
+            file.append(self._text(topic_id))
+        finally:
+            file.close()
+
+    def _text(self, topic_id: UUID) -> bytes:
         assert topic_id != ZERO_UUID, "a partition directory needs a real topic id"
-        text = f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}"
-        write_atomically(self._fs, self.path, text.encode())
+        return f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()
 
     def _value(self, lines: list[str], number: int) -> str:
         if len(lines) < number:

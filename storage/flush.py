@@ -27,8 +27,8 @@ class FlushPlan:
     generation: int
     """How often the log had been truncated; a plan made before a truncation proves nothing after it."""
     files: tuple[File, ...]
-    snapshots: tuple[str, ...]
-    """Producer snapshots that were written without a sync, by path."""
+    paths: tuple[str, ...]
+    """Small files that were written without a sync, such as producer snapshots."""
     directories: tuple[str, ...]
     """Where names of new files must be made durable too."""
 
@@ -36,7 +36,7 @@ class FlushPlan:
         """Sync all of it. I/O: blocks for as long as the disk takes; call it from any one thread."""
         for file in self.files:
             file.fsync()
-        for path in self.snapshots:
+        for path in self.paths:
             flush_snapshot(self.fs, path)
         for directory in self.directories:
             self._sync_directory(directory)

@@ -339,7 +339,7 @@ class PartitionLog(ReadableLog):
             end_offset=self.log_end_offset,
             generation=self.generation,
             files=tuple(file for segment in unflushed for file in segment.files()),
-            snapshots=tuple(self.unsynced_snapshots),
+            paths=tuple(self.unsynced_paths),
             directories=tuple(directories),
         )
 
@@ -350,8 +350,8 @@ class PartitionLog(ReadableLog):
         self.recovery_point = max(self.recovery_point, plan.end_offset)
         self.last_flush_ms = now_ms
         self.is_new_directory = False
-        synced = set(plan.snapshots)
-        self.unsynced_snapshots = [path for path in self.unsynced_snapshots if path not in synced]
+        synced = set(plan.paths)
+        self.unsynced_paths = [path for path in self.unsynced_paths if path not in synced]
 
     def flush(self, now_ms: int) -> None:
         """Make everything durable now, in this thread."""
@@ -368,6 +368,6 @@ class PartitionLog(ReadableLog):
                 self.producers.map_end_offset = self.log_end_offset
                 snapshot = self.producers.take_snapshot(sync=False)
                 if snapshot is not None:
-                    self.unsynced_snapshots.append(snapshot)
+                    self.unsynced_paths.append(snapshot)
             self.flush(now_ms)
         self.segments.close()

@@ -113,7 +113,14 @@ class LogDirectory:
 
     def _read_topic_id(self, topic_partition: TopicPartition) -> UUID | None:
         metadata = PartitionMetadataFile(self.fs, self._path_of(topic_partition))
-        return metadata.read() if metadata.exists() else None
+        try:
+            return metadata.read() if metadata.exists() else None
+        except CorruptCheckpoint as damage:
+            if self._recovery_points.written.get(topic_partition, 0) > 0:
+                raise
+            _log.warning("%s; removed, as the partition had never been flushed", damage)
+            self.fs.unlink(metadata.path)
+            return None
 
     def _open(
         self,
@@ -140,13 +147,13 @@ class LogDirectory:
     def create(
         self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Make a partition that has not been here yet; its topic id is durable before any record is."""
+        """Make a partition that has not been here yet; its topic id is durable with the first flush."""
         self._forget_offsets(topic_partition)
-        path = self._path_of(topic_partition)
-        self.fs.makedirs(path)
-        if topic_id is not None:
-            PartitionMetadataFile(self.fs, path).write(topic_id)
         log = self._open(topic_partition, topic_id, config, now_ms, clean=False)
+        if topic_id is not None:
+            metadata = PartitionMetadataFile(self.fs, log.directory)
+            metadata.create(topic_id)
+            log.unsynced_paths.append(metadata.path)
         self.logs[topic_partition] = log
         return log
 

@@ -80,6 +80,7 @@ class LogLoader:
 
     def _load_into(self, segments: Segments) -> LoadedLog:
         self._open_segments(segments)
+        is_new = not len(segments)
         producers = ProducerStateManager(
             self.topic_partition, self.fs, self.directory, self.producer_id_expiration_ms
         )
@@ -94,7 +95,7 @@ class LogLoader:
         if epochs_changed or epochs.entries != before:
             checkpoint.write(epochs.entries)
         self._load_producers(producers, segments, log_start_offset, log_end_offset)
-        if not self.clean:
+        if not self.clean and not is_new:
             self.fs.fsync_dir(self.directory)
         return LoadedLog(
             segments=segments,

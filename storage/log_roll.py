@@ -41,7 +41,7 @@ def roll_segment(log: PartitionLog, base_offset: Offset, now_ms: int) -> LogSegm
     log.producers.map_end_offset = base_offset
     snapshot = log.producers.take_snapshot(sync=False)
     if snapshot is not None:
-        log.unsynced_snapshots.append(snapshot)
+        log.unsynced_paths.append(snapshot)
     segment = create_segment(log, base_offset, now_ms)
     log.segments.add(segment)
     return segment

@@ -56,7 +56,8 @@ class LogState:
         """Why the log refuses writes; its log directory must be taken offline."""
         self.observer = observer
         self.deleted_files = DeletedFiles()
-        self.unsynced_snapshots: list[str] = []
+        self.unsynced_paths: list[str] = []
+        """Small files that were written without a sync; the next flush takes them along."""
         self._epoch_checkpoint = loaded.leader_epoch_checkpoint
         self.rules = ValidationRules.of(config)
         self.last_flush_ms = now_ms

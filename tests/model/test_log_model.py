@@ -28,6 +28,7 @@ CONFIG = replace(
     file_delete_delay_ms=0,
 )
 MARKER_BYTES = len(end_marker(2))
+PART = st.floats(0, 1)
 Row = tuple[int, int, str]
 """Offset, timestamp and value of a record."""
 
@@ -130,7 +131,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log.flush(NOW_MS)
         assert self.log.recovery_point == self.log_end
 
-    @rule(part=st.floats(0, 1))
+    @rule(part=PART)
     def truncate(self, part: float) -> None:
         target = self.log_start + round(part * (self.log_end - self.log_start))
         self.log.truncate_to(target, NOW_MS, below_high_watermark=True)
@@ -154,7 +155,7 @@ class LogMachine(RuleBasedStateMachine):
         self.last_sent = None
         self.open_transaction_start = known[2].transaction_first_offset if 2 in known else None
 
-    @rule(part=st.floats(0, 1))
+    @rule(part=PART)
     def delete_records(self, part: float) -> None:
         target = self.log_start + round(part * (self.log_end - self.log_start))
         self.log.advance_log_start_offset(target)
@@ -177,7 +178,7 @@ class LogMachine(RuleBasedStateMachine):
         if self.log_start:  # as in Kafka, a snapshot at or below the log start is not used
             self.follow_producers()
 
-    @rule(part=st.floats(0, 1), zeros=st.booleans())
+    @rule(part=PART, zeros=st.booleans())
     def crash_and_lose_a_part_of_the_tail(self, part: float, zeros: bool) -> None:
         active = self.log.segments.active
         flushed = active.position_of(max(self.log.recovery_point, active.base_offset))
@@ -208,9 +209,7 @@ class LogMachine(RuleBasedStateMachine):
 
     # -- comparisons
 
-    @rule(
-        part=st.floats(0, 1), max_bytes=st.integers(0, 900), limit=st.floats(0, 1), at_least_one=st.booleans()
-    )
+    @rule(part=PART, max_bytes=st.integers(0, 900), limit=st.floats(0, 1), at_least_one=st.booleans())
     def read(self, part: float, max_bytes: int, limit: float, at_least_one: bool) -> None:
         offset = self.log_start + round(part * (self.log_end - self.log_start))
         upper_bound = self.log_start + round(limit * (self.log_end - self.log_start))
