@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker.consumer_offsets import coordinator_topics
 from broker.dispatch import Dispatcher
+from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.api_versions import ApiVersionsHandler, Features
 from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
@@ -11,6 +12,7 @@ from broker.handlers.delete_groups import DeleteGroupsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_cluster import DescribeClusterHandler
+from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.describe_groups import DescribeGroupsHandler
 from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from broker.handlers.describe_producers import DescribeProducersHandler
@@ -18,6 +20,7 @@ from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHan
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.heartbeat import HeartbeatHandler
+from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.join_group import JoinGroupHandler
 from broker.handlers.leave_group import LeaveGroupHandler
@@ -121,5 +124,9 @@ def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         DescribeTopicPartitionsHandler(image, config.max_request_partition_size_limit).handle,
     )
+    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(image, config).handle)
+    dispatcher.register(ApiKey.ALTER_CONFIGS, AlterConfigsHandler(store, settings, config).handle)
+    incremental = IncrementalAlterConfigsHandler(store, settings, config)
+    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
     dispatcher.register(ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesHandler(image).handle)
     dispatcher.register(ApiKey.API_VERSIONS, ApiVersionsHandler(dispatcher.apis, features))

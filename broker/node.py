@@ -21,6 +21,7 @@ from broker.config import BrokerConfig
 from broker.consumer_offsets import ConsumerOffsetsLog
 from broker.directory_locks import DirectoryLocks
 from broker.dispatch import Dispatcher
+from broker.dynamic_configs import DynamicBrokerConfig
 from broker.fetch_sessions import FetchSessionCache
 from broker.flusher import Flusher
 from broker.groups.config import GroupConfig
@@ -108,7 +109,8 @@ class BrokerNode:
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
         self._flusher = Flusher(self._executor, clock, self._flush_failed)
-        self._replicas = ReplicaManager(config.node_id, self._logs, config.topic_defaults())
+        self._dynamic_config = DynamicBrokerConfig(config)
+        self._replicas = ReplicaManager(config.node_id, self._logs, self._dynamic_config.topic_defaults)
         self._open_logs()
         self._network = NetworkServer(_network_config(config), clock=clock)
         self._channel = RequestChannel(config.queued_max_requests)
@@ -215,6 +217,8 @@ class BrokerNode:
     # ---- following the metadata
 
     def _follow_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if self._dynamic_config.apply(delta, image):
+            self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
         self._replicas.apply(delta, image, self._clock.wall_ms())
 
     def _follow_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -10,7 +10,7 @@ I/O: opens and renames log directories through the LogManager. Errors: KafkaErro
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from broker.partition import Partition
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 class ReplicaManager:
     """Every partition of this node, by topic name and by topic id."""
 
-    def __init__(self, node_id: BrokerId, logs: LogManager, topic_defaults: dict[str, str]) -> None:
+    def __init__(self, node_id: BrokerId, logs: LogManager, topic_defaults: Mapping[str, str]) -> None:
         self.node_id = node_id
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
@@ -69,6 +69,12 @@ class ReplicaManager:
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
                 self._update_config(name, image)
+
+    def update_defaults(self, topic_defaults: Mapping[str, str], image: MetadataImage) -> None:
+        """Take over what topics have when they do not set their own."""
+        self._topic_defaults = topic_defaults
+        for topic in image.topics_by_name:
+            self._update_config(topic, image)
 
     def log_config(self, topic: str, image: MetadataImage) -> LogConfig:
         """A topic's settings: its own over the broker's over Kafka's defaults."""

@@ -1,4 +1,4 @@
-"""Partitions without a node around them: a ReplicaManager over a disk in memory, and requests made by hand."""
+"""Partitions without a node around them: a ReplicaManager on a disk in memory, requests made by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords, DescribeLogDirs and DescribeProducers on real partitions."""
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and what is told of logs, on real partitions."""
 
 from __future__ import annotations
 
