@@ -161,12 +161,14 @@ class Consumer(ConsumerPositions):
         updater = self._client.updater
         self._subscription = subscription
         updater.policy.wants_all_topics = subscription.is_pattern
+        if listener is not None:
+            self._group.listener = listener
         if subscription.is_pattern:
-            subscription.match(self._client.metadata)
+            # Joins when the topics of the whole cluster are known.
             updater.request_update()
         else:
             updater.set_topics(set(subscription.topics))
-        self._group.subscribe(subscription.topics, listener)
+            self._group.subscribe(subscription.topics)
 
     async def unsubscribe(self) -> None:
         """Leave the group, or drop what was assigned."""
@@ -303,7 +305,7 @@ class Consumer(ConsumerPositions):
         if subscription is None or self._group is None:
             return
         if subscription.match(self._client.metadata):
-            self._group.subscribe(subscription.topics, None)
+            self._group.subscribe(subscription.topics)
             self._wake_poll()
 
     def _to_commit(

@@ -34,7 +34,7 @@ _log = logging.getLogger("tidelog.clients.group")
 
 
 class GroupCoordinator:
-    """The group side of one subscribed consumer.
+    """The group side of one subscribed consumer; joins once `subscribe` was called.
 
     `on_change` runs when `poll` should call `advance` again.
     """
@@ -64,9 +64,9 @@ class GroupCoordinator:
         self._on_change = on_change
         self._strategies = tuple(config.partition_assignment_strategy)
         self._protocol = rebalance_protocol(self._strategies)
-        self._listener: RebalanceListener = NoListener()
-        self._topics: frozenset[str] = frozenset()
-        self._joined_topics: frozenset[str] = frozenset()
+        self.listener: RebalanceListener = NoListener()
+        self._topics: frozenset[str] | None = None
+        self._joined_topics: frozenset[str] | None = None
         self._last_assigned: tuple[TopicPartition, ...] | None = None
         self._group_topics: dict[str, int] | None = None
         self._join_task: asyncio.Task[Assignment] | None = None
@@ -74,10 +74,8 @@ class GroupCoordinator:
         committer.membership = self.membership
         client.updater.on_update.append(self._on_metadata)
 
-    def subscribe(self, topics: frozenset[str], listener: RebalanceListener | None) -> None:
+    def subscribe(self, topics: frozenset[str]) -> None:
         """Want these topics from now on; the next `advance` joins."""
-        if listener is not None:
-            self._listener = listener
         if topics != self._topics:
             self._topics = topics
             self.membership.request_join("subscription has changed")
@@ -93,7 +91,7 @@ class GroupCoordinator:
             raise error
         if self._join_task is not None and self._join_task.done():
             await self._complete_join()
-        if self._join_task is None and self.membership.needs_join:
+        if self._join_task is None and self.membership.needs_join and self._topics is not None:
             await self._prepare_join()
             self._join_task = asyncio.create_task(self._join(), name="tidelog-join")
             self._join_task.add_done_callback(lambda task: self._on_change())
@@ -135,7 +133,8 @@ class GroupCoordinator:
         if self._protocol is RebalanceProtocol.EAGER:
             await self._give_up(self._assigned.topic_partitions, lost=False)
         else:
-            unwanted = [tp for tp in self._assigned.topic_partitions if tp.topic not in self._topics]
+            wanted = self._topics or frozenset()
+            unwanted = [tp for tp in self._assigned.topic_partitions if tp.topic not in wanted]
             await self._give_up(unwanted, lost=False)
 
     async def _give_up(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
@@ -144,9 +143,9 @@ class GroupCoordinator:
         gone = set(partitions)
         try:
             if lost:
-                await settle(self._listener.on_partitions_lost(partitions))
+                await settle(self.listener.on_partitions_lost(partitions))
             else:
-                await settle(self._listener.on_partitions_revoked(partitions))
+                await settle(self.listener.on_partitions_revoked(partitions))
         finally:
             self._assigned.set(tp for tp in self._assigned.topic_partitions if tp not in gone)
 
@@ -178,7 +177,7 @@ class GroupCoordinator:
         self._joined_topics = self._topics
         offers = subscriptions(
             self._strategies,
-            self._topics,
+            self._topics or (),
             self._assigned.topic_partitions,
             self._last_assigned,
             membership.generation,
@@ -226,7 +225,7 @@ class GroupCoordinator:
         wanted = {topic for subscription in members.values() for topic in subscription.topics}
         updater = self._client.updater
         if not updater.policy.wants_all_topics and not wanted <= self._client.metadata.topics.keys():
-            updater.set_topics(wanted | self._topics)
+            updater.set_topics(wanted | (self._topics or frozenset()))
             updater.request_update()
             with suppress(TimeoutError, KafkaError):
                 await updater.wait_for_update(self._client.now_ms() + self._config.request_timeout_ms)
@@ -257,13 +256,13 @@ class GroupCoordinator:
         if self._joined_topics != self._topics:
             self.membership.request_join("subscription has changed")
         self._on_change()
-        await settle(self._listener.on_partitions_assigned(change.added))
+        await settle(self.listener.on_partitions_assigned(change.added))
 
     def _on_metadata(self) -> None:
         """A leader assigns anew when topics of its group appear, vanish or grow."""
         if self._group_topics is None or self.membership.state is not MemberState.STABLE:
             return
-        wanted = set(self._group_topics) | self._topics
+        wanted = set(self._group_topics) | (self._topics or frozenset())
         if self._count_partitions(wanted) != self._group_topics:
             self.membership.request_join("partitions of subscribed topics have changed")
             self._on_change()
