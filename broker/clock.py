@@ -36,7 +36,9 @@ class SystemClock:
     monotonic_ns: Callable[[], int] = staticmethod(time.perf_counter_ns)
 
     def wall_ms(self) -> int:
+        """See Clock."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> int:
+        """See Clock."""
         return time.perf_counter_ns() // 1_000_000

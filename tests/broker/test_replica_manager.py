@@ -1,0 +1,107 @@
+"""The replica manager follows the metadata: opens, updates and drops partitions, and says why it cannot."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
+from protocol.metadata_records.config_record import ConfigRecord
+from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from protocol.metadata_records.partition_record import PartitionRecord
+from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from protocol.metadata_records.topic_record import TopicRecord
+from tests.support.logs import batch
+from tests.support.replicas import NODE, NOW_MS, Replicas
+
+
+@pytest.fixture
+def replicas() -> Replicas:
+    return Replicas()
+
+
+def code_of(replicas: Replicas, topic: str, partition: int = 0) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        replicas.manager.partition(TopicPartition(topic, partition))
+    return caught.value.code
+
+
+def test_a_created_topic_is_found_by_name_and_by_id(replicas: Replicas) -> None:
+    topic_id = replicas.create("t", 2)
+    manager = replicas.manager
+    assert manager.partition(TopicPartition("t", 1)).leader_id == NODE
+    assert manager.resolve(None, topic_id, 1) == TopicPartition("t", 1)
+    assert manager.topic_name(topic_id) == "t"
+    with pytest.raises(KafkaError) as unknown:
+        manager.resolve(None, UUID(int=99), 0)
+    assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_partition_that_is_placed_elsewhere_is_not_opened(replicas: Replicas) -> None:
+    replicas.create("t", isr=(NODE + 1,))
+    assert code_of(replicas, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert replicas.manager.expected(replicas.image) == {}
+
+
+def test_a_deleted_topic_is_gone_and_a_new_one_of_the_name_is_empty(replicas: Replicas) -> None:
+    topic_id = replicas.create("t")
+    replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert code_of(replicas, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert replicas.manager.topic_name(topic_id) is None
+    replicas.create("other")
+    assert replicas.create("t") != topic_id
+    assert replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+
+def test_a_topic_deleted_and_created_in_one_step_is_the_new_one(replicas: Replicas) -> None:
+    old = replicas.create("t")
+    replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
+    new = UUID(int=77)
+    replicas.replay(
+        RemoveTopicRecord(topic_id=old),
+        TopicRecord(name="t", topic_id=new),
+        PartitionRecord(
+            partition_id=0,
+            topic_id=new,
+            replicas=(NODE,),
+            isr=(NODE,),
+            leader=NODE,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=(UUID(int=1),),
+        ),
+    )
+    assert replicas.manager.topic_name(new) == "t"
+    assert replicas.manager.topic_name(old) is None
+    assert replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+
+def test_changed_configs_reach_the_log(replicas: Replicas) -> None:
+    replicas.create("t", max_message_bytes="500")
+    log = replicas.manager.partition(TopicPartition("t", 0)).log
+    assert log.config.max_message_bytes == 500
+    replicas.replay(ConfigRecord(resource_type=2, resource_name="t", name="max.message.bytes", value="700"))
+    assert log.config.max_message_bytes == 700
+    replicas.manager.update_defaults({"retention.ms": "123"}, replicas.image)
+    assert (log.config.retention_ms, log.config.max_message_bytes) == (123, 700)
+
+
+def test_kip_279_a_new_epoch_is_noted_before_any_record_of_it(replicas: Replicas) -> None:
+    topic_id = replicas.create("t", leader_epoch=1)
+    partition = replicas.manager.partition(TopicPartition("t", 0))
+    partition.append(batch(["a", "b"]), 1, NOW_MS)
+    replicas.replay(
+        PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=NODE, isr=(NODE,)),
+    )
+    assert partition.leader_epoch == 2
+    entries = [(entry.epoch, entry.start_offset) for entry in partition.log.leader_epochs.entries]
+    assert entries == [(1, 0), (2, 2)]
+
+
+def test_a_partition_whose_directory_cannot_be_used_says_so(replicas: Replicas) -> None:
+    replicas.logs.take_offline(replicas.logs.directories[0], "the disk is gone")
+    replicas.create("t")
+    assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
