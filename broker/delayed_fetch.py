@@ -14,7 +14,7 @@ from protocol.fetch_view import FetchPartition
 class DelayedFetch(DelayedOperation):
     """Complete when enough can be read, when a partition answers with an error, or at the deadline.
 
-    `on_read` gets what is there at that moment.
+    `on_read` gets what is there at that moment; `on_failed` what kept it from being read.
     """
 
     def __init__(
@@ -24,12 +24,14 @@ class DelayedFetch(DelayedOperation):
         requested: Sequence[FetchPartition],
         limits: FetchLimits,
         on_read: Callable[[FetchRead], None],
+        on_failed: Callable[[Exception], None],
     ) -> None:
         super().__init__(delay_ms)
         self._replicas = replicas
         self._requested = requested
         self._limits = limits
         self._on_read = on_read
+        self._on_failed = on_failed
 
     def try_complete(self) -> bool:
         """Answer if there is enough to read by now."""
@@ -49,3 +51,7 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Read and answer."""
         self._on_read(read_partitions(self._replicas, self._requested, self._limits))
+
+    def on_failure(self, error: Exception) -> None:
+        """Answer that it cannot be read."""
+        self._on_failed(error)

@@ -59,3 +59,7 @@ class DelayedProduce(DelayedOperation):
         self._request.respond(
             encode_produce_response(header.api_version, header.correlation_id, self._results)
         )
+
+    def on_failure(self, error: Exception) -> None:
+        """Answer that it is not known whether the records will be committed."""
+        self._request.fail(error)

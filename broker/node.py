@@ -43,6 +43,7 @@ from broker.network.server import NetworkServer
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import TimerDriver, Timers
 from broker.replica_manager import ReplicaManager
+from broker.replica_metrics import report_replicas
 from broker.services import Services
 from broker.topic_traffic import TopicTraffic
 from cluster.delta import MetadataDelta
@@ -202,6 +203,7 @@ class BrokerNode:
         metrics.add_channel(self._channel)
         metrics.add_purgatories(services.produce_purgatory, services.fetch_purgatory)
         metrics.add_traffic(services.traffic)
+        report_replicas(metrics, self._replicas, lambda: self._store.image)
         if self.config.metrics_port is not None:
             self.metrics_endpoint = MetricsEndpoint(metrics, self._why_unhealthy)
             await self.metrics_endpoint.start("", self.config.metrics_port)

@@ -82,7 +82,9 @@ class FetchHandler:
         def on_read(read: FetchRead) -> None:
             self._answer(request, context, read)
 
-        operation = DelayedFetch(view.max_wait_ms, self._replicas, context.partitions, limits, on_read)
+        operation = DelayedFetch(
+            view.max_wait_ms, self._replicas, context.partitions, limits, on_read, request.fail
+        )
         resolve = self._replicas.resolve
         keys = [resolve(asked.topic, asked.topic_id, asked.partition) for asked in context.partitions]
         self._purgatory.try_complete_else_watch(operation, keys)

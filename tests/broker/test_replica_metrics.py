@@ -1,0 +1,60 @@
+"""Counts and sizes of the partitions on a node."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.metrics import BrokerMetrics
+from broker.replica_metrics import report_replicas
+from protocol.ids import TopicPartition
+from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from protocol.record import BatchBuilder
+from tests.support.replicas import NODE, NOW_MS, Replicas
+
+
+def read(metrics: BrokerMetrics) -> dict[str, float]:
+    text, _ = metrics.exposition()
+    return {
+        sample.name
+        + ",".join(f" {value}" for _, value in sorted(sample.labels.items(), reverse=True)): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_partitions_are_counted_by_what_the_metadata_says_of_them() -> None:
+    replicas = Replicas()
+    metrics = BrokerMetrics()
+    report_replicas(metrics, replicas.manager, lambda: replicas.image)
+    replicas.create("whole", partitions=3)
+    topic_id = replicas.create("shared", isr=(NODE, 2, 3), min_insync_replicas="2")
+    prefix = "kafka_server_replicamanager_"
+    found = read(metrics)
+    assert found[prefix + "partitioncount"] == found[prefix + "leadercount"] == 4
+    assert found[prefix + "underreplicatedpartitions"] == found[prefix + "underminisrpartitioncount"] == 0
+    replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=(NODE,)))
+    found = read(metrics)
+    assert found[prefix + "underreplicatedpartitions"] == found[prefix + "underminisrpartitioncount"] == 1
+    replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1))
+    found = read(metrics)
+    assert found[prefix + "offlinereplicacount"] == 1
+    assert found[prefix + "leadercount"] == 3
+    assert found["kafka_log_logmanager_offlinelogdirectorycount"] == 0
+
+
+def test_every_log_reports_its_size_and_bounds() -> None:
+    replicas = Replicas()
+    metrics = BrokerMetrics()
+    report_replicas(metrics, replicas.manager, lambda: replicas.image)
+    replicas.create("t", partitions=2)
+    builder = BatchBuilder()
+    for _ in range(5):
+        builder.append(NOW_MS, b"k", b"v")
+    batch = builder.build()
+    replicas.manager.partition(TopicPartition("t", 1)).append(batch, 1, NOW_MS)
+    found = read(metrics)
+    assert found["kafka_log_log_size t, 1"] == len(batch)
+    assert found["kafka_log_log_size t, 0"] == 0
+    assert found["kafka_log_log_logendoffset t, 1"] == 5
+    assert found["kafka_log_log_logstartoffset t, 1"] == 0
+    assert found["kafka_log_log_numlogsegments t, 1"] == 1
