@@ -10,14 +10,17 @@ import asyncio
 import shutil
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 import uvloop
 
 from broker.config import BrokerConfig
 from broker.node import BrokerNode
+
+ResultT = TypeVar("ResultT")
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
@@ -60,6 +63,15 @@ class EmbeddedCluster:
         """The running broker; touch it only through `run`."""
         assert self._node is not None, "the cluster is not started"
         return self._node
+
+    def run(self, work: Callable[[BrokerNode], ResultT]) -> ResultT:
+        """What `work` returns, called with the node on the node's own loop; raises what it raises."""
+        assert self._loop is not None, "the cluster is not started"
+
+        async def on_loop() -> ResultT:
+            return work(self.node)
+
+        return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(STOP_TIMEOUT_S)
 
     def start(self) -> EmbeddedCluster:
         """Start the broker and return once it answers; raises what kept it from starting."""
