@@ -94,10 +94,12 @@ class PartitionLog(ReadableLog):
         now_ms: int,
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Check one batch, give it the next offsets and the epoch (in place), and append it.
 
         With `AppendOrigin.RAFT` there may be several batches, which have their offsets and epoch already.
+        `transaction_version` is the transaction.version feature by which a coordinator's marker is checked.
         Errors: KafkaError, see storage.validation, storage.producer_entry and the module.
         """
         self.refuse_after_failure()
@@ -110,7 +112,7 @@ class PartitionLog(ReadableLog):
             records = memoryview(records)[:size_bytes]
         stamp(records, 0, self.log_end_offset, leader_epoch)
         header = BatchHeader(self.log_end_offset, header[1], leader_epoch, *header[3:])
-        return self._append(records, [header], now_ms, origin)
+        return self._append(records, [header], now_ms, origin, transaction_version)
 
     def append_as_follower(
         self, records: bytes | bytearray | memoryview, now_ms: int, *, leader_epoch: LeaderEpoch | None = None
@@ -148,6 +150,7 @@ class PartitionLog(ReadableLog):
         batches: list[BatchHeader],
         now_ms: int,
         origin: AppendOrigin,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         size_bytes = len(data)
         if size_bytes > self.rules.segment_bytes:
@@ -161,7 +164,11 @@ class PartitionLog(ReadableLog):
         markers: list[EndTransactionMarker | None] | None = None
         if first.producer_id >= 0 or first is not last:
             markers = read_markers(data, batches)
-            duplicate = self._check_producer(first, markers[0], origin)
+            duplicate = None
+            if first.producer_id >= 0:
+                duplicate = self.producers.check(
+                    first, first.base_offset, origin, markers[0], transaction_version=transaction_version
+                )
             if duplicate is not None:
                 return self._duplicate_info(duplicate, size_bytes)
         try:
@@ -181,13 +188,6 @@ class PartitionLog(ReadableLog):
         return AppendInfo(
             first.base_offset, last_offset, newest, log_append_time, self.log_start_offset, size_bytes, False
         )
-
-    def _check_producer(
-        self, header: BatchHeader, marker: EndTransactionMarker | None, origin: AppendOrigin
-    ) -> BatchMetadata | None:
-        if header.producer_id < 0:
-            return None
-        return self.producers.check(header, header.base_offset, origin, marker)
 
     def _duplicate_info(self, duplicate: BatchMetadata, size_bytes: int) -> AppendInfo:
         return AppendInfo(

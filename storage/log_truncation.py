@@ -83,6 +83,9 @@ def _reload_producers(log: PartitionLog, now_ms: int) -> None:
     log.producers.truncate_and_reload(log.log_start_offset, log.log_end_offset, now_ms)
     replay_producers(log.producers, log.segments, log.log_end_offset)
     log.producers.map_end_offset = log.log_end_offset
+    snapshot = log.producers.take_snapshot(sync=False)
+    if snapshot is not None:
+        log.unsynced_paths.append(snapshot)
     # Deleted snapshots must not come back: a later crash could take their state for that of new records.
     log.fs.fsync_dir(log.directory)
     log.update_first_unstable_offset()
