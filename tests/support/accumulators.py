@@ -1,0 +1,133 @@
+"""Accumulators, batches and metadata for tests of the producer's cores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from clients.accumulator import RecordAccumulator
+from clients.backoff import ExponentialBackoff
+from clients.metadata import ClusterMetadata
+from clients.produce_core import ProduceCore
+from clients.producer_batch import ProducerBatch, RecordMetadata
+from clients.producer_identity import ProducerIdentity
+from protocol.errors import KafkaError
+from protocol.ids import TopicPartition
+from protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+P0 = TopicPartition("tides", 0)
+P1 = TopicPartition("tides", 1)
+
+
+class NoJitter:
+    """A random source whose every draw is the middle."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+class Outcome:
+    """A delivery that remembers what became of its record."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.result: RecordMetadata | None = None
+        self.error: KafkaError | None = None
+
+    def done(self) -> bool:
+        return self.result is not None or self.error is not None
+
+    def set_result(self, result: Any, /) -> None:
+        assert not self.done()
+        self.result = result
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        assert not self.done()
+        assert isinstance(exception, KafkaError)
+        self.error = exception
+
+
+def cluster(leaders: dict[TopicPartition, int], *, epoch: int = 1) -> ClusterMetadata:
+    """Metadata in which these brokers lead these partitions."""
+    metadata = ClusterMetadata()
+    topics: dict[str, list[MetadataResponsePartition]] = {}
+    for (topic, partition), leader in leaders.items():
+        topics.setdefault(topic, []).append(
+            MetadataResponsePartition(partition_index=partition, leader_id=leader, leader_epoch=epoch)
+        )
+    response = MetadataResponse(
+        brokers=tuple(
+            MetadataResponseBroker(node_id=id_, host="h", port=id_) for id_ in sorted(set(leaders.values()))
+        ),
+        topics=tuple(
+            MetadataResponseTopic(name=name, partitions=tuple(partitions))
+            for name, partitions in topics.items()
+        ),
+    )
+    metadata.apply(response, full=False)
+    return metadata
+
+
+def accumulator(identity: ProducerIdentity | None = None, **options: Any) -> RecordAccumulator:
+    """Small batches, a linger of 10 ms, backoff of exactly 100 ms."""
+    settings: dict[str, Any] = {
+        "batch_size": 300,
+        "linger_ms": 10,
+        "buffer_memory": 10_000,
+        "retry_backoff": ExponentialBackoff(100, 1_000),
+        "rng": NoJitter(),
+        "delivery_timeout_ms": 1_000,
+        "identity": identity,
+    }
+    return RecordAccumulator(**(settings | options))
+
+
+def core(identity: ProducerIdentity | None = None, **options: Any) -> ProduceCore:
+    """A core over such an accumulator."""
+    settings: dict[str, Any] = {
+        "retries": 10,
+        "delivery_timeout_ms": 1_000,
+        "max_request_size": 10_000,
+        "keep_order": False,
+    }
+    settings |= {name: options.pop(name) for name in list(options) if name in settings}
+    return ProduceCore(accumulator(identity, **options), identity, **settings)
+
+
+def put(
+    target: RecordAccumulator, partition: TopicPartition, value: bytes, now_ms: int = 0
+) -> Outcome | None:
+    """Append one record as a producer does; None when memory is short."""
+    outcome = Outcome(value.decode())
+    queue = target.queue(partition)
+    record = (1_000 + now_ms, None, value, (), outcome)
+    if target.append(queue, *record) or target.append_to_new(queue, *record, now_ms):
+        return outcome
+    return None
+
+
+def must_put(target: RecordAccumulator, partition: TopicPartition, value: bytes, now_ms: int = 0) -> Outcome:
+    """Append one record for which there is room."""
+    outcome = put(target, partition, value, now_ms)
+    assert outcome is not None
+    return outcome
+
+
+def full_batches(target: RecordAccumulator, partition: TopicPartition, count: int) -> list[Outcome]:
+    """Append `count` records that fill one batch each."""
+    return [must_put(target, partition, f"{number}".encode() * 250) for number in range(count)]
+
+
+def drain(target: ProduceCore, metadata: ClusterMetadata, now_ms: int = 0) -> list[ProducerBatch]:
+    """Everything that the next request to each node carries."""
+    readiness = target.ready(metadata, now_ms)
+    return [batch for queues in readiness.nodes.values() for batch in target.drain(queues, metadata)]
+
+
+def values(batch: ProducerBatch) -> list[bytes | None]:
+    """The values of a closed batch."""
+    return [record.value for record in batch.records()]
