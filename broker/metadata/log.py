@@ -80,8 +80,15 @@ class MetadataLog:
         return self._log.log_end_offset
 
     def read_all(self) -> Iterator[MetadataBatch]:
-        """Every batch from the start; KafkaError KAFKA_STORAGE_ERROR when one cannot be understood."""
+        """Every batch from the start.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR for a batch that cannot be understood, or for a log whose
+        beginning only a snapshot holds: those are read once there is a quorum to write them.
+        """
         offset = self._log.log_start_offset
+        if offset > 0:
+            text = f"{self._log.directory}: the log begins at offset {offset}, snapshots cannot be read yet"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
         while offset < self._log.log_end_offset:
             found = self._log.read(offset, _READ_BYTES, at_least_one=True)
             assert found.records is not None, "there are records below the log end"

@@ -8,10 +8,11 @@ Source: KIP-631, KIP-858; ClusterControlManager of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from uuid import UUID
 
 from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from cluster.features import SUPPORTED_FEATURES
-from cluster.image import NO_LEADER, FeatureRange, MetadataImage
+from cluster.image import NO_LEADER, FeatureRange, MetadataImage, PartitionImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
@@ -76,16 +77,38 @@ def lead_again(image: MetadataImage, broker: BrokerId) -> Iterator[tuple[Partiti
     """Records by which a broker that came back leads its partitions in a new leader epoch, in batches.
 
     Offsets that were lost with its memory are then written anew under another epoch, and readers
-    can tell. Partitions that another broker leads are left alone.
+    can tell. Of partitions without a leader it takes those where it has every committed record:
+    as a member of the in-sync set, or of the eligible replicas that were left when it stopped.
+    Partitions that another broker leads are left alone.
     """
     changes = [
-        PartitionChangeRecord(topic_id=topic.id, partition_id=index, leader=broker)
+        change
         for topic in image.topics_by_name.values()
         for index, partition in topic.partitions.items()
-        if partition.leader == broker or (partition.leader == NO_LEADER and broker in partition.isr)
+        if (change := _leadership(topic.id, index, partition, broker)) is not None
     ]
     for start in range(0, len(changes), MAX_RECORDS_PER_COMMAND):
         yield tuple(changes[start : start + MAX_RECORDS_PER_COMMAND])
+
+
+def _leadership(
+    topic_id: UUID, index: int, partition: PartitionImage, broker: BrokerId
+) -> PartitionChangeRecord | None:
+    if partition.leader not in (broker, NO_LEADER):
+        return None
+    if broker in partition.isr:
+        return PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=broker)
+    if broker in partition.eligible_leader_replicas:
+        others = tuple(each for each in partition.eligible_leader_replicas if each != broker)
+        return PartitionChangeRecord(
+            topic_id=topic_id,
+            partition_id=index,
+            leader=broker,
+            isr=(broker,),
+            eligible_leader_replicas=others,
+            last_known_elr=(),
+        )
+    return None
 
 
 def supported_features() -> tuple[Feature, ...]:

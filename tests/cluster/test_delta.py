@@ -1,0 +1,349 @@
+"""Records change the image exactly as Kafka's brokers read them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from cluster.delta import InconsistentMetadata, MetadataDelta
+from cluster.image import Endpoint, FeatureRange, MetadataImage, PartitionImage, ResourceType
+from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from protocol.metadata_records.clear_elr_record import ClearElrRecord
+from protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+from protocol.metadata_records.config_record import ConfigRecord
+from protocol.metadata_records.delegation_token_record import DelegationTokenRecord
+from protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from protocol.metadata_records.fence_broker_record import FenceBrokerRecord
+from protocol.metadata_records.no_op_record import NoOpRecord
+from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from protocol.metadata_records.partition_record import PartitionRecord
+from protocol.metadata_records.producer_ids_record import ProducerIdsRecord
+from protocol.metadata_records.register_broker_record import (
+    BrokerEndpoint,
+    BrokerFeature,
+    RegisterBrokerRecord,
+)
+from protocol.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from protocol.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
+from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from protocol.metadata_records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from protocol.metadata_records.topic_record import TopicRecord
+from protocol.metadata_records.unfence_broker_record import UnfenceBrokerRecord
+from protocol.metadata_records.unregister_broker_record import UnregisterBrokerRecord
+from protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+from protocol.metadata_records.zk_migration_state_record import ZkMigrationStateRecord
+from protocol.schema import ZERO_UUID, MetadataRecord
+from tests.support.metadata import CLUSTER_ID, broker_registration_record, replayed
+
+ORDERS = UUID(int=77)
+DIRECTORY = UUID(int=500)
+
+EMPTY = MetadataImage(cluster_id=CLUSTER_ID)
+
+
+def topic_records(topic_id: UUID = ORDERS, name: str = "orders", partitions: int = 2) -> list[MetadataRecord]:
+    return [
+        TopicRecord(name=name, topic_id=topic_id),
+        *(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=(1, 2),
+                isr=(1, 2),
+                leader=1,
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=(DIRECTORY, DIRECTORY),
+            )
+            for index in range(partitions)
+        ),
+    ]
+
+
+def partition(image: MetadataImage, index: int = 0) -> PartitionImage:
+    return image.topics_by_id[ORDERS].partitions[index]
+
+
+def test_an_image_knows_where_it_stands() -> None:
+    delta = MetadataDelta(EMPTY)
+    delta.replay(NoOpRecord())
+    delta.replay(ZkMigrationStateRecord())
+    image = delta.image(41, 7)
+    assert (image.offset, image.epoch, image.cluster_id) == (41, 7, CLUSTER_ID)
+
+
+def test_a_topic_is_found_by_name_and_by_id() -> None:
+    image = replayed(topic_records())
+    assert image.topics_by_name["orders"] is image.topics_by_id[ORDERS]
+    assert list(partition(image).replicas) == [1, 2]
+    assert partition(image).directory_of(2) == DIRECTORY
+
+
+def test_a_partition_of_an_older_record_has_no_directories_yet() -> None:
+    records = [
+        TopicRecord(name="orders", topic_id=ORDERS),
+        PartitionRecord(partition_id=0, topic_id=ORDERS, replicas=(1, 2), isr=(1,), leader=1),
+    ]
+    image = replayed(records)
+    assert partition(image).directories == (ZERO_UUID, ZERO_UUID)
+    assert partition(image).directory_of(1) is None
+    assert partition(image).directory_of(3) is None
+
+
+def test_a_change_of_leader_begins_a_leader_epoch() -> None:
+    image = replayed(topic_records())
+    image = replayed([PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=2)], image)
+    assert (partition(image).leader, partition(image).leader_epoch) == (2, 1)
+    assert partition(image).partition_epoch == 1
+    assert partition(image, 1).partition_epoch == 0
+
+
+def test_naming_the_same_leader_begins_a_leader_epoch_too() -> None:
+    image = replayed(topic_records())
+    image = replayed([PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=1)], image)
+    assert (partition(image).leader, partition(image).leader_epoch) == (1, 1)
+
+
+def test_a_change_without_a_leader_leaves_the_leader_epoch() -> None:
+    image = replayed(topic_records())
+    change = PartitionChangeRecord(topic_id=ORDERS, partition_id=0, isr=(1,))
+    image = replayed([change], image)
+    assert partition(image).isr == (1,)
+    assert (partition(image).leader_epoch, partition(image).partition_epoch) == (0, 1)
+
+
+def test_a_change_touches_only_what_it_names() -> None:
+    change = PartitionChangeRecord(
+        topic_id=ORDERS,
+        partition_id=0,
+        removing_replicas=(2,),
+        adding_replicas=(3,),
+        replicas=(1, 2, 3),
+        leader_recovery_state=1,
+        eligible_leader_replicas=(2,),
+        last_known_elr=(3,),
+    )
+    changed = partition(replayed([change], replayed(topic_records())))
+    assert changed.replicas == (1, 2, 3)
+    assert changed.directories == (DIRECTORY, DIRECTORY, ZERO_UUID)
+    assert changed.removing_replicas == (2,)
+    assert changed.adding_replicas == (3,)
+    assert changed.leader_recovery_state == 1
+    assert changed.eligible_leader_replicas == (2,)
+    assert changed.last_known_elr == (3,)
+    assert (changed.isr, changed.leader) == ((1, 2), 1)
+
+
+def test_directories_change_when_they_are_named() -> None:
+    other = UUID(int=501)
+    change = PartitionChangeRecord(topic_id=ORDERS, partition_id=0, directories=(other, DIRECTORY))
+    changed = partition(replayed([change], replayed(topic_records())))
+    assert changed.directory_of(1) == other
+
+
+def test_eligible_leaders_are_cleared_for_one_topic_or_all() -> None:
+    other = UUID(int=78)
+    elr = {"eligible_leader_replicas": (2,), "last_known_elr": (1,)}
+    records = [
+        *topic_records(),
+        *topic_records(other, "other"),
+        PartitionChangeRecord(topic_id=ORDERS, partition_id=0, **elr),  # type: ignore[arg-type]
+        PartitionChangeRecord(topic_id=other, partition_id=0, **elr),  # type: ignore[arg-type]
+    ]
+    image = replayed(records)
+    one = replayed([ClearElrRecord(topic_name="orders")], image)
+    assert partition(one).eligible_leader_replicas == ()
+    assert one.topics_by_id[other].partitions[0].eligible_leader_replicas == (2,)
+    every = replayed([ClearElrRecord()], image)
+    assert every.topics_by_id[other].partitions[0].last_known_elr == ()
+    delta = MetadataDelta(every)
+    delta.replay(ClearElrRecord())
+    assert delta.changed_topics == ()
+
+
+def test_a_deleted_topic_takes_its_configs_along() -> None:
+    records = [
+        *topic_records(),
+        ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5"),
+    ]
+    image = replayed(records)
+    delta = MetadataDelta(image)
+    delta.replay(RemoveTopicRecord(topic_id=ORDERS))
+    gone = delta.image(9, 1)
+    assert not gone.topics_by_name
+    assert not gone.topics_by_id
+    assert not gone.configs
+    assert [topic.name for topic in delta.deleted_topics] == ["orders"]
+    assert delta.changed_topics == ()
+    assert delta.changed_configs == ((ResourceType.TOPIC, "orders"),)
+
+
+def test_a_topic_can_be_created_anew_in_the_same_step() -> None:
+    image = replayed(topic_records())
+    delta = MetadataDelta(image)
+    delta.replay(RemoveTopicRecord(topic_id=ORDERS))
+    new_id = UUID(int=79)
+    for record in topic_records(new_id, "orders", partitions=1):
+        delta.replay(record)
+    renewed = delta.image(9, 1)
+    assert renewed.topics_by_name["orders"].id == new_id
+    assert list(renewed.topics_by_id) == [new_id]
+    assert [topic.id for topic in delta.deleted_topics] == [ORDERS]
+    assert delta.changed_topics == ("orders",)
+
+
+def test_a_topic_that_comes_and_goes_in_one_step_leaves_nothing() -> None:
+    delta = MetadataDelta(EMPTY)
+    for record in [*topic_records(), RemoveTopicRecord(topic_id=ORDERS)]:
+        delta.replay(record)
+    assert delta.deleted_topics == ()
+    assert delta.changed_topics == ()
+    assert not delta.image(1, 1).topics_by_name
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        PartitionRecord(topic_id=UUID(int=3), partition_id=0),
+        PartitionChangeRecord(topic_id=UUID(int=3), partition_id=0),
+        PartitionChangeRecord(topic_id=ORDERS, partition_id=9),
+        RemoveTopicRecord(topic_id=UUID(int=3)),
+        TopicRecord(name="orders", topic_id=UUID(int=3)),
+        ClearElrRecord(topic_name="nowhere"),
+        UnfenceBrokerRecord(id=9, epoch=1),
+        FenceBrokerRecord(id=1, epoch=999),
+        UnregisterBrokerRecord(broker_id=1, broker_epoch=999),
+        BrokerRegistrationChangeRecord(broker_id=9, broker_epoch=1),
+        RemoveAccessControlEntryRecord(id=UUID(int=3)),
+    ],
+)
+def test_a_record_that_contradicts_the_others_is_refused(record: MetadataRecord) -> None:
+    image = replayed([*topic_records(), broker_registration_record(1)])
+    with pytest.raises(InconsistentMetadata):
+        MetadataDelta(image).replay(record)
+
+
+def test_a_broker_registers_with_all_it_says() -> None:
+    record = RegisterBrokerRecord(
+        broker_id=1,
+        incarnation_id=UUID(int=8),
+        broker_epoch=5,
+        end_points=(BrokerEndpoint(name="PLAINTEXT", host="h", port=9092, security_protocol=0),),
+        features=(BrokerFeature(name="f", min_supported_version=1, max_supported_version=2),),
+        rack="r",
+        log_dirs=(DIRECTORY,),
+        cordoned_log_dirs=(DIRECTORY,),
+    )
+    broker = replayed([record]).brokers[1]
+    assert broker.endpoints == {"PLAINTEXT": Endpoint("h", 9092, 0)}
+    assert broker.features == {"f": FeatureRange(1, 2)}
+    assert (broker.rack, broker.epoch, broker.fenced) == ("r", 5, True)
+    assert (broker.log_dirs, broker.cordoned_log_dirs) == ((DIRECTORY,), (DIRECTORY,))
+    assert not broker.is_active
+
+
+def test_a_broker_is_fenced_and_let_in_by_the_records_of_every_age() -> None:
+    image = replayed([broker_registration_record(1, fenced=True)])
+    image = replayed([UnfenceBrokerRecord(id=1, epoch=101)], image)
+    assert image.brokers[1].is_active
+    image = replayed([FenceBrokerRecord(id=1, epoch=101)], image)
+    assert image.brokers[1].fenced
+    image = replayed([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=-1)], image)
+    assert not image.brokers[1].fenced
+    stopping = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, in_controlled_shutdown=1)
+    image = replayed([stopping], image)
+    assert not image.brokers[1].is_active
+    image = replayed([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=1)], image)
+    assert image.brokers[1].fenced
+
+
+def test_a_brokers_directories_change() -> None:
+    image = replayed([broker_registration_record(1)])
+    change = BrokerRegistrationChangeRecord(
+        broker_id=1, broker_epoch=101, log_dirs=(DIRECTORY,), cordoned_log_dirs=()
+    )
+    changed = replayed([change], image).brokers[1]
+    assert (changed.log_dirs, changed.cordoned_log_dirs) == ((DIRECTORY,), ())
+    unnamed = replayed([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101)], image).brokers[1]
+    assert unnamed == image.brokers[1]
+
+
+def test_a_broker_that_leaves_is_gone() -> None:
+    delta = MetadataDelta(replayed([broker_registration_record(1)]))
+    delta.replay(UnregisterBrokerRecord(broker_id=1, broker_epoch=101))
+    assert delta.changed_brokers == (1,)
+    assert not delta.image(5, 1).brokers
+
+
+def test_a_config_is_set_and_dropped() -> None:
+    setting = ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value="5")
+    image = replayed([setting])
+    assert image.cluster_configs() == {"log.retention.ms": "5"}
+    assert image.broker_configs(1) == {}
+    dropping = ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value=None)
+    assert not replayed([dropping], image).configs
+
+
+def test_features_at_level_0_are_not_in_use() -> None:
+    image = replayed([FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    assert image.features == {"metadata.version": 30}
+    image = replayed([FeatureLevelRecord(name="metadata.version", feature_level=0)], image)
+    assert not image.features
+
+
+def test_quotas_belong_to_an_entity_whatever_the_order_of_its_parts() -> None:
+    user, client = (
+        EntityData(entity_type="user", entity_name="a"),
+        EntityData(entity_type="client-id", entity_name=None),
+    )
+    image = replayed([ClientQuotaRecord(entity=(user, client), key="rate", value=2.5)])
+    entity = (("client-id", None), ("user", "a"))
+    assert image.client_quotas == {entity: {"rate": 2.5}}
+    image = replayed([ClientQuotaRecord(entity=(client, user), key="rate", remove=True)], image)
+    assert not image.client_quotas
+
+
+def test_credentials_entries_and_tokens_come_and_go() -> None:
+    entry = AccessControlEntryRecord(id=UUID(int=4), principal="User:a")
+    scram = UserScramCredentialRecord(name="a", mechanism=1, salt=b"s")
+    token = DelegationTokenRecord(token_id="t")
+    image = replayed([entry, scram, token, ProducerIdsRecord(next_producer_id=3000)])
+    assert image.access_control_entries == {UUID(int=4): entry}
+    assert image.scram_credentials == {("a", 1): scram}
+    assert image.delegation_tokens == {"t": token}
+    assert image.next_producer_id == 3000
+    image = replayed(
+        [
+            RemoveAccessControlEntryRecord(id=UUID(int=4)),
+            RemoveUserScramCredentialRecord(name="a", mechanism=1),
+            RemoveDelegationTokenRecord(token_id="t"),
+        ],
+        image,
+    )
+    assert not image.access_control_entries
+    assert not image.scram_credentials
+    assert not image.delegation_tokens
+
+
+def test_an_image_is_not_changed_by_what_comes_after_it() -> None:
+    first = replayed([*topic_records(), broker_registration_record(1)])
+    copy = (dict(first.topics_by_name), dict(first.brokers), dict(first.configs))
+    replayed(
+        [
+            PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=2),
+            FenceBrokerRecord(id=1, epoch=101),
+            ConfigRecord(resource_type=2, resource_name="orders", name="a", value="b"),
+        ],
+        first,
+    )
+    assert (dict(first.topics_by_name), dict(first.brokers), dict(first.configs)) == copy
+    assert partition(first).leader == 1
+
+
+def test_what_did_not_change_is_shared_between_images() -> None:
+    first = replayed(topic_records())
+    second = replayed([ConfigRecord(resource_type=2, resource_name="orders", name="a", value="b")], first)
+    assert second.topics_by_name is first.topics_by_name
+    assert second.brokers is first.brokers

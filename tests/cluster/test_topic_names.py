@@ -1,0 +1,34 @@
+"""Names that topics may and may not have."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.topic_names import check_name, colliding_names, is_internal, metric_name, name_fault
+from protocol.errors import ErrorCode, KafkaError
+
+
+@pytest.mark.parametrize("name", ["a", "a.b", "a_b", "A-9", "...", "x" * 249, "__consumer_offsets"])
+def test_a_name_of_letters_digits_dots_underscores_and_dashes_is_good(name: str) -> None:
+    assert name_fault(name) is None
+    check_name(name)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ü", "a\n", "a\x00", "名"])
+def test_any_other_name_is_refused(name: str) -> None:
+    assert name_fault(name) is not None
+    with pytest.raises(KafkaError) as error:
+        check_name(name)
+    assert error.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_the_brokers_own_topics_are_internal() -> None:
+    assert [
+        is_internal(name)
+        for name in ("__consumer_offsets", "__transaction_state", "__share_group_state", "__other", "a")
+    ] == [True, True, True, False, False]
+
+
+def test_names_collide_when_metrics_cannot_tell_them_apart() -> None:
+    assert metric_name("a.b") == metric_name("a_b")
+    assert colliding_names(["a.b", "plain"]) == {"a_b": "a.b"}

@@ -1,0 +1,104 @@
+"""Metadata for tests: repeatable chance, images with brokers and topics, and commands applied."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+from uuid import UUID
+
+from cluster.controller.bootstrap import bootstrap_records
+from cluster.controller.create_topics import create_topics
+from cluster.controller.result import ControllerResult
+from cluster.controller.settings import ControllerSettings
+from cluster.delta import MetadataDelta
+from cluster.image import MetadataImage
+from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
+from protocol.schema import MetadataRecord
+
+R = TypeVar("R")
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+LISTENER = "PLAINTEXT"
+
+
+class SeededRandomness:
+    """Chance that repeats with its seed."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self._random = random.Random(seed)
+
+    def below(self, bound: int) -> int:
+        return self._random.randrange(bound)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(120) + 1000, version=4)
+
+
+def broker_registration_record(
+    broker: int, *, rack: str | None = None, fenced: bool = False, log_dirs: tuple[UUID, ...] = ()
+) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker,
+        incarnation_id=UUID(int=5000 + broker),
+        broker_epoch=100 + broker,
+        end_points=(BrokerEndpoint(name=LISTENER, host=f"host{broker}", port=9092 + broker),),
+        rack=rack,
+        fenced=fenced,
+        log_dirs=log_dirs or (UUID(int=9000 + broker),),
+    )
+
+
+def replayed(
+    records: Iterable[MetadataRecord], image: MetadataImage | None = None, offset: int = 0
+) -> MetadataImage:
+    """The image after `records`."""
+    delta = MetadataDelta(image or MetadataImage(cluster_id=CLUSTER_ID))
+    for record in records:
+        delta.replay(record)
+    return delta.image(offset, 1)
+
+
+def image_with_brokers(*brokers: int, fenced: Iterable[int] = (), features: bool = False) -> MetadataImage:
+    """Brokers, each with a rack of its own; `features`: at the levels of a new cluster."""
+    unlucky = set(fenced)
+    records: list[MetadataRecord] = list(bootstrap_records(1)) if features else []
+    records += [
+        broker_registration_record(broker, rack=f"rack{broker}", fenced=broker in unlucky)
+        for broker in brokers
+    ]
+    return replayed(records)
+
+
+def applied(image: MetadataImage, result: ControllerResult[R]) -> MetadataImage:
+    """The image once the command's records are replayed."""
+    return replayed(result.records, image, image.offset + len(result.records))
+
+
+def creatable(
+    name: str,
+    partitions: int = 1,
+    replication_factor: int = 1,
+    configs: Mapping[str, str | None] | None = None,
+) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()),
+    )
+
+
+def with_topics(
+    image: MetadataImage, *topics: CreatableTopic, settings: ControllerSettings | None = None
+) -> MetadataImage:
+    """`image` with topics created; fails when one cannot be."""
+    result = create_topics(
+        image,
+        settings or ControllerSettings(node_id=1),
+        CreateTopicsRequest(topics=topics),
+        SeededRandomness(),
+    )
+    assert all(topic.error_code == 0 for topic in result.reply.topics), result.reply
+    return applied(image, result)
