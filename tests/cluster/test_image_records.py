@@ -1,0 +1,188 @@
+"""A snapshot of any image gives that image back, whatever commands led to it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cluster.controller.brokers import lead_again, register_broker, supported_features, unfence_broker
+from cluster.controller.configs import (
+    TOPIC_AND_GROUP_DEFINITIONS,
+    ConfigChange,
+    ConfigOperation,
+    ResourceChange,
+    alter_configs,
+    replace_configs,
+)
+from cluster.controller.create_partitions import create_partitions
+from cluster.controller.create_topics import create_topics
+from cluster.controller.delete_topics import delete_topics
+from cluster.controller.producer_ids import allocate_producer_ids
+from cluster.controller.result import ControllerResult
+from cluster.controller.settings import ControllerSettings
+from cluster.image import MetadataImage
+from cluster.image_records import image_records
+from cluster.metadata_log_codec import decode_record, encode_record
+from protocol.errors import KafkaError
+from protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+from protocol.metadata_records.delegation_token_record import DelegationTokenRecord
+from protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from protocol.metadata_records.register_controller_record import RegisterControllerRecord
+from protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+from protocol.schema import MetadataRecord
+from tests.support.metadata import (
+    CLUSTER_ID,
+    SeededRandomness,
+    applied,
+    creatable,
+    image_with_brokers,
+    replayed,
+)
+
+SETTINGS = ControllerSettings(node_id=1, num_partitions=2)
+NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "__consumer_offsets", "bad name", ""])
+CONFIGS = st.dictionaries(
+    st.sampled_from(["retention.ms", "cleanup.policy", "segment.bytes", "nonsense"]),
+    st.sampled_from(["1", "compact", "1048576", "-1", ""]),
+    max_size=2,
+)
+COMMANDS = st.one_of(
+    st.tuples(st.just("create"), NAMES, st.integers(-2, 4), st.integers(-2, 4), CONFIGS),
+    st.tuples(st.just("delete"), NAMES),
+    st.tuples(st.just("partitions"), NAMES, st.integers(0, 6)),
+    st.tuples(st.just("configs"), NAMES, st.sampled_from(ConfigOperation), CONFIGS),
+    st.tuples(st.just("replace"), NAMES, CONFIGS),
+    st.tuples(st.just("register"), st.integers(1, 4), st.integers(0, 2)),
+    st.tuples(st.just("unfence"), st.integers(1, 4)),
+    st.tuples(st.just("fence"), st.integers(1, 4)),
+    st.tuples(st.just("lead"), st.integers(1, 4)),
+    st.tuples(st.just("leave"), st.integers(1, 4)),
+    st.tuples(st.just("ids"), st.integers(1, 4)),
+)
+
+
+def perform(
+    image: MetadataImage, command: tuple[object, ...], chance: SeededRandomness
+) -> list[ControllerResult[object]]:
+    """The command's results; none when it is refused as a whole."""
+    try:
+        return _perform(image, command, chance)
+    except KafkaError:
+        return []
+
+
+def _perform(image: MetadataImage, command, chance: SeededRandomness):  # type: ignore[no-untyped-def]
+    match command:
+        case ("create", name, partitions, factor, configs):
+            request = CreateTopicsRequest(topics=(creatable(name, partitions, factor, configs),))
+            return [create_topics(image, SETTINGS, request, chance)]
+        case ("delete", name):
+            request = DeleteTopicsRequest(topics=(DeleteTopicState(name=name),))
+            return [delete_topics(image, SETTINGS, request, 6)]
+        case ("partitions", name, count):
+            topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+            return [create_partitions(image, CreatePartitionsRequest(topics=(topic,)), chance)]
+        case ("configs", name, operation, configs):
+            changes = tuple(ConfigChange(key, operation, value) for key, value in configs.items())
+            requested = [ResourceChange((2, name), changes)]
+            return [alter_configs(image, SETTINGS, requested, TOPIC_AND_GROUP_DEFINITIONS)]
+        case ("replace", name, configs):
+            changes = tuple(ConfigChange(key, ConfigOperation.SET, value) for key, value in configs.items())
+            return [replace_configs(image, SETTINGS, [ResourceChange((2, name), changes)])]
+        case ("register", broker, incarnation):
+            registration = BrokerRegistrationRequest(
+                broker_id=broker,
+                cluster_id=CLUSTER_ID,
+                incarnation_id=UUID(int=incarnation + 1),
+                listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+                features=supported_features(),
+                log_dirs=(UUID(int=broker + 300),),
+            )
+            return [register_broker(image, registration)]
+        case ("unfence", broker):
+            epoch = image.brokers[broker].epoch if broker in image.brokers else 0
+            return [unfence_broker(image, broker, epoch)]
+        case ("fence", broker) if broker in image.brokers:
+            epoch = image.brokers[broker].epoch
+            record = BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=epoch, fenced=1)
+            return [ControllerResult((record,), None)]
+        case ("leave", broker):
+            return [ControllerResult(tuple(leaving(image, broker)), None)]
+        case ("lead", broker):
+            return [ControllerResult(records, None) for records in lead_again(image, broker)]
+        case ("ids", broker):
+            epoch = image.brokers[broker].epoch if broker in image.brokers else 0
+            return [allocate_producer_ids(image, broker, epoch)]
+    return []
+
+
+def leaving(image: MetadataImage, broker: int) -> list[MetadataRecord]:
+    """What Kafka writes when the last broker of a partition stops cleanly."""
+    return [
+        PartitionChangeRecord(
+            topic_id=topic.id, partition_id=index, leader=-1, isr=(), eligible_leader_replicas=(broker,)
+        )
+        for topic in image.topics_by_name.values()
+        for index, partition in topic.partitions.items()
+        if partition.isr == (broker,)
+    ]
+
+
+def assert_is_sound(image: MetadataImage) -> None:
+    assert {topic.id for topic in image.topics_by_name.values()} == set(image.topics_by_id)
+    for topic in image.topics_by_name.values():
+        assert image.topics_by_id[topic.id] is topic
+        assert list(topic.partitions) == list(range(len(topic.partitions)))
+        for partition in topic.partitions.values():
+            assert set(partition.isr) <= set(partition.replicas)
+            assert partition.leader == -1 or partition.leader in partition.isr
+            assert len(partition.directories) == len(partition.replicas)
+    assert all(configs for configs in image.configs.values())
+    assert all(name in image.topics_by_name for kind, name in image.configs if kind == 2)
+
+
+@given(st.lists(COMMANDS, max_size=25), st.integers(0, 1000))
+@settings(max_examples=150, deadline=None)
+def test_a_snapshot_of_any_history_gives_the_same_image(
+    commands: list[tuple[object, ...]], seed: int
+) -> None:
+    chance = SeededRandomness(seed)
+    image = image_with_brokers(1, 2, features=True)
+    history: list[MetadataRecord] = [*image_records(image)]
+    for command in commands:
+        for result in perform(image, command, chance):
+            history += [decode_record(encode_record(record)) for record in result.records]
+            image = applied(image, result)
+            assert_is_sound(image)
+    bare = replace(image, offset=0, epoch=1)
+    assert replayed(history) == bare
+    assert replayed(image_records(image)) == bare
+
+
+def test_a_snapshot_holds_every_kind_of_metadata() -> None:
+    image = replayed(
+        [
+            FeatureLevelRecord(name="group.version", feature_level=1),
+            FeatureLevelRecord(name="metadata.version", feature_level=30),
+            RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=3)),
+            ClientQuotaRecord(
+                entity=(EntityData(entity_type="user", entity_name=None),), key="rate", value=1.5
+            ),
+            AccessControlEntryRecord(id=UUID(int=4), principal="User:a"),
+            UserScramCredentialRecord(name="a", mechanism=1),
+            DelegationTokenRecord(token_id="t"),
+        ]
+    )
+    records = list(image_records(image))
+    assert replayed(records) == image
+    assert records[0] == FeatureLevelRecord(name="metadata.version", feature_level=30)
