@@ -1,0 +1,78 @@
+"""The demo compares what it claims to compare, and its whole course runs on a small text."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tidelog.demo.comparison import Content, Fingerprint, OffsetGap, Received
+from tidelog.demo.corpus import Corpus
+from tidelog.demo.run import Demo
+
+LINES = [(b"a", b"1\n"), (b"a", b"2\n"), (b"b", b"3\n"), (b"a", b"4\n")]
+
+
+def fingerprint(records: list[tuple[bytes, bytes]]) -> Fingerprint:
+    content = Content()
+    for key, value in records:
+        content.add(key, value)
+    return content.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        LINES[:-1],
+        [*LINES, LINES[0]],
+        [LINES[1], LINES[0], *LINES[2:]],
+        [(b"a", b"1\n"), (b"a", b"2\r"), *LINES[2:]],
+        [(b"a", b"1\n2\n"), (b"a", b""), *LINES[2:]],
+        [(b"b", b"1\n"), *LINES[1:]],
+    ],
+    ids=["missing", "repeated", "swapped", "one byte", "moved border", "other key"],
+)
+def test_every_difference_changes_the_fingerprint(changed: list[tuple[bytes, bytes]]) -> None:
+    assert fingerprint(changed) != fingerprint(LINES)
+
+
+def test_partitions_may_be_read_in_any_order() -> None:
+    assert fingerprint([LINES[2], LINES[0], LINES[1], LINES[3]]) == fingerprint(LINES)
+
+
+def test_records_that_come_again_count_once_and_a_gap_is_an_error() -> None:
+    received = Received()
+    received.take(0, [(0, 0, b"a", b"x"), (0, 1, b"a", b"y")])
+    received.take(1, [(0, 1, b"a", b"y"), (0, 2, b"a", b"z"), (1, 0, b"b", b"w")])
+    assert (received.records, received.repeated, received.members) == (4, 1, {0: 2, 1: 2})
+    with pytest.raises(OffsetGap, match="offset 5 came, 3 was next"):
+        received.take(0, [(0, 5, b"a", b"v")])
+
+
+def test_the_lines_of_a_file_are_the_file_whatever_ends_them(tmp_path: Path) -> None:
+    contents = {"one.py": b"a = 1\r\nb\rc\n\nlast", "sub/two.py": b"", "sub/site-packages/no.py": b"x\n"}
+    for name, content in contents.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    corpus = Corpus(tmp_path)
+    assert [path.as_posix() for path in corpus.paths] == ["one.py", "sub/two.py"]
+    assert b"".join(line.value for line in corpus.lines()) == contents["one.py"]
+    assert {line.key for line in corpus.lines()} == {b"one.py"}
+
+
+async def test_the_demo_runs_to_its_end_on_a_small_text(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.mkdir()
+    for number in range(40):
+        lines = "".join(f"{number} {line} {'x' * (line % 90)}\n" for line in range(number * 7))
+        (text / f"{number}.py").write_text(lines)
+    output = io.StringIO()
+    demo = Demo(Corpus(text), tmp_path, Console(file=output, width=160))
+    try:
+        assert await demo.run(), output.getvalue()
+    finally:
+        demo.close()
+    assert "DIFFERS" not in output.getvalue()
+    assert output.getvalue().count("equal") == 3

@@ -1,0 +1,33 @@
+"""Run the demo; the exit code is 0 only when every byte that was produced was read back by everybody.
+
+produce      every line of the standard library, keyed by file, with the bundled producer
+restart      cleanly, then read with the bundled consumer
+kill -9      and restart, then read with confluent-kafka and aiokafka, each a group of two
+compare      count, offsets without a gap, order per key, SHA-256 of all content
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from tidelog.demo.corpus import Corpus
+from tidelog.demo.run import Demo
+
+
+def main() -> int:
+    """Run it on the standard library, in a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as folder:
+        demo = Demo(Corpus.standard_library(), Path(folder))
+        try:
+            return 0 if asyncio.run(demo.run()) else 1
+        except KeyboardInterrupt:
+            return 130
+        finally:
+            demo.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""The demo, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from clients.admin import Admin
+from clients.producer import Producer
+from tidelog.demo.broker_process import BrokerProcess
+from tidelog.demo.comparison import Content, Fingerprint, Received
+from tidelog.demo.corpus import Corpus
+from tidelog.demo.progress import Progress
+from tidelog.demo.readers import Advance, read_with_aiokafka, read_with_confluent, read_with_tidelog
+
+TOPIC = "standard-library"
+PARTITIONS = 6
+# How many deliveries may be outstanding before their outcome is looked at.
+DELIVERIES_CHECKED_TOGETHER = 20_000
+
+Reader = Callable[[str, str, int, Advance], Awaitable[Received]]
+
+
+async def _read_in_threads(servers: str, topic: str, expected: int, advance: Advance) -> Received:
+    return await asyncio.to_thread(read_with_confluent, servers, topic, expected, advance)
+
+
+class Demo:
+    """One run over `corpus`; data and the broker's log stand in `folder`."""
+
+    def __init__(self, corpus: Corpus, folder: Path, console: Console | None = None) -> None:
+        self._corpus = corpus
+        self._console = console or Console()
+        data_dir = folder / "data"
+        data_dir.mkdir()
+        self.broker = BrokerProcess(data_dir)
+        self._rates = Table("step", "records", "seconds", "records/s", "MB/s", title="Rates")
+        self._comparison = Table("reader", "records", "keys", "per member", "SHA-256", "", title="Comparison")
+
+    async def run(self) -> bool:
+        """True when everybody read exactly what was produced."""
+        say = self._console.print
+        say(f"broker ready after {self.broker.start() * 1000:.0f} ms at {self.broker.bootstrap_servers}")
+        source = await self._produce()
+        self.broker.stop()
+        say(f"clean restart: ready after {self.broker.start() * 1000:.0f} ms")
+        equal = await self._read("tidelog", read_with_tidelog, source)
+        self.broker.kill()
+        say(f"kill -9 and restart: ready after {self.broker.start() * 1000:.0f} ms")
+        equal &= await self._read("confluent-kafka, group of 2", _read_in_threads, source, 2)
+        equal &= await self._read("aiokafka, group of 2", read_with_aiokafka, source, 2)
+        self.broker.stop()
+        say(self._rates, self._comparison)
+        if equal:
+            say(f"[green]All readers got every byte of {len(self._corpus.paths)} files.")
+        else:
+            say("[bold red]THE READERS DID NOT GET WHAT WAS PRODUCED")
+        return equal
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        self.broker.kill()
+
+    async def _produce(self) -> Fingerprint:
+        async with Admin(self.broker.bootstrap_servers) as admin:
+            await admin.create_topic(TOPIC, num_partitions=PARTITIONS)
+        content = Content()
+        started = time.perf_counter()
+        with Progress(self._console, "produce", None) as progress:
+            async with Producer(self.broker.bootstrap_servers, linger_ms=5) as producer:
+                await self._send_all(producer, content, progress)
+        source = content.fingerprint()
+        self._add_rate("produce: tidelog", source, time.perf_counter() - started)
+        return source
+
+    async def _send_all(self, producer: Producer, content: Content, progress: Progress) -> None:
+        deliveries = []
+        for key, value in self._corpus.lines():
+            content.add(key, value)
+            delivery = producer.send_nowait(TOPIC, value, key=key)
+            if delivery is None:
+                delivery = await producer.send(TOPIC, value, key=key)
+            deliveries.append(delivery)
+            if len(deliveries) == DELIVERIES_CHECKED_TOGETHER:
+                progress.advance(len(deliveries))
+                # An earlier half is done while the later one is still on its way.
+                for done in deliveries:
+                    await done
+                deliveries.clear()
+        await producer.flush()
+        for done in deliveries:
+            await done
+        progress.advance(len(deliveries))
+
+    async def _read(self, name: str, reader: Reader, source: Fingerprint, group_size: int = 1) -> bool:
+        started = time.perf_counter()
+        with Progress(self._console, f"consume: {name}", source.records) as progress:
+            received = await reader(self.broker.bootstrap_servers, TOPIC, source.records, progress.advance)
+        found = received.content.fingerprint()
+        self._add_rate(f"consume: {name}", found, time.perf_counter() - started)
+        equal = found == source and len(received.members) == group_size
+        self._comparison.add_row(
+            name,
+            f"{found.records:,}",
+            f"{found.keys:,}",
+            " + ".join(f"{count:,}" for count in received.members.values()),
+            found.sha256[:12],
+            "[green]equal" if equal else f"[bold red]DIFFERS from {source.sha256[:12]}, {source.records:,}",
+        )
+        return equal
+
+    def _add_rate(self, step: str, content: Fingerprint, seconds: float) -> None:
+        self._rates.add_row(
+            step,
+            f"{content.records:,}",
+            f"{seconds:.1f}",
+            f"{content.records / seconds:,.0f}",
+            f"{content.size_bytes / seconds / 1e6:.1f}",
+        )
