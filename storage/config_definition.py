@@ -51,10 +51,15 @@ class ConfigError(ValueError):
     """A config value that cannot be accepted; prints as one line with key, value and what is allowed."""
 
     def __init__(self, key: str, value: object, allowed: str) -> None:
-        super().__init__(f"{key}={value}: {allowed}")
+        super().__init__(f"{key}={_printable(value)}: {allowed}")
         self.key = key
         self.value = value
         self.allowed = allowed
+
+
+def _printable(value: object) -> str:
+    """`value` on one line, whatever somebody put into a file."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in str(value))
 
 
 class Synonym(NamedTuple):
