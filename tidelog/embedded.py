@@ -112,8 +112,8 @@ class EmbeddedCluster:
         return BrokerConfig(values)
 
     def stop(self) -> None:
-        """Shut down cleanly; the data goes too, unless `data_dir` was given."""
-        self._end(clean=True)
+        """Stop; the data goes too, unless `data_dir` was given: then it is shut down cleanly."""
+        self._end(clean=self._keeps_data)
         if not self._keeps_data:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 

@@ -39,6 +39,8 @@ LOWEST_VERSION_OF = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
+# Older answers have no field for it (KIP-320).
+LEADER_EPOCH_SINCE = 4
 NOT_FOUND = RecordPlace(-1, -1, -1)
 
 
@@ -81,7 +83,7 @@ class ListOffsetsHandler:
             partition_index=asked.partition_index,
             timestamp=found.timestamp,
             offset=found.offset,
-            leader_epoch=found.leader_epoch,
+            leader_epoch=found.leader_epoch if version >= LEADER_EPOCH_SINCE else -1,
         )
 
 

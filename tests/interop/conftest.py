@@ -1,0 +1,64 @@
+"""One broker per module, a fresh topic per test, and clients that are closed when the test ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient
+from tests.support.foreign_clients.opening import Opened
+from tidelog.embedded import EmbeddedCluster
+
+BROKER_CONFIG = {
+    "num.partitions": "3",
+    "fetch.max.bytes": "250000000",
+    "socket.request.max.bytes": "104857600",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """The broker of this module."""
+    with EmbeddedCluster(config=BROKER_CONFIG) as running:
+        yield running
+
+
+@pytest.fixture
+def servers(cluster: EmbeddedCluster) -> str:
+    """Where the broker is."""
+    return cluster.bootstrap_servers
+
+
+@pytest.fixture(params=list(CLIENTS))
+def client(request: pytest.FixtureRequest) -> ForeignClient:
+    """Each foreign client in turn."""
+    return CLIENTS[request.param]
+
+
+@pytest.fixture
+def opened(servers: str) -> Iterator[Opened]:
+    """Opens producers, consumers and admin clients against the module's broker, closes them after."""
+    opener = Opened(servers)
+    yield opener
+    opener.close()
+
+
+@pytest.fixture
+def new_topic(opened: Opened) -> Callable[..., str]:
+    """Makes a topic of its own for the test: `new_topic(partitions, config)` gives the name."""
+
+    def make(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        topic = f"topic-{uuid4().hex[:12]}"
+        admin: ForeignAdmin = opened.admin(CLIENTS["confluent"])
+        admin.create_topic(topic, partitions, config)
+        return topic
+
+    return make
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str]) -> str:
+    """A topic with one partition."""
+    return new_topic()

@@ -1,0 +1,33 @@
+"""Clients that others wrote, behind one small face, so that a test can be asked of each of them."""
+
+from __future__ import annotations
+
+from tests.support.foreign_clients.aiokafka_client import AIOKAFKA
+from tests.support.foreign_clients.confluent_client import CONFLUENT
+from tests.support.foreign_clients.face import (
+    ForeignAdmin,
+    ForeignClient,
+    ForeignConsumer,
+    ForeignError,
+    ForeignProducer,
+    GroupView,
+    Message,
+    Receipt,
+    Received,
+)
+from tests.support.foreign_clients.kafka_python_client import KAFKA_PYTHON
+
+CLIENTS: dict[str, ForeignClient] = {client.name: client for client in (CONFLUENT, AIOKAFKA, KAFKA_PYTHON)}
+
+__all__ = [
+    "CLIENTS",
+    "ForeignAdmin",
+    "ForeignClient",
+    "ForeignConsumer",
+    "ForeignError",
+    "ForeignProducer",
+    "GroupView",
+    "Message",
+    "Receipt",
+    "Received",
+]

@@ -1,0 +1,376 @@
+"""kafka-python behind the common face."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import kafka
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetSpec, TopicPartition
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from tests.support.foreign_clients.face import (
+    DEADLINE_S,
+    EARLIEST,
+    LATEST,
+    ConsumerOptions,
+    ForeignError,
+    GroupView,
+    Message,
+    ProducerOptions,
+    Receipt,
+    Received,
+)
+
+ASSIGNORS = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+LOCAL_ERROR = -1000
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except kafka.errors.KafkaError as failure:
+        code = getattr(failure, "errno", None)
+        raise ForeignError(LOCAL_ERROR if code is None else code, repr(failure)) from failure
+
+
+class KafkaPythonProducer:
+    """kafka.KafkaProducer."""
+
+    def __init__(self, servers: str, options: ProducerOptions) -> None:
+        self._pending: list[Any] = []
+        self._producer = KafkaProducer(
+            bootstrap_servers=servers,
+            compression_type=None if options.compression == "none" else options.compression,
+            acks=options.acks,
+            enable_idempotence=options.idempotent,
+            linger_ms=options.linger_ms,
+            batch_size=options.batch_bytes,
+            max_request_size=options.request_bytes_max,
+            reconnect_backoff_max_ms=200,
+        )
+
+    def send(self, topic: str, messages: Iterable[Message]) -> None:
+        """Queue messages."""
+        with _errors():
+            for message in messages:
+                self._pending.append(
+                    self._producer.send(
+                        topic,
+                        value=message.value,
+                        key=message.key,
+                        headers=list(message.headers),
+                        partition=message.partition,
+                        timestamp_ms=message.timestamp_ms,
+                    )
+                )
+
+    def flush(self) -> list[Receipt]:
+        """Wait for every future."""
+        pending, self._pending = self._pending, []
+        with _errors():
+            self._producer.flush(timeout=DEADLINE_S)
+            answers = [future.get(timeout=DEADLINE_S) for future in pending]
+        return [
+            Receipt(answer.partition, -1 if answer.offset is None else answer.offset) for answer in answers
+        ]
+
+    def close(self) -> None:
+        """Stop the producer."""
+        self._producer.close(timeout=2)
+
+
+class KafkaPythonConsumer:
+    """kafka.KafkaConsumer."""
+
+    def __init__(self, servers: str, options: ConsumerOptions) -> None:
+        self._topic = ""
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=servers,
+            client_id=options.client_id,
+            group_id=options.group,
+            group_instance_id=options.instance_id,
+            auto_offset_reset=options.offset_reset,
+            isolation_level=options.isolation,
+            partition_assignment_strategy=(ASSIGNORS[options.assignor],),
+            enable_auto_commit=options.auto_commit,
+            auto_commit_interval_ms=200,
+            max_partition_fetch_bytes=options.partition_bytes_max,
+            fetch_max_bytes=options.fetch_bytes_max,
+            receive_message_max_bytes=options.fetch_bytes_max + 10_000_000,
+            session_timeout_ms=options.session_timeout_ms,
+            max_poll_interval_ms=options.poll_interval_ms_max,
+            metadata_max_age_ms=options.metadata_age_ms_max,
+            allow_auto_create_topics=options.auto_create,
+            heartbeat_interval_ms=100,
+            fetch_max_wait_ms=50,
+            reconnect_backoff_max_ms=200,
+        )
+
+    def assign(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Read partitions without a group."""
+        self._topic = topic
+        with _errors():
+            self._consumer.assign([TopicPartition(topic, number) for number in offsets])
+            for number, offset in offsets.items():
+                self.seek(number, offset)
+
+    def _partition(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition)
+
+    def subscribe(self, *topics: str) -> None:
+        """Join the group."""
+        self._topic = topics[0]
+        self._consumer.subscribe(list(topics))
+
+    def poll(self, timeout_s: float = 0.1) -> list[Received]:
+        """What has been fetched."""
+        with _errors():
+            found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=10_000)
+        return [self._received(record) for records in found.values() for record in records]
+
+    @staticmethod
+    def _received(record: Any) -> Received:
+        return Received(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.key,
+            record.value,
+            tuple((name, value) for name, value in record.headers),
+            record.timestamp,
+            record.timestamp_type,
+        )
+
+    def assignment(self) -> set[tuple[str, int]]:
+        """What this member was given."""
+        return {(one.topic, one.partition) for one in self._consumer.assignment()}
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Read on from `offset`."""
+        with _errors():
+            if offset == EARLIEST:
+                self._consumer.seek_to_beginning(self._partition(partition))
+            elif offset == LATEST:
+                self._consumer.seek_to_end(self._partition(partition))
+            else:
+                self._consumer.seek(self._partition(partition), offset)
+
+    def position(self, partition: int) -> int:
+        """The offset after the last message that was polled."""
+        return int(self._consumer.position(self._partition(partition)))
+
+    def pause(self, *partitions: int) -> None:
+        """Stop giving messages of these."""
+        self._consumer.pause(*(self._partition(number) for number in partitions))
+
+    def resume(self, *partitions: int) -> None:
+        """Go on with these."""
+        self._consumer.resume(*(self._partition(number) for number in partitions))
+
+    def commit(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit and wait."""
+        with _errors():
+            self._consumer.commit(
+                {
+                    TopicPartition(topic, number): kafka.OffsetAndMetadata(offset, "", -1)
+                    for number, offset in offsets.items()
+                }
+            )
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        """The committed offset."""
+        with _errors():
+            found: int | None = self._consumer.committed(TopicPartition(topic, partition))
+        return found
+
+    def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
+        """Look up a timestamp."""
+        key = self._partition(partition)
+        with _errors():
+            found = self._consumer.offsets_for_times({key: timestamp_ms})[key]
+        return None if found is None or found.offset < 0 else found.offset
+
+    def watermarks(self, partition: int) -> tuple[int, int]:
+        """First offset and end offset, asked of the broker."""
+        key = self._partition(partition)
+        with _errors():
+            return self._consumer.beginning_offsets([key])[key], self._consumer.end_offsets([key])[key]
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close(autocommit=False)
+
+
+class KafkaPythonAdmin:
+    """kafka.KafkaAdminClient."""
+
+    def __init__(self, servers: str) -> None:
+        self.client = KafkaAdminClient(bootstrap_servers=servers)
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+        replication: int = 1,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """CreateTopics."""
+        options = {
+            "num_partitions": partitions,
+            "replication_factor": replication,
+            "configs": dict(config or {}),
+        }
+        with _errors():
+            self.client.create_topics({topic: options}, validate_only=validate_only)
+
+    def delete_topic(self, topic: str) -> None:
+        """DeleteTopics."""
+        with _errors():
+            self.client.delete_topics([topic])
+
+    def topics(self) -> set[str]:
+        """Every topic in the metadata."""
+        with _errors():
+            return set(self.client.list_topics())
+
+    def partition_leaders(self, topic: str) -> dict[int, int]:
+        """The leader of each partition."""
+        with _errors():
+            (described,) = self.client.describe_topics([topic])
+        _raise(described["error_code"], described)
+        return {entry["partition_index"]: entry["leader_id"] for entry in described["partitions"]}
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """CreatePartitions."""
+        with _errors():
+            self.client.create_partitions({topic: total})
+
+    def config(self, topic: str) -> dict[str, str]:
+        """DescribeConfigs of a topic."""
+        return self._describe(ConfigResourceType.TOPIC, topic)
+
+    def broker_config(self, node_id: int) -> dict[str, str]:
+        """DescribeConfigs of a broker."""
+        return self._describe(ConfigResourceType.BROKER, str(node_id))
+
+    def _describe(self, kind: ConfigResourceType, name: str) -> dict[str, str]:
+        with _errors():
+            found = self.client.describe_configs([ConfigResource(kind, name)], config_filter="all")
+        (entries,) = (resources[name] for resources in found.values())
+        return {key: entry["value"] for key, entry in entries.items()}
+
+    def _alter(self, topic: str, key: str, operation: AlterConfigOp, value: str | None) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {key: (operation, value)})
+        with _errors():
+            self.client.alter_configs([resource], raise_on_unknown=False)
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        """IncrementalAlterConfigs SET."""
+        self._alter(topic, key, AlterConfigOp.SET, value)
+
+    def unset_config(self, topic: str, key: str) -> None:
+        """IncrementalAlterConfigs DELETE."""
+        self._alter(topic, key, AlterConfigOp.DELETE, None)
+
+    def append_config(self, topic: str, key: str, value: str) -> None:
+        """IncrementalAlterConfigs APPEND."""
+        self._alter(topic, key, AlterConfigOp.APPEND, value)
+
+    def subtract_config(self, topic: str, key: str, value: str) -> None:
+        """IncrementalAlterConfigs SUBTRACT."""
+        self._alter(topic, key, AlterConfigOp.SUBTRACT, value)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """DeleteRecords."""
+        key = TopicPartition(topic, partition)
+        with _errors():
+            return int(self.client.delete_records({key: before})[key]["low_watermark"])
+
+    def groups(self) -> set[str]:
+        """ListGroups."""
+        with _errors():
+            return {group["group_id"] for group in self.client.list_groups()}
+
+    def describe_group(self, group: str) -> GroupView:
+        """DescribeGroups."""
+        with _errors():
+            found = self.client.describe_groups([group])[group]
+        if found["error"]:
+            raise ForeignError(LOCAL_ERROR, found["error"])
+        members = (member["client_id"] for member in found["members"])
+        return GroupView(found["group_state"].lower(), tuple(sorted(members)))
+
+    def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """OffsetFetch of all partitions."""
+        with _errors():
+            found = self.client.list_group_offsets(group)[group]
+        return {(key.topic, key.partition): one.offset for key, one in found.items()}
+
+    def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """OffsetCommit without being a member."""
+        key = TopicPartition(topic, partition)
+        with _errors():
+            found = self.client.alter_group_offsets(group, {key: kafka.OffsetAndMetadata(offset, "", -1)})
+        _raise(found[key].errno, found)
+
+    def delete_group(self, group: str) -> None:
+        """DeleteGroups."""
+        with _errors():
+            outcome = self.client.delete_groups([group])[group]
+        if outcome != "OK":
+            raise ForeignError(getattr(kafka.errors, outcome).errno, outcome)
+
+    def max_timestamp_offset(self, topic: str, partition: int) -> int:
+        """ListOffsets with MAX_TIMESTAMP."""
+        key = TopicPartition(topic, partition)
+        with _errors():
+            found = self.client.list_partition_offsets({key: OffsetSpec.MAX_TIMESTAMP})
+        return int(found[key].offset)
+
+    def cluster(self) -> tuple[str, set[int]]:
+        """DescribeCluster."""
+        with _errors():
+            found = self.client.describe_cluster()
+        return found["cluster_id"], {broker["broker_id"] for broker in found["brokers"]}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.client.close()
+
+
+def _raise(code: int, context: object) -> None:
+    if code:
+        raise ForeignError(code, f"{kafka.errors.for_code(code).__name__} {context}")
+
+
+class _KafkaPython:
+    name = "kafka_python"
+
+    def producer(self, servers: str, options: ProducerOptions) -> KafkaPythonProducer:
+        """A started producer."""
+        return KafkaPythonProducer(servers, options)
+
+    def consumer(self, servers: str, options: ConsumerOptions) -> KafkaPythonConsumer:
+        """A started consumer."""
+        return KafkaPythonConsumer(servers, options)
+
+    def admin(self, servers: str) -> KafkaPythonAdmin:
+        """A started admin client."""
+        return KafkaPythonAdmin(servers)
+
+
+KAFKA_PYTHON = _KafkaPython()
