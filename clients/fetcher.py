@@ -289,6 +289,7 @@ class Fetcher:
         A partition's error is raised once, by a call that has no records to hand out.
         """
         result: list[tuple[PartitionState, list[ConsumerRecord]]] = []
+        failed: PartitionState | None = None
         room = max_records
         for state in self._assigned:
             if room <= 0:
@@ -299,9 +300,11 @@ class Fetcher:
             if records:
                 room -= len(records)
                 result.append((state, records))
-            elif state.error is not None and not result:
-                error, state.error = state.error, None
-                raise error
+            elif state.error is not None and failed is None:
+                failed = state
+        if failed is not None and failed.error is not None and not result:
+            error, failed.error = failed.error, None
+            raise error
         for state, _ in result:
             self._assigned.move_to_end(state.topic_partition)
         return result

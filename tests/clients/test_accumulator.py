@@ -37,7 +37,7 @@ def test_a_batch_lingers_before_it_is_sent() -> None:
 
 def test_a_full_batch_does_not_linger() -> None:
     target = accumulator()
-    must_put(target, P0, b"x" * 230)
+    must_put(target, P0, b"x" * 220)
     assert ready(target).nodes == {}
     must_put(target, P0, b"does not fit into it")
     assert list(ready(target).nodes) == [1]
