@@ -12,13 +12,15 @@ Source: what kafka.tools.DumpLogSegments of Apache Kafka looks at; KIP-33, KIP-9
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, Protocol, TypeVar
 
 from protocol.errors import DecodeError
 from protocol.ids import Offset
 from storage.batch_scan import CheckedBatch
-from storage.errors import CorruptIndex
+from storage.errors import CorruptCheckpoint, CorruptIndex
+from storage.leader_epoch import EpochEntry
 from storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
 from storage.offset_index import OffsetIndex, OffsetPosition
 from storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
@@ -30,6 +32,8 @@ from storage.txn_index import AbortedTransaction, TransactionIndex
 E = TypeVar("E")
 
 _BEFORE_ALL: Final = -1
+# Version, count and the first entry stand before it.
+_SECOND_ENTRY_LINE: Final = 4
 
 
 class IndexCheck(Protocol):
@@ -165,6 +169,18 @@ class TransactionIndexCheck:
 
     def _damage(self, slot: int, reason: str) -> CorruptIndex:
         return _damaged_entry(self._path, slot, TXN_ENTRY_SIZE, reason)
+
+
+def check_leader_epochs(path: str, entries: Sequence[EpochEntry]) -> None:
+    """Raise CorruptCheckpoint when the epochs or the starts in a leader-epoch-checkpoint do not rise."""
+    for line, (last, entry) in enumerate(pairwise(entries), start=_SECOND_ENTRY_LINE):
+        if entry.epoch <= last.epoch or entry.start_offset <= last.start_offset:
+            raise CorruptCheckpoint(
+                path,
+                line,
+                f"epoch {entry.epoch} from offset {entry.start_offset} does not rise above "
+                f"epoch {last.epoch} from offset {last.start_offset}",
+            )
 
 
 def _aborts(batch: CheckedBatch, entry: AbortedTransaction) -> bool:

@@ -239,8 +239,12 @@ class LogLoader:
     def _read_leader_epochs(
         self, checkpoint: LeaderEpochCheckpoint, segments: Segments
     ) -> tuple[LeaderEpochCache, bool]:
+        """The epochs, and whether they had to be rebuilt because the checkpoint is damaged or lost."""
         try:
-            return LeaderEpochCache.of(checkpoint.read()), False
+            entries = checkpoint.read()
+            if entries or not self._has_epochs(segments):
+                return LeaderEpochCache.of(entries), False
+            _log.error("%s is empty, but the log is not; it is rebuilt from the log", checkpoint.path)
         except CorruptCheckpoint as damage:
             _log.error("%s; it is rebuilt from the log", damage)
         epochs = LeaderEpochCache()
@@ -249,6 +253,13 @@ class LogLoader:
                 for _, header in segment.batches():
                     assign_seen_epoch(epochs, header)
         return epochs, True
+
+    def _has_epochs(self, segments: Segments) -> bool:
+        with suppress(CorruptLog):
+            for segment in segments:
+                for _, header in segment.batches():
+                    return header.partition_leader_epoch >= 0
+        return False
 
     def _load_producers(
         self,
