@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 GROUP_ID_NOT_FOUND_FROM_VERSION = 9
 BROKER_RETENTION = -1
+# A commit that asks to be kept for longer than time lasts is kept until then.
+_END_OF_TIME_MS = 2**63 - 1
 
 
 class OffsetCommands:
@@ -167,12 +169,14 @@ def _committed(
     partition: OffsetCommitRequestPartition,
     now: Moment,
 ) -> CommittedOffset:
-    expires = request.retention_time_ms != BROKER_RETENTION
+    expire_wall_ms = -1
+    if request.retention_time_ms != BROKER_RETENTION:
+        expire_wall_ms = min(now.wall_ms + request.retention_time_ms, _END_OF_TIME_MS)
     return CommittedOffset(
         offset=partition.committed_offset,
         leader_epoch=partition.committed_leader_epoch,
         metadata=partition.committed_metadata or "",
         commit_wall_ms=now.wall_ms,
-        expire_wall_ms=now.wall_ms + request.retention_time_ms if expires else -1,
+        expire_wall_ms=expire_wall_ms,
         topic_id=topic.topic_id,
     )

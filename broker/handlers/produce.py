@@ -164,7 +164,10 @@ class ProduceHandler:
 
 def _failed(request: Request, asked: ProducePartition, error: KafkaError) -> ProducePartitionResult:
     if error.code not in QUIET_ERRORS:
-        logger.error(
+        # A batch that is damaged on arrival is the peer's fault, or the network's.
+        level = logging.WARNING if error.code == ErrorCode.CORRUPT_MESSAGE else logging.ERROR
+        logger.log(
+            level,
             "produce from %s to partition %d of %s failed with %s: %s",
             request.peer, asked.partition, asked.topic or asked.topic_id, error.code.name, error,
         )  # fmt: skip

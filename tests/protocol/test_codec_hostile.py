@@ -9,6 +9,7 @@ before the bytes were there), CVE-2022-34917 (memory exhausted without authentic
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -24,6 +25,7 @@ from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.primitives import MOST_TAGGED_FIELDS, write_unsigned_varint
 from protocol.schema import ZERO_UUID, Array, Bytes, Message, String, Struct, Uuid
 from tests.support.all_messages import all_messages, versions_of
+from tests.support.mutations import HUGE, mutated
 from tests.support.naive_codec import naive_decode
 from tests.support.random_messages import Declared, Shape, declared_fields, inner_struct, random_message
 
@@ -31,19 +33,6 @@ MUTATIONS_PER_VERSION = 25
 RANDOM_FRAMES_PER_VERSION = 8
 ALLOCATION_FLOOR_BYTES = 16 * 1024
 """What one decode may take however short the frame is: frames of calls, the error and its text."""
-
-HUGE = (
-    b"\xff\xff\xff\xff\x0f",
-    b"\xff\xff\xff\xff\x07",
-    b"\xfe\xff\xff\xff\x07",
-    b"\x80\x80\x80\x80\x80\x80",
-    b"\x7f\xff\xff\xff",
-    b"\x80\x00\x00\x00",
-    b"\xff\xff\xff\xfe",
-    b"\x00\xff\xff\xff",
-    b"\x7f\xff",
-)
-"""The largest, smallest and overlong forms of a compact length, an int32 length and an int16 one."""
 
 
 def unsigned_varint(value: int) -> bytes:
@@ -56,25 +45,6 @@ def unsigned_varint(value: int) -> bytes:
 def filled(cls: type[Message], version: int, random: Random) -> bytes:
     """A valid message with something in every field."""
     return encode(random_message(cls, version, random, Shape.FULL), version)
-
-
-def mutated(data: bytes, random: Random) -> bytes:
-    """`data` with one to three small damages."""
-    frame = bytearray(data)
-    for _ in range(random.randint(1, 3)):
-        at = random.randrange(len(frame) + 1)
-        match random.randrange(5):
-            case 0:
-                frame[at : at + 1] = bytes([random.randrange(256)])
-            case 1:
-                frame[at:at] = random.randbytes(random.randint(1, 4))
-            case 2:
-                del frame[at : at + random.randint(1, 4)]
-            case 3:
-                frame[at : at + 4] = random.choice(HUGE)
-            case 4:
-                frame[at : at + 1] = random.choice((b"\0", b"\x01", b"\x02", b"\x7f", b"\x80", b"\xff"))
-    return bytes(frame)
 
 
 def outcome(
@@ -110,9 +80,13 @@ def peak_bytes(cls: type[Message], data: bytes, version: int) -> int:
 
 @pytest.fixture
 def traced() -> Iterator[None]:
+    """Counts allocations, with nothing else of the process getting in between: finalizers allocate too."""
+    gc.collect()
+    gc.disable()
     tracemalloc.start()
     yield
     tracemalloc.stop()
+    gc.enable()
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)

@@ -1,0 +1,107 @@
+"""A connection that sends any bytes to a broker and tells what became of them; no client library between."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import TypeVar
+
+from protocol.codec import decode
+from protocol.framing import encode_request, read_response_header
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.registry import APIS, ApiKey, request_type, response_type
+from protocol.schema import ApiMessage
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+
+ANSWER_TIMEOUT_S = 20.0
+PROBE_CORRELATION_ID = 0x7EADBEEF
+_PROBE = encode_request(ApiKey.API_VERSIONS, 0, PROBE_CORRELATION_ID, "probe", ApiVersionsRequest())
+_SIZE = struct.Struct(">i")
+
+
+class RawClient:
+    """One connection; `closed` once the broker has ended it."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), ANSWER_TIMEOUT_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._correlation_id = 0
+        self.closed = False
+
+    def __enter__(self) -> RawClient:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Go away."""
+        self._socket.close()
+
+    def ask(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
+        """A well-formed request's response; ConnectionError if the broker closes instead."""
+        self._correlation_id += 1
+        api_key = request.api_key
+        self._socket.sendall(encode_request(api_key, version, self._correlation_id, "raw", request))
+        frame = self.receive()
+        if frame is None:
+            raise ConnectionError(f"closed on {type(request).__name__} version {version}")
+        correlation_id, position = read_response_header(frame, api_key, version)
+        assert correlation_id == self._correlation_id
+        return decode(response, frame[position:], version)
+
+    def answers_to(self, frame: bytes) -> list[bytes] | None:
+        """Send bytes and, behind them, a question that is always answered: what came before its answer.
+
+        None when the broker closed the connection; TimeoutError when it does neither.
+        """
+        answers: list[bytes] = []
+        try:
+            self._socket.sendall(frame + _PROBE)
+        except ConnectionError:
+            self.closed = True
+            return None
+        while (answer := self.receive()) is not None:
+            if int.from_bytes(answer[:4], "big") == PROBE_CORRELATION_ID:
+                return answers
+            answers.append(bytes(answer))
+        return None
+
+    def receive(self) -> memoryview | None:
+        """The next frame without its size; None once the broker has closed."""
+        size = self._exactly(_SIZE.size)
+        return None if size is None else self._exactly(_SIZE.unpack(size)[0])
+
+    def _exactly(self, count: int) -> memoryview | None:
+        data = bytearray(count)
+        view = memoryview(data)
+        received = 0
+        while received < count:
+            try:
+                got = self._socket.recv_into(view[received:])
+            except ConnectionError:
+                got = 0
+            if got == 0:
+                self.closed = True
+                return None
+            received += got
+        return view
+
+
+def served_versions(host: str, port: int) -> list[tuple[ApiKey, int]]:
+    """Every (API, version) that the broker advertises and that has messages."""
+    with RawClient(host, port) as client:
+        response = client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+    return [
+        (ApiKey(entry.api_key), version)
+        for entry in response.api_keys
+        for version in range(entry.min_version, entry.max_version + 1)
+        if entry.api_key in APIS and version in request_type(entry.api_key).valid_versions
+    ]
+
+
+def decoded_answer(api_key: ApiKey, version: int, answer: bytes) -> ApiMessage:
+    """A response frame as a message."""
+    _, position = read_response_header(memoryview(answer), api_key, version)
+    return decode(response_type(api_key), answer[position:], version)
