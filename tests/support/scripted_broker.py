@@ -1,0 +1,178 @@
+"""A broker on a real socket whose every answer a test decides: for errors that real brokers seldom give."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from protocol.codec import decode
+from protocol.framing import encode_response, read_request_header
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.messages.init_producer_id import InitProducerIdResponse
+from protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.registry import APIS, ApiKey, request_type
+from protocol.schema import ApiMessage
+
+
+class Seen(NamedTuple):
+    """A request as it arrived; `frame` without its size."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    message: Any
+    frame: bytes
+
+
+class Close:
+    """An answer that is none: the connection is closed."""
+
+
+class Silence:
+    """An answer that is none: the broker stays silent."""
+
+
+Answer = ApiMessage | bytes | type[Close] | type[Silence] | None
+Handler = Callable[[Seen], Answer]
+
+
+@dataclass
+class ScriptedBroker:
+    """Answers ApiVersions, Metadata and InitProducerId by itself, everything else by `handlers`.
+
+    `leader_epoch` and `leaders` are what Metadata says of topic "tides"; `versions` lowers what is
+    offered.
+    """
+
+    node_id: int = 1
+    port: int = 0
+    partitions: int = 1
+    leader_epoch: int = 1
+    peers: dict[int, ScriptedBroker] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    versions: dict[int, int] = field(default_factory=dict)
+    handlers: dict[int, Handler] = field(default_factory=dict)
+    seen: list[Seen] = field(default_factory=list)
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
+
+    def requests(self, api_key: int) -> list[Any]:
+        """The messages of one API that have arrived."""
+        return [entry.message for entry in self.seen if entry.api_key == api_key]
+
+    @property
+    def address(self) -> str:
+        """host:port."""
+        return f"127.0.0.1:{self.port}"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, one request after the other."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.connections[task] = writer
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = await reader.readexactly(size)
+                if not self._answer(frame, writer):
+                    break
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+            del self.connections[task]
+
+    async def hang_up(self) -> None:
+        """Close every connection."""
+        for writer in self.connections.values():
+            writer.close()
+        if self.connections:
+            await asyncio.wait(list(self.connections))
+
+    def _answer(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
+        header, position = read_request_header(memoryview(frame))
+        message = decode(request_type(header.api_key), frame[position:], header.api_version)
+        seen = Seen(header.api_key, header.api_version, header.correlation_id, message, frame)
+        self.seen.append(seen)
+        handler = self.handlers.get(header.api_key, self._standard)
+        answer = handler(seen)
+        if answer is Close:
+            return False
+        if isinstance(answer, bytes):
+            writer.write(answer)
+        elif isinstance(answer, ApiMessage):
+            writer.write(encode_response(header.api_key, header.api_version, header.correlation_id, answer))
+        return True
+
+    def _standard(self, seen: Seen) -> Answer:
+        if seen.api_key == ApiKey.API_VERSIONS:
+            return self.api_versions()
+        if seen.api_key == ApiKey.METADATA:
+            return self.metadata()
+        if seen.api_key == ApiKey.INIT_PRODUCER_ID:
+            return InitProducerIdResponse(producer_id=77, producer_epoch=0)
+        return Close
+
+    def api_versions(self) -> ApiVersionsResponse:
+        """Everything we know, `versions` at most."""
+        return ApiVersionsResponse(
+            api_keys=tuple(
+                ApiVersion(
+                    api_key=api.key,
+                    min_version=api.lowest,
+                    max_version=self.versions.get(int(api.key), api.highest),
+                )
+                for api in APIS.values()
+            )
+        )
+
+    def metadata(self) -> MetadataResponse:
+        """This broker and its peers, topic "tides"."""
+        brokers = {self.node_id: self, **self.peers}
+        return MetadataResponse(
+            brokers=tuple(
+                MetadataResponseBroker(node_id=id_, host="127.0.0.1", port=broker.port)
+                for id_, broker in brokers.items()
+            ),
+            cluster_id="scripted",
+            controller_id=self.node_id,
+            topics=(
+                MetadataResponseTopic(
+                    name="tides",
+                    partitions=tuple(
+                        MetadataResponsePartition(
+                            partition_index=number,
+                            leader_id=self.leaders.get(number, self.node_id),
+                            leader_epoch=self.leader_epoch,
+                        )
+                        for number in range(self.partitions)
+                    ),
+                ),
+            ),
+        )
+
+
+@asynccontextmanager
+async def scripted_brokers(count: int = 1) -> AsyncIterator[list[ScriptedBroker]]:
+    """Brokers 1, 2, ... that know each other."""
+    brokers = [ScriptedBroker(node_id=number + 1) for number in range(count)]
+    servers = []
+    for broker in brokers:
+        server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+        broker.port = server.sockets[0].getsockname()[1]
+        broker.peers = {peer.node_id: peer for peer in brokers}
+        servers.append(server)
+    try:
+        yield brokers
+    finally:
+        for broker, server in zip(brokers, servers, strict=True):
+            server.close()
+            await broker.hang_up()
