@@ -1,0 +1,362 @@
+"""Every API in every version it is advertised in, asked sensibly of a running broker.
+
+What an old client may ask must be answerable in the old client's words: a field that a
+handler sets and the version lacks would surface here as UNKNOWN_SERVER_ERROR.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages import alter_configs, incremental_alter_configs
+from protocol.messages import describe_topic_partitions as topic_partitions
+from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_groups import DeleteGroupsRequest
+from protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.describe_cluster import DescribeClusterRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from protocol.messages.describe_producers import DescribeProducersRequest
+from protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.heartbeat import HeartbeatRequest
+from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from protocol.messages.list_config_resources import ListConfigResourcesRequest
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.record import BatchBuilder
+from protocol.registry import APIS, ApiKey, request_type, response_type
+from protocol.schema import ApiMessage, Struct
+from tests.support.fitting import fitted
+from tests.support.raw_client import RawClient, served_versions
+from tidelog.embedded import EmbeddedCluster
+
+TOPIC = "every-version"
+GROUP = "every-version"
+TOPIC_RESOURCE = 2
+# What a client that goes by the rules may be told all the same.
+FITTING_ERRORS = {
+    ApiKey.JOIN_GROUP: {ErrorCode.MEMBER_ID_REQUIRED},
+    ApiKey.SYNC_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
+    ApiKey.HEARTBEAT: {ErrorCode.UNKNOWN_MEMBER_ID},
+    ApiKey.LEAVE_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
+    ApiKey.DELETE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
+    ApiKey.OFFSET_DELETE: {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
+    ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
+    ApiKey.LIST_OFFSETS: {ErrorCode.UNSUPPORTED_VERSION},
+}
+
+
+@dataclass
+class Scene:
+    """A broker with a topic that has records, and a group that has a member and offsets."""
+
+    cluster: EmbeddedCluster
+    topic_id: UUID
+    member_id: str
+
+    def client(self) -> RawClient:
+        """A new connection."""
+        host, port = self.cluster.bootstrap_servers.split(":")
+        return RawClient(host, int(port))
+
+
+def records() -> bytes:
+    builder = BatchBuilder()
+    builder.append(int(time.time() * 1000), b"key", b"value", [("header", b"1")])
+    return bytes(builder.build())
+
+
+def produce_request(topic_id: UUID) -> ProduceRequest:
+    partition = PartitionProduceData(index=0, records=records())
+    topic = TopicProduceData(name=TOPIC, topic_id=topic_id, partition_data=(partition,))
+    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=(topic,))
+
+
+def join_request(group: str, member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=(JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0"),),
+    )
+
+
+def offset_commit(topic_id: UUID) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topic = OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=(partition,))
+    return OffsetCommitRequest(group_id=f"{GROUP}-offsets", topics=(topic,))
+
+
+def await_coordinator(client: RawClient) -> None:
+    """The first question for a coordinator creates the topic of the offsets."""
+    ends = time.monotonic() + 10
+    request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
+    while client.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code:
+        assert time.monotonic() < ends, "there is no coordinator"
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with EmbeddedCluster() as cluster:
+        host, port = cluster.bootstrap_servers.split(":")
+        with RawClient(host, int(port)) as client:
+            created = client.ask(
+                CreateTopicsRequest(
+                    topics=(CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1),)
+                ),
+                7,
+                CreateTopicsResponse,
+            )
+            topic_id = created.topics[0].topic_id
+            for _ in range(3):
+                client.ask(produce_request(topic_id), 13, ProduceResponse)
+            await_coordinator(client)
+            joined = client.ask(join_request(GROUP), 3, JoinGroupResponse)
+        yield Scene(cluster, topic_id, joined.member_id)
+
+
+def list_offsets(scene: Scene, version: int) -> ListOffsetsRequest:
+    timestamps = (-1, -2, -3, -4, -5, -6, 0, 2**62)
+    return ListOffsetsRequest(
+        replica_id=-1,
+        topics=tuple(
+            ListOffsetsTopic(
+                name=TOPIC, partitions=(ListOffsetsPartition(partition_index=0, timestamp=timestamp),)
+            )
+            for timestamp in timestamps[version % len(timestamps) :][:1]
+        ),
+    )
+
+
+def offset_fetch(scene: Scene, version: int) -> OffsetFetchRequest:
+    topics = (OffsetFetchRequestTopics(name=TOPIC, topic_id=scene.topic_id, partition_indexes=(0, 1)),)
+    return OffsetFetchRequest(
+        group_id=f"{GROUP}-offsets",
+        topics=(OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(0, 1)),),
+        groups=(OffsetFetchRequestGroup(group_id=f"{GROUP}-offsets", topics=topics),),
+    )
+
+
+def fetch(scene: Scene, version: int) -> FetchRequest:
+    partitions = tuple(
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=2**20) for number in (0, 1)
+    )
+    topic = FetchTopic(topic=TOPIC, topic_id=scene.topic_id, partitions=partitions)
+    return FetchRequest(max_wait_ms=100, min_bytes=1, topics=(topic,), session_epoch=0)
+
+
+def sync(scene: Scene, version: int) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=GROUP,
+        generation_id=1,
+        member_id=scene.member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=(SyncGroupRequestAssignment(member_id=scene.member_id, assignment=b"\0\0"),),
+    )
+
+
+def metadata(scene: Scene, version: int) -> MetadataRequest:
+    return MetadataRequest(
+        topics=(MetadataRequestTopic(name=TOPIC),),
+        allow_auto_topic_creation=version >= 4 and version % 2 == 0,
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=True,
+    )
+
+
+def delete_topics(scene: Scene, version: int) -> DeleteTopicsRequest:
+    with scene.client() as client:
+        topic = CreatableTopic(name="gone", num_partitions=1, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=(topic,)), 7, CreateTopicsResponse)
+    return DeleteTopicsRequest(
+        topics=(DeleteTopicState(name="gone"),), topic_names=("gone",), timeout_ms=1000
+    )
+
+
+def alter(scene: Scene, version: int) -> alter_configs.AlterConfigsRequest:
+    config = alter_configs.AlterableConfig(name="retention.ms", value="600000")
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,)
+    )
+    return alter_configs.AlterConfigsRequest(resources=(resource,))
+
+
+def incremental(scene: Scene, version: int) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    config = incremental_alter_configs.AlterableConfig(name="retention.ms", value="600001")
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,)
+    )
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=(resource,))
+
+
+Ask = Callable[[Scene, int], ApiMessage]
+REQUESTS: dict[ApiKey, Ask] = {
+    ApiKey.PRODUCE: lambda scene, _: produce_request(scene.topic_id),
+    ApiKey.FETCH: fetch,
+    ApiKey.LIST_OFFSETS: list_offsets,
+    ApiKey.METADATA: metadata,
+    ApiKey.OFFSET_COMMIT: lambda scene, _: offset_commit(scene.topic_id),
+    ApiKey.OFFSET_FETCH: offset_fetch,
+    ApiKey.FIND_COORDINATOR: lambda scene, _: FindCoordinatorRequest(key=GROUP, coordinator_keys=(GROUP,)),
+    ApiKey.JOIN_GROUP: lambda scene, version: join_request(f"{GROUP}-{version}"),
+    ApiKey.HEARTBEAT: lambda scene, _: HeartbeatRequest(
+        group_id=GROUP, generation_id=1, member_id=scene.member_id
+    ),
+    ApiKey.LEAVE_GROUP: lambda scene, version: LeaveGroupRequest(
+        group_id=f"{GROUP}-{version}", member_id="who", members=(MemberIdentity(member_id="who"),)
+    ),
+    ApiKey.SYNC_GROUP: sync,
+    ApiKey.DESCRIBE_GROUPS: lambda scene, _: DescribeGroupsRequest(
+        groups=(GROUP,), include_authorized_operations=True
+    ),
+    ApiKey.LIST_GROUPS: lambda scene, _: ListGroupsRequest(states_filter=(), types_filter=("classic",)),
+    ApiKey.API_VERSIONS: lambda scene, _: ApiVersionsRequest(
+        client_software_name="test", client_software_version="1"
+    ),
+    ApiKey.CREATE_TOPICS: lambda scene, version: CreateTopicsRequest(
+        topics=(CreatableTopic(name=f"new-{version}", num_partitions=1, replication_factor=1),)
+    ),
+    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.DELETE_RECORDS: lambda scene, version: DeleteRecordsRequest(
+        topics=(
+            DeleteRecordsTopic(name=TOPIC, partitions=(DeleteRecordsPartition(partition_index=0, offset=0),)),
+        ),
+        timeout_ms=1000,
+    ),
+    ApiKey.INIT_PRODUCER_ID: lambda scene, _: InitProducerIdRequest(transactional_id=None),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda scene, _: OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=(
+            OffsetForLeaderTopic(
+                topic=TOPIC, partitions=(OffsetForLeaderPartition(partition=0, leader_epoch=0),)
+            ),
+        ),
+    ),
+    ApiKey.DESCRIBE_CONFIGS: lambda scene, _: DescribeConfigsRequest(
+        resources=(
+            DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=None
+            ),
+            DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None),
+        ),
+        include_synonyms=True,
+        include_documentation=True,
+    ),
+    ApiKey.ALTER_CONFIGS: alter,
+    ApiKey.DESCRIBE_LOG_DIRS: lambda scene, _: DescribeLogDirsRequest(topics=None),
+    ApiKey.CREATE_PARTITIONS: lambda scene, _: CreatePartitionsRequest(
+        topics=(CreatePartitionsTopic(name=TOPIC, count=2, assignments=None),)
+    ),
+    ApiKey.DELETE_GROUPS: lambda scene, _: DeleteGroupsRequest(groups_names=("no-such-group",)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental,
+    ApiKey.OFFSET_DELETE: lambda scene, _: OffsetDeleteRequest(
+        group_id=f"{GROUP}-offsets",
+        topics=(
+            OffsetDeleteRequestTopic(
+                name=TOPIC, partitions=(OffsetDeleteRequestPartition(partition_index=1),)
+            ),
+        ),
+    ),
+    ApiKey.DESCRIBE_CLUSTER: lambda scene, _: DescribeClusterRequest(
+        include_cluster_authorized_operations=True
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: lambda scene, _: DescribeProducersRequest(
+        topics=(ProducersTopic(name=TOPIC, partition_indexes=(0,)),)
+    ),
+    ApiKey.LIST_CONFIG_RESOURCES: lambda scene, _: ListConfigResourcesRequest(),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda scene, _: topic_partitions.DescribeTopicPartitionsRequest(
+        topics=(topic_partitions.TopicRequest(name=TOPIC),)
+    ),
+}
+CASES = [
+    pytest.param(key, version, id=f"{APIS[key].name}-{version}")
+    for key in REQUESTS
+    for version in range(
+        max(APIS[key].lowest, request_type(key).valid_versions.lowest), APIS[key].highest + 1
+    )
+]
+
+
+def error_codes(value: Any) -> Iterator[int]:
+    """Every error code anywhere in a response."""
+    if isinstance(value, tuple):
+        for one in value:
+            yield from error_codes(one)
+    elif isinstance(value, Struct):
+        for field in fields(value):  # type: ignore[arg-type]
+            inner = getattr(value, field.name)
+            if field.name.endswith("error_code"):
+                yield inner
+            else:
+                yield from error_codes(inner)
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+def test_a_sensible_request_is_answered_in_the_version_it_came_in(
+    scene: Scene, key: ApiKey, version: int
+) -> None:
+    request = fitted(REQUESTS[key](scene, version), version)
+    with scene.client() as client:
+        response = client.ask(request, version, response_type(key))
+    codes = {ErrorCode(code) for code in error_codes(response)} - {ErrorCode.NONE}
+    assert codes <= FITTING_ERRORS.get(key, set())
+
+
+def test_every_advertised_api_is_asked(scene: Scene) -> None:
+    host, port = scene.cluster.bootstrap_servers.split(":")
+    assert {key for key, _ in served_versions(host, int(port))} == set(REQUESTS)
