@@ -11,7 +11,9 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import uvloop
 
@@ -31,7 +33,17 @@ def load_config(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
     return BrokerConfig.load(text, os.environ, overrides)
 
 
-async def serve(config: BrokerConfig) -> None:
+Addresses: TypeAlias = Sequence[tuple[str, str, int]]
+Announcement: TypeAlias = Callable[[BrokerConfig, Addresses], None]
+
+
+def announce_ready(config: BrokerConfig, addresses: Addresses) -> None:
+    """Say on standard output, in one line, where the broker is reached."""
+    places = ", ".join(f"{name}://{host}:{port}" for name, host, port in addresses)
+    print(f"broker {config.node_id} is ready on {places}", flush=True)
+
+
+async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -> None:
     """Run a broker until SIGTERM or SIGINT, then shut it down cleanly."""
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
@@ -39,13 +51,12 @@ async def serve(config: BrokerConfig) -> None:
         loop.add_signal_handler(number, asked_to_stop.set)
     node = BrokerNode(config)
     await node.start()
-    addresses = ", ".join(f"{name}://{host}:{port}" for name, host, port in node.addresses())
-    print(f"broker {config.node_id} is ready on {addresses}", flush=True)
+    announce(config, tuple(node.addresses()))
     await asked_to_stop.wait()
     await node.stop()
 
 
-def run(config_path: str | None, overrides: dict[str, str]) -> int:
+def run(config_path: str | None, overrides: dict[str, str], announce: Announcement = announce_ready) -> int:
     """Run a broker in this process; the exit code says what kept it from starting."""
     try:
         config = load_config(config_path, overrides)
@@ -53,7 +64,7 @@ def run(config_path: str | None, overrides: dict[str, str]) -> int:
         print(f"config: {error}", file=sys.stderr)
         return EXIT_CONFIG
     try:
-        uvloop.run(serve(config))
+        uvloop.run(serve(config, announce))
     except (ConfigError, KafkaError, CorruptFile, OSError) as error:
         print(f"broker {config.node_id} cannot run: {error}", file=sys.stderr)
         return EXIT_START
@@ -68,13 +79,13 @@ def parse_override(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
-def main() -> int:
-    """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(prog="python -m broker", description="Run one Tidelog broker.")
+def main(arguments: Sequence[str] | None = None, program: str = "python -m broker") -> int:
+    """Parse the arguments (of the process, if none are given) and run."""
+    parser = argparse.ArgumentParser(prog=program, description="Run one Tidelog broker.")
     parser.add_argument("--config", metavar="FILE", help="Kafka's server.properties")
     parser.add_argument("--override", action="append", default=[], type=parse_override, metavar="KEY=VALUE")
-    arguments = parser.parse_args()
-    return run(arguments.config, dict(arguments.override))
+    given = parser.parse_args(arguments)
+    return run(given.config, dict(given.override))
 
 
 if __name__ == "__main__":

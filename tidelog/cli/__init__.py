@@ -1,1 +1,1 @@
-"""The `tidelog` command."""
+"""The `tidelog` command: one module per group of commands, each loaded when it is called."""

@@ -1,0 +1,44 @@
+"""Running one piece of work with an admin client, and reporting items that failed (shell)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, TypeVar
+
+import typer
+
+from clients.admin import Admin
+from protocol.errors import KafkaError
+from tidelog.cli.failures import EXIT_FAILURE, complain, kafka_error_text
+from tidelog.cli.options import CONNECT_TIMEOUT_MS
+from tidelog.cli.running import run
+
+# What the cluster may take for a change, once it is reached.
+OPERATION_TIMEOUT_MS: Final = 60_000
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+def with_admin(bootstrap: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+    """What `work` returns for an admin client of the cluster. Errors: KafkaError and its own."""
+
+    async def connected() -> T:
+        async with Admin(bootstrap, default_api_timeout_ms=CONNECT_TIMEOUT_MS) as admin:
+            return await work(admin)
+
+    return run(connected())
+
+
+def succeeded(results: Mapping[K, T | KafkaError]) -> dict[K, T]:
+    """The results that are not errors; each error is printed as a line."""
+    for error in results.values():
+        if isinstance(error, KafkaError):
+            complain(kafka_error_text(error))
+    return {key: result for key, result in results.items() if not isinstance(result, KafkaError)}
+
+
+def fail_unless_all(wanted: int, done: int) -> None:
+    """Exit with 1 when some of the items failed; their lines are printed already."""
+    if done < wanted:
+        raise typer.Exit(EXIT_FAILURE)

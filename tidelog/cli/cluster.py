@@ -1,0 +1,76 @@
+"""`tidelog cluster`: which brokers there are, and whether every partition is served."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import typer
+
+from clients.admin import Admin, ClusterDescription, TopicDescription
+from clients.metadata import PartitionMetadata
+from tidelog.cli.admin import succeeded, with_admin
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.output import print_json, print_table
+
+app = typer.Typer(
+    help="Show the brokers of a cluster and its health.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class PartitionHealth(NamedTuple):
+    """How many partitions there are, and how many lack a leader or an in-sync replica."""
+
+    partitions: int
+    without_leader: int
+    under_replicated: int
+
+
+@app.callback()
+def cluster() -> None:
+    """Keep `info` a command of its own, as more will stand beside it."""
+
+
+@app.command()
+def info(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show the cluster's id, its brokers, and how its partitions are."""
+    described, topics = with_admin(bootstrap, _describe)
+    health = _health(topics)
+    if as_json:
+        print_json(
+            {
+                "cluster_id": described.cluster_id,
+                "controller_id": described.controller_id,
+                "brokers": described.brokers,
+                "topics": len(topics),
+                **health._asdict(),
+            }
+        )
+        return
+    print(f"cluster           {described.cluster_id}")
+    print(f"controller        {described.controller_id}")
+    print(f"topics            {len(topics)}")
+    print(f"partitions        {health.partitions}")
+    print(f"without leader    {health.without_leader}")
+    print(f"under-replicated  {health.under_replicated}")
+    print()
+    rows = [(broker.node_id, broker.host, broker.port, broker.rack) for broker in described.brokers]
+    print_table(("broker", "host", "port", "rack"), rows)
+
+
+async def _describe(admin: Admin) -> tuple[ClusterDescription, list[TopicDescription]]:
+    described = await admin.describe_cluster()
+    listed = await admin.list_topics(include_internal=True)
+    topics = succeeded(await admin.describe_topics(listed)) if listed else {}
+    return described, list(topics.values())
+
+
+def _health(topics: list[TopicDescription]) -> PartitionHealth:
+    partitions: list[PartitionMetadata] = [entry for topic in topics for entry in topic.partitions]
+    return PartitionHealth(
+        partitions=len(partitions),
+        without_leader=sum(entry.leader < 0 for entry in partitions),
+        under_replicated=sum(len(entry.in_sync_replicas) < len(entry.replicas) for entry in partitions),
+    )

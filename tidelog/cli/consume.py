@@ -1,0 +1,157 @@
+"""`tidelog consume`: records from topics to standard output."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from clients.config import ConsumerConfig
+from clients.consumer import Consumer
+from protocol.ids import TopicPartition
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.offset_choice import OffsetChoice, Start, parse_offset_choices
+from tidelog.cli.options import (
+    CONNECT_TIMEOUT_MS,
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    ClientOptions,
+    client_options,
+)
+from tidelog.cli.reading import Bounds, start_at, topics_partitions
+from tidelog.cli.record_format import DEFAULT_FORMAT, RecordFormatter, compile_format, json_line
+from tidelog.cli.running import run
+
+POLL_MS = 500
+# Reading at the terminal is not in a hurry for the first record, but for all of them.
+RECORDS_PER_POLL = 10_000
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def consume(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to read.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    format_text: Annotated[
+        str,
+        typer.Option(
+            "-f",
+            "--format",
+            metavar="FORMAT",
+            help=r"What to print: %s value, %k key, %S %K lengths, %t topic, %p partition, %o offset, "
+            r"%T timestamp, %h headers, %% percent, \n \t \xNN.",
+        ),
+    ] = DEFAULT_FORMAT,
+    offset: Annotated[
+        list[str],
+        typer.Option(
+            "-o",
+            "--offset",
+            metavar="OFFSET",
+            help="beginning, end, stored, N, -N, s@MS (start at time), e@MS (stop).",
+        ),
+    ] = [],  # noqa: B006
+    group: Annotated[
+        str | None, typer.Option("-g", "--group", metavar="GROUP", help="Read as a member of this group.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("-n", "--count", metavar="N", min=1, help="Stop after so many records.")
+    ] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("-e", "--exit", help="Stop at what is the end when reading begins.")
+    ] = False,
+    partition: Annotated[
+        list[int],
+        typer.Option(
+            "-p", "--partition", metavar="N", min=0, help="Read this partition only; may be repeated."
+        ),
+    ] = [],  # noqa: B006
+    isolation: Annotated[
+        str,
+        typer.Option(
+            "--isolation",
+            metavar="LEVEL",
+            help="read_uncommitted, or read_committed to skip open and aborted.",
+        ),
+    ] = "read_uncommitted",
+    null: Annotated[
+        bool, typer.Option("-Z", "--print-null", help="Print null keys and values as NULL.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    client_option: ClientOptions = [],  # noqa: B006
+) -> None:
+    """Read records and print them, from the beginning or where the group left off.
+
+    Example: tidelog consume tides -o beginning -e -f '%p:%o %k=%s\\n'
+    """
+    try:
+        choice = parse_offset_choices(offset, default=Start.BEGINNING if group is None else Start.STORED)
+        render = json_line if as_json else compile_format(format_text, null=b"NULL" if null else b"")
+    except ValueError as error:
+        raise UsageFailure(str(error)) from None
+    if group is not None and (partition or choice.start not in (Start.STORED, Start.BEGINNING, Start.END)):
+        raise UsageFailure(
+            "with --group the broker assigns partitions and offsets: only -o beginning, end, stored"
+        )
+    if group is None and choice.start is Start.STORED:
+        raise UsageFailure("-o stored needs --group")
+    options: dict[str, Any] = {
+        "group_id": group,
+        "isolation_level": isolation,
+        "auto_offset_reset": "latest" if choice.start is Start.END else "earliest",
+        "default_api_timeout_ms": CONNECT_TIMEOUT_MS,
+        "max_poll_records": RECORDS_PER_POLL,
+        "allow_auto_create_topics": False,
+        **client_options(client_option, ConsumerConfig),
+    }
+    bounds = Bounds(count=count, stop_at_timestamp=choice.stop_at_timestamp, at_end=exit_at_end)
+    consumer = Consumer(bootstrap, **options)
+    if group is not None:
+        run(_consume_in_group(consumer, topics, bounds, render))
+    else:
+        run(_consume(consumer, topics, partition, choice, bounds, render))
+
+
+async def _consume(
+    consumer: Consumer,
+    topics: list[str],
+    partitions: list[int],
+    choice: OffsetChoice,
+    bounds: Bounds,
+    render: RecordFormatter,
+) -> None:
+    """Read the partitions without a group."""
+    async with consumer:
+        assigned = await topics_partitions(consumer, topics, partitions)
+        consumer.assign(assigned)
+        await start_at(consumer, assigned, choice)
+        await bounds.learn_ends(consumer, assigned)
+        await _print_until_done(consumer, bounds, render)
+
+
+async def _consume_in_group(
+    consumer: Consumer, topics: list[str], bounds: Bounds, render: RecordFormatter
+) -> None:
+    """Read what the group assigns; commits what was printed."""
+    async with consumer:
+        await topics_partitions(consumer, topics, [])
+        consumer.subscribe(topics)
+        await _print_until_done(consumer, bounds, render)
+
+
+async def _print_until_done(consumer: Consumer, bounds: Bounds, render: RecordFormatter) -> None:
+    output = sys.stdout.buffer
+    known: tuple[TopicPartition, ...] = ()
+    while not await bounds.reached(consumer):
+        polled = await consumer.poll(POLL_MS, bounds.records_left(RECORDS_PER_POLL))
+        assigned = consumer.assignment()
+        if assigned != known:
+            known = assigned
+            await bounds.learn_ends(consumer, assigned)
+        for topic_partition, records in polled.items():
+            wanted = bounds.take(topic_partition, records)
+            output.write(b"".join([render(record) for record in wanted]))
+        output.flush()
+        bounds.give_back(consumer)

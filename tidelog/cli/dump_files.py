@@ -1,0 +1,215 @@
+"""Dumping one file of a log directory, by the kind that its name tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from protocol.control_batch import read_control_record
+from protocol.errors import DecodeError
+from protocol.record import Record, read_records
+from storage.batch_scan import CheckedBatch, CorruptLog
+from storage.errors import CorruptFile
+from storage.log_files import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    base_offset_of,
+    is_segment_log,
+)
+from storage.partition_directory import parse_directory_name
+from storage.read_only_files import ReadOnlyFileSystem
+from storage.segment_inspection import SegmentInspection, open_index
+from tidelog.cli.dump_output import Output
+from tidelog.cli.dump_small_files import SMALL_FILES, entries_of
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.internal_records import Decoder
+
+METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
+
+_SUFFIXES: Final = (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX, METADATA_SNAPSHOT_SUFFIX)
+
+
+def kind_of(path: Path) -> str | None:
+    """The suffix or the name by which a file's format is known, whatever its place in life."""
+    name, suffixes = path.name, path.suffixes
+    if name in SMALL_FILES:
+        return name
+    if base_offset_of(name) is not None and suffixes and suffixes[0] in _SUFFIXES:
+        return suffixes[0]
+    # A snapshot of the metadata log is named offset-epoch.checkpoint.
+    return METADATA_SNAPSHOT_SUFFIX if name.endswith(METADATA_SNAPSHOT_SUFFIX) else None
+
+
+def files_to_dump(path: Path) -> Iterator[Path]:
+    """The file itself, or those of a partition or log directory that have a known format.
+
+    A segment comes before its indexes, as the pass over it judges them, too.
+    """
+    if not path.is_dir():
+        if kind_of(path) is None:
+            raise UsageFailure(f"{path}: not the name of a segment, index, snapshot or checkpoint")
+        yield path
+        return
+    for entry in sorted(path.iterdir(), key=_dump_order):
+        if entry.is_dir():
+            if parse_directory_name(entry.name) is not None:
+                yield from files_to_dump(entry)
+        elif kind_of(entry) is not None:
+            yield entry
+
+
+def _dump_order(path: Path) -> tuple[str, bool, str]:
+    stem, _, suffix = path.name.partition(".")
+    return stem, not suffix.startswith(LOG_SUFFIX[1:]), suffix
+
+
+class FileDumper:
+    """Prints what files hold and returns what is wrong with them."""
+
+    def __init__(
+        self, output: Output, *, records: bool, choose_decoder: Callable[[Path], Decoder | None], quiet: bool
+    ) -> None:
+        self._output = output
+        self._records = records
+        self._choose_decoder = choose_decoder
+        self._quiet = quiet
+        self._fs = ReadOnlyFileSystem()
+        self._judged_indexes: dict[str, bool] = {}
+
+    def dump(self, path: Path) -> list[CorruptFile]:
+        """Print one file; what is wrong with it and its indexes, unless it was said before."""
+        kind = kind_of(path)
+        assert kind is not None, f"{path} was chosen although its format is unknown"
+        self._line("dumping", {"path": str(path)})
+        try:
+            if kind in (LOG_SUFFIX, METADATA_SNAPSHOT_SUFFIX):
+                return self._segment(path, kind)
+            if kind in INDEX_SUFFIXES:
+                return self._index(path, kind)
+            entries = entries_of(self._fs, path, kind)
+        except CorruptFile as damage:
+            self._summary(path, kind, False, {})
+            return [] if self._judged_indexes.get(str(path)) is False else [damage]
+        for entry in entries:
+            self._line("entry", entry)
+        self._summary(path, kind, True, {"entries": len(entries)})
+        return []
+
+    def _line(self, kind: str, fields: dict[str, Any]) -> None:
+        if not self._quiet:
+            self._output.line(kind, fields)
+
+    def _summary(self, path: Path, kind: str, sound: bool, fields: dict[str, Any]) -> None:
+        state = "ok" if sound else "damaged"
+        self._output.line("file", {"path": str(path), "state": state, "type": kind.lstrip("."), **fields})
+
+    # -- segments
+
+    def _segment(self, path: Path, kind: str) -> list[CorruptFile]:
+        inspection = SegmentInspection(self._fs, str(path), end_offset=_next_base_offset(path))
+        damages = inspection.damages
+        decoder = self._choose_decoder(path)
+        for batch in inspection.batches():
+            self._batch(batch)
+            if self._records or decoder is not None:
+                try:
+                    self._batch_records(batch, decoder)
+                except DecodeError as error:
+                    damages.append(CorruptLog(str(path), batch.position, str(error)))
+        damaged = {damage.path for damage in damages}
+        for index_kind in INDEX_SUFFIXES:
+            index_path = inspection.index_path(index_kind)
+            self._judged_indexes[index_path] = index_path not in damaged
+        fields = {
+            "batches": inspection.batch_count,
+            "records": inspection.record_count,
+            "next_offset": inspection.next_offset,
+            "size_bytes": inspection.size_bytes,
+        }
+        self._summary(path, kind, str(path) not in damaged, fields)
+        return damages
+
+    def _batch(self, batch: CheckedBatch) -> None:
+        header = batch.header
+        self._line(
+            "batch",
+            {
+                "position": batch.position,
+                "base_offset": header.base_offset,
+                "last_offset": header.last_offset,
+                "records": header.record_count,
+                "size_bytes": header.size_bytes,
+                "leader_epoch": header.partition_leader_epoch,
+                "timestamp_type": "log_append_time" if header.is_log_append_time else "create_time",
+                "base_timestamp": header.base_timestamp,
+                "max_timestamp": header.max_timestamp,
+                "compression": header.compression.name.lower(),
+                "transactional": header.is_transactional,
+                "control": header.is_control,
+                "producer_id": header.producer_id,
+                "producer_epoch": header.producer_epoch,
+                "base_sequence": header.base_sequence,
+                "crc": f"{header.crc:#010x}",
+            },
+        )
+
+    def _batch_records(self, batch: CheckedBatch, decoder: Decoder | None) -> None:
+        for record in read_records(batch.data, 0, batch.header):
+            place = {"offset": record.offset, "timestamp": record.timestamp}
+            if batch.header.is_control:
+                self._line("record", {**place, **_control(record)})
+            elif decoder is not None:
+                self._line("record", {**place, **decoder(record)})
+            else:
+                headers = [{"key": key, "value": value} for key, value in record.headers]
+                self._line(
+                    "record", {**place, "key": record.key, "value": record.value, "headers": headers or None}
+                )
+
+    # -- indexes
+
+    def _index(self, path: Path, kind: str) -> list[CorruptFile]:
+        base_offset = base_offset_of(path.name)
+        assert base_offset is not None, f"{path} was chosen although it is named by no offset"
+        index = open_index(self._fs, str(path), kind, base_offset)
+        try:
+            for entry in index.entries():
+                self._line("entry", entry._asdict())
+            count = index.entry_count
+        finally:
+            index.close()
+        damages = self._judge(path, kind)
+        sound = self._judged_indexes.get(str(path), True)
+        self._summary(path, kind, sound, {"entries": count})
+        return damages
+
+    def _judge(self, path: Path, kind: str) -> list[CorruptFile]:
+        """Compare an index with its segment, unless that was done; without a segment it stands alone."""
+        log_path = path.with_name(path.name.replace(kind, LOG_SUFFIX, 1))
+        if str(path) in self._judged_indexes or not log_path.exists():
+            return []
+        inspection = SegmentInspection(self._fs, str(log_path), index_kinds=(kind,))
+        inspection.run()
+        damages = [damage for damage in inspection.damages if damage.path == str(path)]
+        self._judged_indexes[str(path)] = not damages
+        return damages
+
+
+def _control(record: Record) -> dict[str, Any]:
+    found = read_control_record(record)
+    if found is None:
+        return {"control": "unknown"}
+    kind, message = found
+    return {"control": kind.name.lower(), "message": message}
+
+
+def _next_base_offset(path: Path) -> int | None:
+    """Where the next segment in use starts; None for the last one and for files out of use."""
+    if not is_segment_log(path.name):
+        return None
+    own = base_offset_of(path.name)
+    assert own is not None
+    others = [base_offset_of(entry.name) for entry in path.parent.iterdir() if is_segment_log(entry.name)]
+    return min((offset for offset in others if offset is not None and offset > own), default=None)

@@ -1,0 +1,51 @@
+"""How `log dump` writes: lines of `kind name=value ...` for people, or one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from tidelog.cli.output import json_text, to_json
+
+_INDENTS: Final = {"dumping": "", "file": "", "record": "    "}
+
+
+class Output(Protocol):
+    """Where the dump goes."""
+
+    def line(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """One thing that was found: a file, a batch, a record, an entry."""
+
+
+class TextOutput:
+    """`batch position=0 base_offset=0 ...`; what belongs to a file is indented under it."""
+
+    def line(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Print one line; text with spaces or quotes in it is quoted as in JSON."""
+        words = " ".join(f"{name}={_text(value)}" for name, value in fields.items() if value is not None)
+        print(f"{_INDENTS.get(kind, '  ')}{kind} {words}")
+
+
+class JsonOutput:
+    """`{"kind":"batch","position":0,...}`."""
+
+    def line(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Print one object."""
+        print(json_text({"kind": kind, **fields}))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, int):
+        return str(value)
+    found = to_json(value)
+    return _quoted(found) if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def _quoted(text: str) -> str:
+    plain = text and text.isprintable() and not set(text) & set(' "=\\')
+    return text if plain else json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,171 @@
+"""`tidelog group`: list, describe and delete consumer groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from clients.admin import Admin, GroupDescription, GroupMember, ListedOffset, OffsetSpec
+from clients.consumer_types import OffsetAndMetadata
+from protocol.ids import Offset, TopicPartition
+from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.output import print_json, print_table
+
+app = typer.Typer(
+    help="List, describe and delete consumer groups.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="Groups by id.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """How far a group is in one partition; None for what is not known."""
+
+    topic: str
+    partition: int
+    committed_offset: Offset | None
+    log_end_offset: Offset | None
+    lag: int | None
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+
+
+@app.command("list")
+def list_groups(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    state: Annotated[
+        list[str],
+        typer.Option(
+            "-s", "--state", metavar="STATE", help="Only groups in this state, e.g. Stable or Empty."
+        ),
+    ] = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """List groups."""
+    found = with_admin(bootstrap, lambda admin: admin.list_groups(states=state))
+    groups = [found[name] for name in sorted(found)]
+    if as_json:
+        print_json(groups)
+        return
+    rows = [(group.group_id, group.state, group.group_type, group.protocol_type) for group in groups]
+    print_table(("group", "state", "type", "protocol"), rows)
+
+
+@app.command()
+def describe(names: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show groups with their members and how far behind they are."""
+    described = with_admin(bootstrap, lambda admin: _describe(admin, names))
+    if as_json:
+        print_json([_as_document(group, lags) for group, lags in described])
+    else:
+        for index, (group, lags) in enumerate(described):
+            if index:
+                print()
+            _print_group(group, lags)
+    fail_unless_all(len(names), len(described))
+
+
+async def _describe(admin: Admin, names: list[str]) -> list[tuple[GroupDescription, list[PartitionLag]]]:
+    groups = succeeded(await admin.describe_groups(names))
+    return [(group, await _lags(admin, group)) for group in groups.values()]
+
+
+async def _lags(admin: Admin, group: GroupDescription) -> list[PartitionLag]:
+    committed = await admin.list_group_offsets(group.group_id)
+    owners = {
+        partition: member
+        for member in group.members
+        if member.assignment is not None
+        for partition in member.assignment.partitions
+    }
+    partitions = sorted(committed.keys() | owners.keys())
+    ends = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
+    lags = []
+    for partition in partitions:
+        end = ends.get(partition)
+        end_offset = end.offset if isinstance(end, ListedOffset) else None
+        lags.append(_lag(partition, committed.get(partition), end_offset, owners.get(partition)))
+    return lags
+
+
+def _lag(
+    partition: TopicPartition,
+    committed: OffsetAndMetadata | None,
+    end_offset: Offset | None,
+    owner: GroupMember | None,
+) -> PartitionLag:
+    known = committed is not None and end_offset is not None
+    return PartitionLag(
+        topic=partition.topic,
+        partition=partition.partition,
+        committed_offset=None if committed is None else committed.offset,
+        log_end_offset=end_offset,
+        lag=max(0, end_offset - committed.offset) if known and committed and end_offset is not None else None,
+        member_id=None if owner is None else owner.member_id,
+        client_id=None if owner is None else owner.client_id,
+        client_host=None if owner is None else owner.client_host,
+    )
+
+
+def _print_group(group: GroupDescription, lags: list[PartitionLag]) -> None:
+    print(f"group        {group.group_id}")
+    print(f"state        {group.state}")
+    print(f"assignor     {group.protocol or '-'}")
+    print(f"coordinator  {group.coordinator_id}")
+    print(f"members      {len(group.members)}")
+    print(f"total lag    {sum(entry.lag or 0 for entry in lags)}")
+    if lags:
+        print()
+        print_table(
+            ("topic", "partition", "committed", "end", "lag", "member", "client", "host"),
+            [
+                (
+                    entry.topic,
+                    entry.partition,
+                    entry.committed_offset,
+                    entry.log_end_offset,
+                    entry.lag,
+                    entry.member_id,
+                    entry.client_id,
+                    entry.client_host,
+                )
+                for entry in lags
+            ],
+        )
+
+
+def _as_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, object]:
+    return {
+        "group_id": group.group_id,
+        "state": group.state,
+        "assignor": group.protocol,
+        "coordinator_id": group.coordinator_id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+            }
+            for member in group.members
+        ],
+        "total_lag": sum(entry.lag or 0 for entry in lags),
+        "partitions": lags,
+    }
+
+
+@app.command()
+def delete(names: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+    """Delete groups that have no members, with their committed offsets."""
+    deleted = succeeded(with_admin(bootstrap, lambda admin: admin.delete_groups(names)))
+    for name in deleted:
+        print(f"deleted {name}")
+    fail_unless_all(len(names), len(deleted))

@@ -1,0 +1,54 @@
+"""Reading standard input beside the event loop (shell).
+
+A file, a pipe and a terminal are read alike: by a daemon thread, as not all of them can be polled. It
+reads the raw stream, so that it holds no lock when the interpreter ends while it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import AsyncIterator
+from typing import BinaryIO, Final
+
+CHUNK_BYTES: Final = 64 * 1024
+# Chunks that are read ahead of the consumer.
+QUEUE_CHUNKS_MAX: Final = 4
+
+
+async def read_input() -> AsyncIterator[bytes]:
+    """Standard input in chunks of what is there, up to its end. Errors: OSError."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    room = threading.Semaphore(QUEUE_CHUNKS_MAX)
+    buffer = sys.stdin.buffer
+    stream = getattr(buffer, "raw", buffer)
+
+    def read_all() -> None:
+        try:
+            while True:
+                room.acquire()
+                data = _read(stream)
+                loop.call_soon_threadsafe(arrived.put_nowait, data)
+                if not data or isinstance(data, OSError):
+                    return
+        except RuntimeError:
+            return  # the loop is closed: nobody waits any more
+
+    threading.Thread(target=read_all, name="tidelog-stdin", daemon=True).start()
+    while True:
+        item = await arrived.get()
+        room.release()
+        if isinstance(item, OSError):
+            raise item
+        if not item:
+            return
+        yield item
+
+
+def _read(stream: BinaryIO) -> bytes | OSError:
+    try:
+        return stream.read(CHUNK_BYTES)
+    except OSError as error:
+        return error

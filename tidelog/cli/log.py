@@ -1,0 +1,82 @@
+"""`tidelog log dump`: what stands in the files of a log directory, and whether it is sound."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from storage.errors import CorruptFile
+from tidelog.cli.dump_files import FileDumper, files_to_dump
+from tidelog.cli.dump_output import JsonOutput, Output, TextOutput
+from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain
+from tidelog.cli.internal_records import Decoder, decoder_for_directory, decoder_named
+
+app = typer.Typer(
+    help="Print and verify files of a log directory.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class RecordKind(StrEnum):
+    """What the records of an internal topic are."""
+
+    OFFSETS = "offsets"
+    TRANSACTIONS = "transactions"
+    METADATA = "metadata"
+
+
+@app.callback()
+def log() -> None:
+    """Keep `dump` a command of its own, as more will stand beside it."""
+
+
+@app.command()
+def dump(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Files, partition directories, or a whole log directory."),
+    ],
+    records: Annotated[bool, typer.Option("-r", "--records", help="Print every record, too.")] = False,
+    decode: Annotated[
+        bool, typer.Option("-d", "--decode", help="Print what the records of internal topics say.")
+    ] = False,
+    kind: Annotated[
+        RecordKind | None,
+        typer.Option("--as", help="Decode records as these, whatever the directory is called."),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Verify, and print one line a file only.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+) -> None:
+    """Print and verify segments, indexes, snapshots and checkpoints.
+
+    Of a segment every batch is read: checksum, offsets, and its indexes are compared with it. Damage
+    is one line on standard error that names file and position; the exit code is then 1.
+    """
+    for path in paths:
+        if not path.exists():
+            raise UsageFailure(f"{path} does not exist")
+    output: Output = JsonOutput() if as_json else TextOutput()
+    dumper = FileDumper(
+        output, records=records, choose_decoder=lambda file: _decoder(file, decode, kind), quiet=quiet
+    )
+    damages: list[CorruptFile] = []
+    for path in paths:
+        for file in files_to_dump(path):
+            damages += dumper.dump(file)
+    for damage in damages:
+        complain(str(damage))
+    if damages:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def _decoder(file: Path, decode: bool, kind: RecordKind | None) -> Decoder | None:
+    if kind is not None:
+        return decoder_named(kind.value)
+    return decoder_for_directory(file.absolute().parent.name) if decode else None

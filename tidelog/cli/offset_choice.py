@@ -1,0 +1,106 @@
+"""Where `consume -o` begins and ends, in kcat's words.
+
+| -o | |
+|---|---|
+| beginning, end | the first offset there is, or behind the last record |
+| stored | where the group left off (with -g) |
+| 42 | this offset |
+| -10 | ten records before the end |
+| s@1700000000000 | the first record at or after this time, in ms since 1970 |
+| e@1700000000000 | stop before the first record at or after this time |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from protocol.ids import Offset
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+_TIME: Final = re.compile(r"[se]@([0-9]{1,18})")
+
+
+class Start(Enum):
+    """How the first offset is chosen."""
+
+    BEGINNING = auto()
+    END = auto()
+    STORED = auto()
+    OFFSET = auto()
+    BEFORE_END = auto()
+    TIMESTAMP = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChoice:
+    """`number` is the offset, the count before the end, or the time in ms, as `start` says."""
+
+    start: Start
+    number: int = 0
+    stop_at_timestamp: int | None = None
+
+    def resolve(self, beginning: Offset, end: Offset, at_timestamp: Offset | None) -> Offset:
+        """The offset to start from in a partition that reaches from `beginning` to `end` (exclusive).
+
+        `at_timestamp` is what the broker found for a time, None when all records are older.
+        Errors: ValueError for an offset behind the end.
+        """
+        match self.start:
+            case Start.OFFSET if self.number > end:
+                raise ValueError(f"offset {self.number} is behind the end, {end}")
+            case Start.OFFSET:
+                return max(self.number, beginning)
+            case Start.BEFORE_END:
+                return max(end - self.number, beginning)
+            case Start.TIMESTAMP:
+                return end if at_timestamp is None else at_timestamp
+            case Start.BEGINNING:
+                return beginning
+            case _:
+                return end
+
+
+def parse_offset_choices(texts: Iterable[str], *, default: Start) -> OffsetChoice:
+    """One choice from all `-o` options: at most one start and one end. ValueError names the bad text."""
+    start: tuple[Start, int] | None = None
+    stop: int | None = None
+    for text in texts:
+        if text.startswith("e@"):
+            if stop is not None:
+                raise ValueError(f"{text!r} is a second end")
+            stop = _time_of(text)
+            continue
+        if start is not None:
+            raise ValueError(f"{text!r} is a second start")
+        start = _start_of(text)
+    chosen, number = start or (default, 0)
+    return OffsetChoice(chosen, number, stop)
+
+
+def _start_of(text: str) -> tuple[Start, int]:
+    names = {
+        "beginning": Start.BEGINNING,
+        "earliest": Start.BEGINNING,
+        "end": Start.END,
+        "latest": Start.END,
+        "stored": Start.STORED,
+    }
+    if text in names:
+        return names[text], 0
+    if text.startswith("s@"):
+        return Start.TIMESTAMP, _time_of(text)
+    if _NUMBER.fullmatch(text):
+        number = int(text)
+        return (Start.BEFORE_END, -number) if text.startswith("-") else (Start.OFFSET, number)
+    raise ValueError(f"{text!r} is not beginning, end, stored, N, -N, s@MS or e@MS")
+
+
+def _time_of(text: str) -> int:
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r}: expected milliseconds since 1970 behind {text[:2]}")
+    return int(found.group(1))

@@ -1,0 +1,116 @@
+"""Writing results: tables that align, JSON that scripts read, bytes as they are.
+
+On a terminal tables are drawn by rich; in a pipe they are plain columns without colours, never
+wrapped or cut.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+from protocol.ids import uuid_text
+
+NOTHING: Final = "-"
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under headings; None is shown as '-'. Numbers are aligned right."""
+    written = [[_cell(value) for value in row] for row in rows]
+    numeric = [bool(written) and all(_is_number(row[i]) for row in written) for i in range(len(columns))]
+    headings = [column.upper() for column in columns]
+    if sys.stdout.isatty():
+        _draw(headings, written, numeric)
+        return
+    widths = [max(len(line[i]) for line in [headings, *written]) for i in range(len(columns))]
+    for line in [headings, *written]:
+        cells = [
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _draw(headings: list[str], rows: list[list[str]], numeric: list[bool]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading, right in zip(headings, numeric, strict=True):
+        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    Console().print(table)
+
+
+def print_json(value: object) -> None:
+    """One JSON document on one line."""
+    print(json_text(value))
+
+
+def json_text(value: object) -> str:
+    """`value` as JSON on one line: ids as Kafka prints them, bytes as text or {"base64": ...}."""
+    return json.dumps(to_json(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def to_json(value: Any) -> Any:
+    """`value` with nothing in it that JSON lacks."""
+    match value:
+        case None | bool() | str() | float():
+            return value
+        case Enum():
+            return value.name.lower()
+        case int():
+            return value
+        case bytes() | bytearray() | memoryview():
+            return bytes_to_json(bytes(value))
+        case UUID():
+            return uuid_text(value)
+        case Mapping():
+            return {str(key): to_json(item) for key, item in value.items()}
+    if is_dataclass(value):
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "_asdict"):
+        return {key: to_json(item) for key, item in value._asdict().items()}
+    return [to_json(item) for item in value]
+
+
+def bytes_to_json(data: bytes | None) -> str | dict[str, str] | None:
+    """UTF-8 text as a string; anything else as {"base64": "..."}, so that the two cannot be confused."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def numbers_text(numbers: Iterable[int]) -> str:
+    """`1,2,3`; '-' for none."""
+    return ",".join(map(str, numbers)) or NOTHING
+
+
+def bytes_text(count: float) -> str:
+    """A size for people: 1.5 MiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "":
+        return NOTHING
+    return str(value)
+
+
+def _is_number(text: str) -> bool:
+    return text == NOTHING or text.lstrip("-").replace(",", "").isdigit()

@@ -1,0 +1,233 @@
+"""`tidelog perf`: how fast a cluster takes and gives records, seen from one client."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from clients.config import ConsumerConfig, ProducerConfig
+from clients.consumer import Consumer
+from clients.producer import DeliveryFuture, Producer
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.latency import LatencyHistogram
+from tidelog.cli.offset_choice import OffsetChoice, Start
+from tidelog.cli.options import (
+    CONNECT_TIMEOUT_MS,
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    ClientOptions,
+    client_options,
+)
+from tidelog.cli.output import print_json
+from tidelog.cli.progress import bar
+from tidelog.cli.reading import Bounds, start_at, topics_partitions
+from tidelog.cli.running import run
+
+PAYLOADS: Final = 256
+RECORDS_PER_STEP: Final = 1_000
+POLL_MS: Final = 500
+RECORDS_PER_POLL: Final = 50_000
+
+app = typer.Typer(
+    help="Measure how fast a cluster takes and gives records. MB are 10^6 bytes.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to use.")]
+Show = Callable[[int, str], None]
+
+
+@dataclass(slots=True)
+class Measurement:
+    """What was counted; `latency` is of deliveries when writing, of polls when reading."""
+
+    records: int
+    value_bytes: int
+    seconds: float
+    latency: LatencyHistogram
+    latency_of: str
+
+    def as_document(self) -> dict[str, object]:
+        """The measurement for JSON."""
+        return {
+            "records": self.records,
+            "bytes": self.value_bytes,
+            "seconds": round(self.seconds, 6),
+            "records_per_s": round(self.records / self.seconds, 1),
+            "mb_per_s": round(self.value_bytes / self.seconds / 1e6, 3),
+            f"{self.latency_of}_latency_ms": self.latency.summary_ms(),
+        }
+
+    def as_text(self) -> str:
+        """The measurement in two lines."""
+        rate = (
+            f"{self.records / self.seconds:,.0f} records/s, {self.value_bytes / self.seconds / 1e6:.2f} MB/s"
+        )
+        latency = "  ".join(f"{name} {value:.2f}" for name, value in self.latency.summary_ms().items())
+        counted = f"{self.records:,} records in {self.seconds:.2f} s"
+        return f"{counted}: {rate}\n{self.latency_of} latency ms: {latency}"
+
+
+@app.command()
+def produce(
+    topic: Topic,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    records: Annotated[
+        int, typer.Option("-n", "--records", metavar="N", min=1, help="How many to write.")
+    ] = 100_000,
+    record_size: Annotated[
+        int, typer.Option("-s", "--record-size", metavar="BYTES", min=0, help="Bytes of each value.")
+    ] = 1_024,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", metavar="BYTES", help="Bytes of a batch.")
+    ] = 65_536,
+    linger_ms: Annotated[
+        int, typer.Option("--linger-ms", metavar="MS", help="How long a batch waits to fill.")
+    ] = 5,
+    compression: Annotated[
+        str, typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
+    acks: Annotated[
+        str, typer.Option("--acks", metavar="ACKS", help="Who must have the record: all, 1 or 0.")
+    ] = "all",
+    throughput: Annotated[
+        int,
+        typer.Option(
+            "--throughput", metavar="N", min=0, help="At most so many records a second; 0 for no limit."
+        ),
+    ] = 0,
+    as_json: AsJson = False,
+    client_option: ClientOptions = [],  # noqa: B006
+) -> None:
+    """Write records of random letters and measure."""
+    options: dict[str, Any] = {
+        "batch_size": batch_size,
+        "linger_ms": linger_ms,
+        "compression_type": compression,
+        "acks": acks,
+        "enable_idempotence": acks in ("all", "-1"),
+        "max_block_ms": CONNECT_TIMEOUT_MS,
+        "max_request_size": max(1_048_576, 2 * batch_size),
+        **client_options(client_option, ProducerConfig),
+    }
+    producer = Producer(bootstrap, **options)
+    with bar("writing", records) as show:
+        measured = run(_produce(producer, topic, records, record_size, throughput, show))
+    _report(measured, as_json)
+
+
+async def _produce(
+    producer: Producer, topic: str, records: int, record_size: int, throughput: int, show: Show
+) -> Measurement:
+    payloads = _payloads(record_size)
+    measured = Measurement(0, 0, 0.0, LatencyHistogram(), "delivery")
+    failure: list[BaseException] = []
+    clock = time.perf_counter
+
+    def watch(future: DeliveryFuture) -> None:
+        sent_at = clock()
+
+        def done(future: DeliveryFuture) -> None:
+            error = None if future.cancelled() else future.exception()
+            if error is not None:
+                failure.append(error)
+            measured.latency.record(int((clock() - sent_at) * 1e6))
+
+        future.add_done_callback(done)
+
+    async with producer:
+        await producer.partitions_for(topic)
+        start = clock()
+        for number in range(records):
+            watch(await producer.send(topic, payloads[number % PAYLOADS]))
+            if number % RECORDS_PER_STEP == RECORDS_PER_STEP - 1 or throughput:
+                await _keep_to(throughput, number + 1, clock() - start)
+                show(number + 1, f"{record_size * number / (clock() - start) / 1e6:.1f} MB/s")
+                if failure:
+                    raise failure[0]
+        await producer.flush()
+        measured.seconds = clock() - start
+    if failure:
+        raise failure[0]
+    measured.records, measured.value_bytes = records, records * record_size
+    return measured
+
+
+async def _keep_to(throughput: int, sent: int, elapsed_s: float) -> None:
+    ahead_s = sent / throughput - elapsed_s if throughput else 0.0
+    if ahead_s > 0:
+        await asyncio.sleep(ahead_s)
+
+
+def _payloads(record_size: int) -> list[bytes]:
+    """Different values of random letters; always the same ones, so that runs compare."""
+    letters = random.Random(1)
+    return [bytes(letters.choices(range(65, 91), k=record_size)) for _ in range(PAYLOADS)]
+
+
+@app.command()
+def consume(
+    topic: Topic,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            "-n", "--records", metavar="N", min=1, help="How many to read; without it what is there."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+    client_option: ClientOptions = [],  # noqa: B006
+) -> None:
+    """Read a topic from the beginning and measure."""
+    options: dict[str, Any] = {
+        "auto_offset_reset": "earliest",
+        "default_api_timeout_ms": CONNECT_TIMEOUT_MS,
+        "max_poll_records": RECORDS_PER_POLL,
+        "allow_auto_create_topics": False,
+        **client_options(client_option, ConsumerConfig),
+    }
+    consumer = Consumer(bootstrap, **options)
+    with bar("reading", records) as show:
+        measured = run(_consume(consumer, topic, records, show))
+    _report(measured, as_json)
+
+
+async def _consume(consumer: Consumer, topic: str, records: int | None, show: Show) -> Measurement:
+    bounds = Bounds(count=records, stop_at_timestamp=None, at_end=records is None)
+    measured = Measurement(0, 0, 0.0, LatencyHistogram(), "poll")
+    clock = time.perf_counter
+    async with consumer:
+        assigned = await topics_partitions(consumer, [topic], [])
+        consumer.assign(assigned)
+        await start_at(consumer, assigned, OffsetChoice(Start.BEGINNING))
+        await bounds.learn_ends(consumer, assigned)
+        start = clock()
+        while not await bounds.reached(consumer):
+            asked_at = clock()
+            polled = await consumer.poll(POLL_MS, bounds.records_left(RECORDS_PER_POLL))
+            measured.latency.record(int((clock() - asked_at) * 1e6))
+            for partition, found in polled.items():
+                taken = bounds.take(partition, found)
+                measured.records += len(taken)
+                measured.value_bytes += sum([len(record.value or b"") for record in taken])
+            show(measured.records, f"{measured.value_bytes / (clock() - start) / 1e6:.1f} MB/s")
+        measured.seconds = clock() - start
+    if not measured.records:
+        raise UsageFailure(f"topic {topic!r} has no records to read")
+    return measured
+
+
+def _report(measured: Measurement, as_json: bool) -> None:
+    if as_json:
+        print_json(measured.as_document())
+    else:
+        print(measured.as_text())

@@ -1,0 +1,205 @@
+"""`tidelog produce`: records from standard input into a topic."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any
+
+import typer
+
+from clients.config import ProducerConfig
+from clients.producer import DeliveryFuture, Producer
+from protocol.record import RecordHeader
+from tidelog.cli.escapes import unescape
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.input_records import InputRecord, RecordSplitter
+from tidelog.cli.input_stream import read_input
+from tidelog.cli.options import (
+    CONNECT_TIMEOUT_MS,
+    DEFAULT_BOOTSTRAP,
+    Bootstrap,
+    ClientOptions,
+    client_options,
+)
+from tidelog.cli.progress import counting
+from tidelog.cli.running import run
+
+# Lines are small: fewer, larger requests, at the price of some latency.
+LINGER_MS = 5
+BATCH_BYTES = 256 * 1024
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where records go and what every one of them gets."""
+
+    topic: str
+    partition: int | None
+    headers: tuple[RecordHeader, ...]
+    verbose: bool
+
+
+@app.command()
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    key: Annotated[
+        str | None, typer.Option("-k", "--key", metavar="KEY", help="One key for every record.")
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "-K",
+            "--key-separator",
+            metavar="TEXT",
+            help=r"What stands between key and value, e.g. ':' or '\t'.",
+        ),
+    ] = None,
+    header: Annotated[
+        list[str], typer.Option("-H", "--header", metavar="NAME=VALUE", help="A header of every record.")
+    ] = [],  # noqa: B006
+    compression: Annotated[
+        str, typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+    ] = "none",
+    partition: Annotated[
+        int | None,
+        typer.Option("-p", "--partition", metavar="N", min=0, help="Write to this partition only."),
+    ] = None,
+    tombstone: Annotated[
+        bool,
+        typer.Option(
+            "-Z", "--tombstone", help="Empty values (and keys) are null, which deletes when compacted."
+        ),
+    ] = False,
+    delimiter: Annotated[
+        str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What ends a record on standard input.")
+    ] = "\\n",
+    acks: Annotated[
+        str, typer.Option("--acks", metavar="ACKS", help="Who must have the record: all, 1 or 0.")
+    ] = "all",
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Print where each record was written.")
+    ] = False,
+    client_option: ClientOptions = [],  # noqa: B006
+) -> None:
+    """Write the lines of standard input to a topic, one record each.
+
+    Examples: echo hello | tidelog produce tides; tidelog produce tides -K : < pairs.txt
+    """
+    options: dict[str, Any] = {
+        "compression_type": compression,
+        "acks": acks,
+        "enable_idempotence": acks in ("all", "-1"),
+        "linger_ms": LINGER_MS,
+        "batch_size": BATCH_BYTES,
+        "max_block_ms": CONNECT_TIMEOUT_MS,
+        **client_options(client_option, ProducerConfig),
+    }
+    producer = Producer(bootstrap, **options)
+    try:
+        splitter = RecordSplitter(
+            delimiter=_not_empty(delimiter, "--delimiter"),
+            key_separator=None if key_separator is None else _not_empty(key_separator, "--key-separator"),
+            fixed_key=None if key is None else key.encode(),
+            null_empty=tombstone,
+            record_bytes_max=producer.config.max_request_size,
+        )
+    except ValueError as error:
+        raise UsageFailure(str(error)) from None
+    target = Target(topic, partition, _headers(header), verbose)
+    run(_produce(producer, splitter, target))
+
+
+def _not_empty(text: str, option: str) -> bytes:
+    data = unescape(text)
+    if not data:
+        raise UsageFailure(f"{option} is empty")
+    return data
+
+
+def _headers(texts: Sequence[str]) -> tuple[RecordHeader, ...]:
+    """`name=value` pairs; a name alone is a header whose value is null."""
+    headers: list[RecordHeader] = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name:
+            raise UsageFailure(f"--header {text!r} is not name=value")
+        headers.append((name, value.encode() if equals else None))
+    return tuple(headers)
+
+
+async def _produce(producer: Producer, splitter: RecordSplitter, target: Target) -> None:
+    """Send everything that is read; stops reading at the first record that cannot be written."""
+    deliveries = Deliveries(target)
+    async with producer:
+        if target.partition is not None:
+            known = await producer.partitions_for(target.topic)
+            if target.partition not in known:
+                raise UsageFailure(
+                    f"topic {target.topic!r} has no partition {target.partition}, only {len(known)}"
+                )
+        with counting("records") as count:
+            async for chunk in read_input():
+                await deliveries.send(producer, _split(splitter, chunk))
+                count(deliveries.sent)
+                if deliveries.failure is not None:
+                    break
+            await deliveries.send(producer, splitter.finish())
+            await producer.flush()
+            count(deliveries.sent)
+    deliveries.raise_failure()
+
+
+def _split(splitter: RecordSplitter, chunk: bytes) -> list[InputRecord]:
+    try:
+        return splitter.feed(chunk)
+    except ValueError as error:
+        raise UsageFailure(str(error)) from None
+
+
+class Deliveries:
+    """Counts records that were sent and remembers the first that failed."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.sent = 0
+        self.failed = 0
+        self.failure: BaseException | None = None
+
+    async def send(self, producer: Producer, records: Sequence[InputRecord]) -> None:
+        """Put records into their batches; waits only where the producer has no room."""
+        target = self._target
+        for record in records:
+            if self.failure is not None:
+                return
+            future = await producer.send(
+                target.topic,
+                record.value,
+                key=record.key,
+                headers=target.headers,
+                partition=target.partition,
+            )
+            future.add_done_callback(partial(self._done, target.verbose))
+            self.sent += 1
+
+    def _done(self, verbose: bool, future: DeliveryFuture) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            self.failed += 1
+            self.failure = self.failure or error
+        elif verbose:
+            written = future.result()
+            print(f"{written.topic} {written.partition} {written.offset}", flush=True)
+
+    def raise_failure(self) -> None:
+        """Raise the first delivery's error, if any failed."""
+        if self.failure is not None:
+            print(f"tidelog: {self.failed} of {self.sent} records were not written", file=sys.stderr)
+            raise self.failure

@@ -1,0 +1,269 @@
+"""`tidelog topic`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clients.admin import (
+    Admin,
+    AlterOperation,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    CreatedTopic,
+    ListedOffset,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+    TopicListing,
+)
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition, uuid_text
+from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
+from tidelog.cli.output import numbers_text, print_json, print_table
+
+app = typer.Typer(
+    help="Create, list, describe, alter and delete topics.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics by name.")]
+Settings = Annotated[
+    list[str],
+    typer.Option("-c", "--config", metavar="KEY=VALUE", help="A setting, e.g. retention.ms=3600000."),
+]
+Offsets = dict[TopicPartition, ListedOffset | KafkaError]
+
+
+@app.command()
+def create(
+    names: Names,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    partitions: Annotated[
+        int, typer.Option("-p", "--partitions", metavar="N", help="How many; -1 is the cluster's default.")
+    ] = -1,
+    replicas: Annotated[
+        int,
+        typer.Option("-r", "--replicas", metavar="N", help="Copies of each; -1 is the cluster's default."),
+    ] = -1,
+    config: Settings = [],  # noqa: B006
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that is there already is fine.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say whether it would work.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Create topics."""
+    configs = key_values(config, "--config")
+    topics = [
+        NewTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=configs)
+        for name in names
+    ]
+    results = with_admin(
+        bootstrap,
+        lambda admin: admin.create_topics(topics, validate_only=dry_run, timeout_ms=OPERATION_TIMEOUT_MS),
+    )
+    wanted = len(results)
+    if if_not_exists:
+        results = {name: result for name, result in results.items() if not _already_exists(result)}
+        wanted = len(results)
+    created = succeeded(results)
+    if as_json:
+        print_json(list(created.values()))
+    else:
+        for topic in created.values():
+            print(_created_text(topic, dry_run))
+    fail_unless_all(wanted, len(created))
+
+
+def _already_exists(result: CreatedTopic | KafkaError) -> bool:
+    return isinstance(result, KafkaError) and result.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def _created_text(topic: CreatedTopic, dry_run: bool) -> str:
+    verb = "would create" if dry_run else "created"
+    partitions = f"{topic.num_partitions} partition{'' if topic.num_partitions == 1 else 's'}"
+    return f"{verb} {topic.name}: {partitions}, replication factor {topic.replication_factor}"
+
+
+@app.command("list")
+def list_topics(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    internal: Annotated[
+        bool, typer.Option("-i", "--internal", help="Also the cluster's own topics.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List topics."""
+    found = with_admin(bootstrap, lambda admin: admin.list_topics(include_internal=internal))
+    if as_json:
+        print_json(list(found.values()))
+    else:
+        print_table(("topic", "partitions", "id"), [_listing_row(topic) for topic in found.values()])
+
+
+def _listing_row(topic: TopicListing) -> tuple[object, ...]:
+    return topic.name, topic.partition_count, uuid_text(topic.topic_id)
+
+
+@app.command()
+def describe(names: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show topics with their partitions, offsets and settings."""
+    descriptions, starts, ends, settings = with_admin(bootstrap, lambda admin: _describe(admin, names))
+    if as_json:
+        print_json(
+            [_as_document(topic, starts, ends, settings[name]) for name, topic in descriptions.items()]
+        )
+    else:
+        for index, (name, topic) in enumerate(descriptions.items()):
+            if index:
+                print()
+            _print_topic(topic, starts, ends, settings[name])
+    fail_unless_all(len(names), len(descriptions))
+
+
+_Described = tuple[dict[str, TopicDescription], Offsets, Offsets, dict[str, list[ConfigEntry]]]
+
+
+async def _describe(admin: Admin, names: list[str]) -> _Described:
+    topics = succeeded(await admin.describe_topics(names))
+    partitions = [
+        TopicPartition(name, entry.partition) for name, topic in topics.items() for entry in topic.partitions
+    ]
+    starts = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+    configs = await admin.describe_configs(resources) if resources else {}
+    return (
+        topics,
+        starts,
+        ends,
+        {name: [] for name in topics}
+        | {
+            resource.name: [entry for entry in entries.values() if entry.source is ConfigSource.TOPIC]
+            for resource, entries in succeeded(configs).items()
+        },
+    )
+
+
+def _print_topic(
+    topic: TopicDescription, starts: Offsets, ends: Offsets, settings: list[ConfigEntry]
+) -> None:
+    replicas = max((len(entry.replicas) for entry in topic.partitions), default=0)
+    print(f"topic        {topic.name}")
+    print(f"id           {uuid_text(topic.topic_id)}")
+    print(f"partitions   {len(topic.partitions)}")
+    print(f"replication  {replicas}")
+    for entry in settings:
+        print(f"config       {entry.name}={entry.value}")
+    print()
+    print_table(
+        ("partition", "leader", "epoch", "replicas", "in sync", "start", "end"),
+        [
+            (
+                entry.partition,
+                None if entry.leader < 0 else entry.leader,
+                entry.leader_epoch,
+                numbers_text(entry.replicas),
+                numbers_text(entry.in_sync_replicas),
+                _offset(starts, topic.name, entry.partition),
+                _offset(ends, topic.name, entry.partition),
+            )
+            for entry in topic.partitions
+        ],
+    )
+
+
+def _as_document(
+    topic: TopicDescription, starts: Offsets, ends: Offsets, settings: list[ConfigEntry]
+) -> dict[str, object]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "configs": {entry.name: entry.value for entry in settings},
+        "partitions": [
+            {
+                "partition": entry.partition,
+                "leader": entry.leader,
+                "leader_epoch": entry.leader_epoch,
+                "replicas": entry.replicas,
+                "in_sync_replicas": entry.in_sync_replicas,
+                "offline_replicas": entry.offline_replicas,
+                "log_start_offset": _offset(starts, topic.name, entry.partition),
+                "log_end_offset": _offset(ends, topic.name, entry.partition),
+            }
+            for entry in topic.partitions
+        ],
+    }
+
+
+def _offset(offsets: Offsets, topic: str, partition: int) -> int | None:
+    found = offsets.get(TopicPartition(topic, partition))
+    return found.offset if isinstance(found, ListedOffset) else None
+
+
+@app.command()
+def alter(
+    name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to change.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    partitions: Annotated[
+        int | None, typer.Option("-p", "--partitions", metavar="N", min=1, help="Grow to so many partitions.")
+    ] = None,
+    config: Settings = [],  # noqa: B006
+    unset: Annotated[
+        list[str],
+        typer.Option("-d", "--delete-config", metavar="KEY", help="Go back to this setting's default."),
+    ] = [],  # noqa: B006
+) -> None:
+    """Change a topic's settings, or give it more partitions."""
+    changes = [ConfigChange(name=key, value=value) for key, value in key_values(config, "--config").items()]
+    changes += [ConfigChange(name=key, value=None, operation=AlterOperation.DELETE) for key in unset]
+    if not changes and partitions is None:
+        raise UsageFailure("nothing to change: give --partitions, --config or --delete-config")
+    with_admin(bootstrap, lambda admin: _alter(admin, name, partitions, changes))
+    print(f"altered {name}")
+
+
+async def _alter(admin: Admin, name: str, partitions: int | None, changes: list[ConfigChange]) -> None:
+    results: list[KafkaError | None] = []
+    if changes:
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        results += (await admin.incremental_alter_configs({resource: changes})).values()
+    if partitions is not None:
+        results += (
+            await admin.create_partitions({name: partitions}, timeout_ms=OPERATION_TIMEOUT_MS)
+        ).values()
+    for error in results:
+        if error is not None:
+            raise error
+
+
+@app.command()
+def delete(
+    names: Names,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    if_exists: Annotated[
+        bool, typer.Option("--if-exists", help="A topic that is not there is fine.")
+    ] = False,
+) -> None:
+    """Delete topics with all their records."""
+    results = with_admin(bootstrap, lambda admin: admin.delete_topics(names, timeout_ms=OPERATION_TIMEOUT_MS))
+    if if_exists:
+        results = {name: result for name, result in results.items() if not _is_missing(result)}
+    deleted = succeeded(results)
+    for name in deleted:
+        print(f"deleted {name}")
+    fail_unless_all(len(results), len(deleted))
+
+
+def _is_missing(result: KafkaError | None) -> bool:
+    return isinstance(result, KafkaError) and result.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
