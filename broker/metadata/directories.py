@@ -17,6 +17,7 @@ from uuid import UUID
 from cluster.controller.settings import Randomness
 from protocol.ids import BrokerId, uuid_text
 from storage.config_definition import ConfigError
+from storage.errors import StorageFailure
 from storage.files import FileSystem
 from storage.meta_properties import MetaProperties, MetaPropertiesFile
 
@@ -45,10 +46,10 @@ def prepare_directories(
     refused: list[str] = []
     for path in directories:
         try:
-            fs.makedirs(path)
+            _make_durably(fs, path)
             file = MetaPropertiesFile(fs, path)
             found[path] = file.read() if file.exists() else None
-        except OSError as error:
+        except (OSError, StorageFailure) as error:
             logger.error("log directory cannot be used: %s: %s", path, error)
             refused.append(f"{path}: {error}")
     if not found:
@@ -62,6 +63,19 @@ def prepare_directories(
         ids[path] = _mark(fs, path, properties, chosen, node_id, randomness)
     _check_distinct(ids)
     return Identity(chosen, ids)
+
+
+def _make_durably(fs: FileSystem, path: str) -> None:
+    """Make the directory; a crash must not take the names of new ones, and all that is in them, away."""
+    missing = []
+    current = path.rstrip("/")
+    while current and not fs.exists(current):
+        missing.append(current)
+        current = current.rpartition("/")[0]
+    fs.makedirs(path)
+    for new in reversed(missing):
+        parent, separator, _ = new.rpartition("/")
+        fs.fsync_dir(parent or separator or ".")
 
 
 def _cluster_id(found: Mapping[str, MetaProperties | None], given: str | None) -> str | None:

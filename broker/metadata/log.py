@@ -111,8 +111,12 @@ class MetadataLog:
     def append(self, records: Sequence[MetadataRecord], now_ms: int) -> MetadataBatch:
         """Append records as one batch; durable once a flush plan made afterwards has run."""
         builder = BatchBuilder(base_offset=self.end_offset, leader_epoch=self.epoch)
-        for record in records:
-            builder.append(now_ms, None, encode_record(record))
+        try:
+            for record in records:
+                builder.append(now_ms, None, encode_record(record))
+        except ValueError as error:
+            # A text that is longer than Kafka's strings, grown by appending to it.
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
         return self._append(builder.build(), now_ms, list(records))
 
     def flush_plan(self) -> FlushPlan:
@@ -124,8 +128,12 @@ class MetadataLog:
         self._log.flushed(plan, now_ms)
         self._log.advance_high_watermark(plan.end_offset)
 
+    def sync_failed(self, error: OSError | KafkaError) -> KafkaError:
+        """Hear that a flush plan failed: nothing is written any more, and nothing synced again."""
+        return self._log.storage_error("flush", error, is_final=True)
+
     def close(self, now_ms: int) -> None:
-        """Flush and close the files."""
+        """Close the files, flushed unless a flush has failed before."""
         self._log.close(clean=True, now_ms=now_ms)
 
     def _append(self, batch: bytearray, now_ms: int, records: list[MetadataRecord] | None) -> MetadataBatch:

@@ -122,11 +122,10 @@ class MetadataStore:
         """Finish what was submitted, then close the log."""
         worker, self._worker = self._worker, None
         if worker is not None:
-            await self._pending.put(None)
-            await worker
-        while not self._pending.empty():
-            if (late := self._pending.get_nowait()) is not None:
-                _fail(late, KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping"))
+            if not worker.done():
+                await self._pending.put(None)
+            await asyncio.gather(worker, return_exceptions=True)
+        self._fail_pending(KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping"))
         self._log.close(self._clock.wall_ms())
 
     async def abandon(self) -> None:
@@ -137,14 +136,27 @@ class MetadataStore:
             await asyncio.gather(worker, return_exceptions=True)
 
     async def _work(self) -> None:
-        while True:
-            batch = [await self._pending.get()]
-            while not self._pending.empty():
-                batch.append(self._pending.get_nowait())
-            submitted = [each for each in batch if each is not None]
-            await self._commit(submitted)
-            if len(submitted) < len(batch):
-                return
+        submitted: list[_Submitted] = []
+        try:
+            while True:
+                batch = [await self._pending.get()]
+                while not self._pending.empty():
+                    batch.append(self._pending.get_nowait())
+                submitted = [each for each in batch if each is not None]
+                await self._commit(submitted)
+                if len(submitted) < len(batch):
+                    return
+        except BaseException as error:
+            # Whoever waits must hear of it: nobody else will answer.
+            if isinstance(error, asyncio.CancelledError):
+                self.failure = KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping")
+            else:
+                self._stop_writing(error)
+            assert self.failure is not None
+            for each in submitted:
+                _fail(each, self.failure)
+            self._fail_pending(self.failure)
+            raise
 
     async def _commit(self, submitted: list[_Submitted]) -> None:
         steps: list[Published] = []
@@ -188,7 +200,7 @@ class MetadataStore:
         try:
             await self._flush()
         except (KafkaError, OSError) as error:
-            self._stop_writing(error)
+            self._stop_writing(self._log.sync_failed(error))
             assert self.failure is not None
             for each in waiting:
                 _fail(each, self.failure)
@@ -200,7 +212,12 @@ class MetadataStore:
         await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
         self._log.flushed(plan, self._clock.wall_ms())
 
-    def _stop_writing(self, error: Exception) -> None:
+    def _fail_pending(self, error: KafkaError) -> None:
+        while not self._pending.empty():
+            if (late := self._pending.get_nowait()) is not None:
+                _fail(late, error)
+
+    def _stop_writing(self, error: BaseException) -> None:
         logger.error("the metadata log cannot be written, nothing can be changed: %s", error)
         text = f"the metadata log cannot be written: {error}"
         self.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)

@@ -1,0 +1,350 @@
+"""The metadata store: commands in order, durable before they are seen, and failures that are told."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from broker.metadata.store import MetadataStore
+from cluster.controller.create_topics import create_topics
+from cluster.controller.delete_topics import delete_topics
+from cluster.controller.result import ControllerResult
+from cluster.controller.settings import ControllerSettings
+from cluster.delta import MetadataDelta
+from cluster.image import MetadataImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.create_topics import CreateTopicsRequest
+from protocol.messages.delete_topics import DeleteTopicsRequest
+from protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
+from protocol.metadata_records.config_record import ConfigRecord
+from protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from protocol.schema import MetadataRecord
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
+from tests.support.loops import on_both_loops, until
+from tests.support.metadata import SeededRandomness, creatable
+from tests.support.metadata_store import (
+    DIRECTORY,
+    InlineExecutor,
+    make_store,
+    open_log,
+    register_node,
+    running_store,
+)
+
+SETTINGS = ControllerSettings(node_id=1)
+
+
+def create(name: str, seed: int = 1):  # type: ignore[no-untyped-def]
+    request = CreateTopicsRequest(topics=(creatable(name),))
+    return lambda image: create_topics(image, SETTINGS, request, SeededRandomness(hash(name) % 999 + seed))
+
+
+def write(record: MetadataRecord, image: MetadataImage) -> ControllerResult[int]:
+    return ControllerResult((record,), image.offset)
+
+
+def set_config(value: str):  # type: ignore[no-untyped-def]
+    record = ConfigRecord(resource_type=4, resource_name="", name="k", value=value)
+    return partial(write, record)
+
+
+@on_both_loops
+async def test_a_new_store_bootstraps_its_cluster() -> None:
+    async with running_store(registered=False) as store:
+        assert store.image.features["metadata.version"] == 30
+        assert store.image.cluster_configs() == {"min.insync.replicas": "1"}
+        assert store.image.epoch == 1
+
+
+@on_both_loops
+async def test_a_reply_comes_when_the_change_is_in_the_image() -> None:
+    async with running_store() as store:
+        reply = await store.submit(create("orders"))
+        assert reply.topics[0].error_code == 0
+        assert "orders" in store.image.topics_by_name
+
+
+@on_both_loops
+async def test_nothing_is_seen_or_answered_before_it_is_durable() -> None:
+    executor = InlineExecutor()
+    async with running_store(executor=executor) as store:
+        seen: list[MetadataImage] = []
+        store.subscribe(lambda delta, image: seen.append(image))
+        executor.held = True
+        answer = asyncio.create_task(store.submit(create("orders")))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not answer.done()
+        assert "orders" not in store.image.topics_by_name
+        assert len(seen) == 1
+        executor.release()
+        await answer
+        assert seen[-1] is store.image
+        assert "orders" in store.image.topics_by_name
+
+
+@on_both_loops
+async def test_commands_that_wait_share_one_sync_and_each_sees_those_before_it() -> None:
+    executor = InlineExecutor()
+    async with running_store(executor=executor) as store:
+        executor.held = True
+        first = asyncio.create_task(store.submit(create("first")))
+        await until(lambda: executor.waiting_count == 1)
+        runs = executor.run_count
+        others = [asyncio.create_task(store.submit(create(name))) for name in ("a", "b", "a")]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        executor.release()
+        replies = await asyncio.gather(first, *others)
+        codes = [reply.topics[0].error_code for reply in replies]
+        assert codes == [0, 0, 0, ErrorCode.TOPIC_ALREADY_EXISTS]
+        assert executor.run_count == runs + 2
+
+
+@on_both_loops
+async def test_a_command_that_is_refused_changes_nothing_and_harms_no_other() -> None:
+    def refuse(image: MetadataImage) -> ControllerResult[None]:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
+
+    def break_down(image: MetadataImage) -> ControllerResult[None]:
+        raise RuntimeError("our own mistake")
+
+    async with running_store() as store:
+        before = store.image
+        results = await asyncio.gather(
+            store.submit(refuse),
+            store.submit(break_down),
+            store.submit(create("orders")),
+            return_exceptions=True,
+        )
+        assert isinstance(results[0], KafkaError)
+        assert isinstance(results[1], RuntimeError)
+        assert "orders" in store.image.topics_by_name
+        assert store.image.offset == before.offset + 2
+
+
+@on_both_loops
+async def test_records_that_contradict_the_image_never_reach_the_log() -> None:
+    disk = CrashFileSystem()
+    async with running_store(disk) as store:
+        record = RemoveTopicRecord(topic_id=SeededRandomness().uuid())
+        with pytest.raises(Exception, match="no topic with the id"):
+            await store.submit(partial(write, record))
+        await store.submit(create("orders"))
+        offset = store.image.offset
+    async with running_store(disk, registered=False) as store:
+        assert "orders" in store.image.topics_by_name
+        assert store.image.offset == offset + 1
+
+
+@on_both_loops
+async def test_a_command_that_changes_nothing_is_answered_without_a_sync() -> None:
+    executor = InlineExecutor()
+    async with running_store(executor=executor) as store:
+        runs = executor.run_count
+        await store.submit(lambda image: ControllerResult((), None))
+        assert executor.run_count == runs
+
+
+@on_both_loops
+async def test_a_cancelled_caller_does_not_stop_what_it_began() -> None:
+    executor = InlineExecutor()
+    async with running_store(executor=executor) as store:
+        executor.held = True
+        answer = asyncio.create_task(store.submit(create("orders")))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        answer.cancel()
+        executor.release()
+        await until(lambda: "orders" in store.image.topics_by_name)
+        assert (await store.submit(create("more"))).topics[0].error_code == 0
+
+
+@on_both_loops
+async def test_metadata_survive_a_restart() -> None:
+    disk = CrashFileSystem()
+    async with running_store(disk) as store:
+        await store.submit(create("orders"))
+        await store.submit(create("gone"))
+        request = DeleteTopicsRequest(topic_names=("gone",))
+        await store.submit(lambda image: delete_topics(image, SETTINGS, request, 5))
+        before = store.image
+    async with running_store(disk, registered=False) as store:
+        assert store.image.topics_by_name == before.topics_by_name
+        assert store.image.brokers == before.brokers
+        assert store.image.features == before.features
+        assert store.image.epoch == before.epoch + 1
+
+
+@on_both_loops
+async def test_metadata_survive_a_power_loss() -> None:
+    disk = CrashFileSystem()
+    disk.makedirs(DIRECTORY)
+    disk.sync_all()
+    store = make_store(disk)
+    await store.start(1)
+    await register_node(store)
+    await store.submit(create("orders"))
+    after = disk.crash(Survival.LOSE_UNSYNCED)
+    await store.close()
+    async with running_store(after, registered=False) as restarted:
+        assert "orders" in restarted.image.topics_by_name
+
+
+@on_both_loops
+async def test_a_node_that_comes_back_leads_in_a_new_epoch() -> None:
+    disk = CrashFileSystem()
+    async with running_store(disk) as store:
+        await store.submit(create("orders"))
+        assert store.image.topics_by_name["orders"].partitions[0].leader_epoch == 0
+    async with running_store(disk, registered=False) as store:
+        epoch = store.image.brokers[1].epoch
+        assert await register_node(store, incarnation=2) > epoch
+        assert store.image.topics_by_name["orders"].partitions[0].leader_epoch == 1
+        assert store.image.brokers[1].is_active
+
+
+@on_both_loops
+async def test_a_new_subscriber_hears_of_everything_at_once() -> None:
+    async with running_store() as store:
+        await store.submit(create("orders"))
+        heard: list[MetadataDelta] = []
+        store.subscribe(lambda delta, image: heard.append(delta))
+        assert heard[0].changed_topics == ("orders",)
+        assert heard[0].changed_brokers == (1,)
+        assert heard[0].changed_configs == ((4, ""),)
+        await store.submit(create("users"))
+        assert heard[1].changed_topics == ("users",)
+
+
+@on_both_loops
+async def test_a_subscriber_that_fails_does_not_keep_others_from_hearing() -> None:
+    async with running_store() as store:
+        heard: list[int] = []
+
+        def fail(delta: MetadataDelta, image: MetadataImage) -> None:
+            if delta.changed_topics:
+                raise RuntimeError("a subscriber's mistake")
+
+        store.subscribe(fail)
+        store.subscribe(lambda delta, image: heard.append(image.offset))
+        await store.submit(create("orders"))
+        assert heard[-1] == store.image.offset
+
+
+@on_both_loops
+async def test_after_a_failed_sync_nothing_can_be_changed_and_all_who_wait_hear_of_it() -> None:
+    disk = CrashFileSystem()
+    executor = InlineExecutor()
+    store = make_store(disk, executor)
+    await store.start(1)
+    await register_node(store)
+    before = store.image
+    executor.held = True
+    first = asyncio.create_task(store.submit(create("first")))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    second = asyncio.create_task(store.submit(create("second")))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    disk.fail_next_fsync("__cluster_metadata-0")
+    executor.release()
+    await asyncio.wait([first, second])
+    failed = [operation for operation in disk.operations if "fsync" in operation][-1]
+    for answer in (first, second):
+        with pytest.raises(KafkaError) as error:
+            await answer
+        assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    with pytest.raises(KafkaError, match="cannot be written"):
+        await store.submit(create("third"))
+    assert store.image is before
+    assert store.failure is not None
+    await store.close()
+    assert [operation for operation in disk.operations if "fsync" in operation][-1] == failed
+
+
+@on_both_loops
+async def test_a_full_disk_refuses_one_change_and_takes_the_next() -> None:
+    disk = CrashFileSystem()
+    async with running_store(disk) as store:
+        free, disk.free_bytes = disk.free_bytes, 10
+        with pytest.raises(KafkaError) as error:
+            await store.submit(set_config("a"))
+        assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        disk.free_bytes = free
+        await store.submit(set_config("b"))
+        assert store.image.cluster_configs()["k"] == "b"
+
+
+@on_both_loops
+async def test_a_transaction_that_nobody_will_finish_is_aborted_at_the_start() -> None:
+    disk = CrashFileSystem()
+    log = open_log(disk)
+    log.append_leader_change(1, 5)
+    log.append([FeatureLevelRecord(name="metadata.version", feature_level=30)], 5)
+    log.append([BeginTransactionRecord(), FeatureLevelRecord(name="half", feature_level=1)], 5)
+    plan = log.flush_plan()
+    plan.run()
+    log.close(5)
+    async with running_store(disk, registered=False) as store:
+        assert "half" not in store.image.features
+        await store.submit(set_config("a"))
+    async with running_store(disk, registered=False) as store:
+        assert "half" not in store.image.features
+        assert store.image.cluster_configs() == {"k": "a"}
+
+
+@on_both_loops
+async def test_a_log_that_contradicts_itself_stops_the_start() -> None:
+    disk = CrashFileSystem()
+    log = open_log(disk)
+    log.append([RemoveTopicRecord(topic_id=SeededRandomness().uuid())], 5)
+    log.close(5)
+    with pytest.raises(KafkaError, match="contradicts itself"):
+        await make_store(disk).start(1)
+
+
+@on_both_loops
+async def test_before_the_start_and_after_the_end_nothing_is_taken() -> None:
+    store = make_store(CrashFileSystem())
+    with pytest.raises(KafkaError):
+        await store.submit(set_config("a"))
+    await store.start(1)
+    await store.close()
+    with pytest.raises(KafkaError):
+        await store.submit(set_config("a"))
+
+
+@on_both_loops
+async def test_closing_finishes_what_was_submitted() -> None:
+    disk = CrashFileSystem()
+    executor = InlineExecutor()
+    store: MetadataStore = make_store(disk, executor)
+    await store.start(1)
+    executor.held = True
+    answers = [asyncio.create_task(store.submit(set_config(text))) for text in "abc"]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+    executor.release()
+    await asyncio.gather(closing, *answers)
+    assert store.image.cluster_configs()["k"] == "c"
+
+
+@on_both_loops
+async def test_abandoning_fails_those_who_wait() -> None:
+    executor = InlineExecutor()
+    store = make_store(CrashFileSystem(), executor)
+    await store.start(1)
+    executor.held = True
+    answer = asyncio.create_task(store.submit(set_config("a")))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    await store.abandon()
+    with pytest.raises(KafkaError):
+        await answer

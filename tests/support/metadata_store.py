@@ -1,0 +1,114 @@
+"""Metadata stores for tests: on a disk in memory, with syncs that can be held up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor, Future
+from contextlib import asynccontextmanager
+from typing import Any
+
+from broker.clock import Clock
+from broker.listeners import Listener, SecurityProtocol
+from broker.metadata.log import MetadataLog
+from broker.metadata.registration import join_cluster, registration_request
+from broker.metadata.store import MetadataStore
+from storage.files import FileSystem
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
+
+DIRECTORY = "/data"
+
+
+class FixedClock(Clock):
+    """Time that stands still unless a test moves it."""
+
+    def __init__(self, now_ms: int = 1_000_000) -> None:
+        self.now_ms = now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+
+class InlineExecutor(Executor):
+    """Runs what it is given at once, or, while `held`, when `release` is called."""
+
+    def __init__(self) -> None:
+        self.held = False
+        self.run_count = 0
+        self._waiting: list[Callable[[], None]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def run() -> None:
+            self.run_count += 1
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except BaseException as error:
+                future.set_exception(error)
+
+        if self.held:
+            self._waiting.append(run)
+        else:
+            run()
+        return future
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    def release(self) -> None:
+        self.held = False
+        waiting, self._waiting = self._waiting, []
+        for run in waiting:
+            run()
+
+
+def open_log(fs: FileSystem, *, now_ms: int = 1_000_000) -> MetadataLog:
+    return MetadataLog.open(fs, DIRECTORY, segment_bytes=1 << 30, segment_ms=1 << 40, now_ms=now_ms)
+
+
+def make_store(fs: FileSystem, executor: Executor | None = None) -> MetadataStore:
+    return MetadataStore(
+        open_log(fs),
+        cluster_id=CLUSTER_ID,
+        node_id=1,
+        clock=FixedClock(),
+        executor=executor or InlineExecutor(),
+    )
+
+
+@asynccontextmanager
+async def running_store(
+    fs: FileSystem | None = None, executor: Executor | None = None, *, registered: bool = True
+) -> AsyncIterator[MetadataStore]:
+    """A started store; `registered`: with broker 1 let in."""
+    store = make_store(fs or CrashFileSystem(), executor)
+    async with asyncio.timeout(30):
+        await store.start(1)
+        if registered:
+            await register_node(store)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+async def register_node(store: MetadataStore, incarnation: int = 1) -> int:
+    chance = SeededRandomness(incarnation)
+    request = registration_request(
+        node_id=1,
+        cluster_id=CLUSTER_ID,
+        incarnation_id=chance.uuid(),
+        advertised=[Listener(LISTENER, "host1", 9093, SecurityProtocol.PLAINTEXT)],
+        rack=None,
+        directory_ids=[chance.uuid()],
+    )
+    return await join_cluster(store, request)
