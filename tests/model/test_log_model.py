@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -46,7 +48,14 @@ class ModelBatch:
         return self.base_offset + len(self.rows)
 
 
-logging.getLogger("storage").setLevel(logging.CRITICAL)
+@pytest.fixture(autouse=True)
+def quiet_storage() -> Iterator[None]:
+    """Thousands of repaired logs are not worth thousands of warnings; other tests count theirs."""
+    logger = logging.getLogger("storage")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(level)
 
 
 class LogMachine(RuleBasedStateMachine):
