@@ -235,7 +235,11 @@ class AiokafkaConsumer:
 
     def pause(self, *partitions: int) -> None:
         """Stop giving messages of these."""
-        self._consumer.pause(*(self._partition(number) for number in partitions))
+
+        async def pause() -> None:
+            self._consumer.pause(*(self._partition(number) for number in partitions))
+
+        LOOP.run(pause())
 
     def resume(self, *partitions: int) -> None:
         """Go on with these."""

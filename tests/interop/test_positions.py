@@ -1,0 +1,161 @@
+"""Times, watermarks, seeking and pausing, as each client sees them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from protocol.errors import ErrorCode
+from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignConsumer, ForeignError, Message
+from tests.support.foreign_clients.face import EARLIEST, LATEST, read_exactly, wait_until
+from tests.support.foreign_clients.opening import Opened
+
+pytestmark = pytest.mark.interop
+
+CREATE_TIME, LOG_APPEND_TIME = 0, 1
+THEN_MS = 1_700_000_000_000
+
+
+def numbered(count: int, partition: int = 0) -> list[Message]:
+    return [Message(b"%d" % n, b"k", partition=partition) for n in range(count)]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_the_time_that_a_producer_gives_is_kept(
+    client: ForeignClient, codec: str, topic: str, opened: Opened
+) -> None:
+    messages = [Message(b"%d" % n, timestamp_ms=THEN_MS + n * 7) for n in range(20)]
+    opened.produce(client, topic, messages, compression=codec, linger_ms=50)
+    for reader in CLIENTS.values():
+        received = opened.consume(reader, topic, 20)
+        assert [one.timestamp_ms for one in received] == [message.timestamp_ms for message in messages]
+        assert {one.timestamp_type for one in received} == {CREATE_TIME}
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_a_topic_with_log_append_time_gives_the_broker_s_clock(
+    client: ForeignClient, codec: str, new_topic: Callable[..., str], opened: Opened
+) -> None:
+    topic = new_topic(config={"message.timestamp.type": "LogAppendTime"})
+    before_ms = int(time.time() * 1000)
+    messages = [Message(b"%d" % n, timestamp_ms=THEN_MS + n) for n in range(20)]
+    opened.produce(client, topic, messages, compression=codec, linger_ms=50)
+    after_ms = int(time.time() * 1000)
+    for reader in CLIENTS.values():
+        received = opened.consume(reader, topic, 20)
+        assert {one.timestamp_type for one in received} == {LOG_APPEND_TIME}
+        assert all(before_ms <= one.timestamp_ms <= after_ms for one in received)
+
+
+def test_a_time_too_far_ahead_is_refused(
+    client: ForeignClient, new_topic: Callable[..., str], opened: Opened
+) -> None:
+    topic = new_topic(config={"message.timestamp.after.max.ms": "1000"})
+    producer = opened.producer(client)
+    producer.send(topic, [Message(b"v", timestamp_ms=int(time.time() * 1000) + 600_000)])
+    with pytest.raises(ForeignError) as refused:
+        producer.flush()
+    assert refused.value.code == ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_offsets_are_found_by_time(client: ForeignClient, codec: str, topic: str, opened: Opened) -> None:
+    messages = [Message(b"%d" % n, timestamp_ms=THEN_MS + n * 10) for n in range(100)]
+    opened.produce(client, topic, messages, compression=codec, linger_ms=50, batch_bytes=500)
+    consumer = opened.consumer(client)
+    consumer.assign(topic, {0: EARLIEST})
+    for asked_ms, offset in [
+        (0, 0),
+        (THEN_MS, 0),
+        (THEN_MS + 1, 1),
+        (THEN_MS + 500, 50),
+        (THEN_MS + 989, 99),
+        (THEN_MS + 990, 99),
+    ]:
+        assert consumer.offset_for_time(0, asked_ms) == offset
+    # librdkafka gives the end of the log where the broker says "none".
+    beyond = consumer.offset_for_time(0, THEN_MS + 991)
+    assert beyond is None or (client.name == "confluent" and beyond == 100)
+
+
+def test_watermarks_are_the_first_offset_and_the_end(
+    client: ForeignClient, topic: str, opened: Opened
+) -> None:
+    consumer = opened.consumer(client)
+    consumer.assign(topic, {0: EARLIEST})
+    assert consumer.watermarks(0) == (0, 0)
+    opened.produce(client, topic, numbered(10))
+    assert consumer.watermarks(0) == (0, 10)
+    opened.admin(client).delete_records(topic, 0, 4)
+    assert consumer.watermarks(0) == (4, 10)
+
+
+def test_seeking_reads_from_anywhere(client: ForeignClient, topic: str, opened: Opened) -> None:
+    opened.produce(client, topic, numbered(1000), batch_bytes=400)
+    consumer = opened.consumer(client)
+    consumer.assign(topic, {0: EARLIEST})
+    read_exactly(consumer, 10)
+    for offset in (500, 0, 999, 17, 18):
+        consumer.seek(0, offset)
+        received = read_exactly(consumer, 1)
+        assert [one.offset for one in received] == list(range(offset, offset + len(received)))
+        assert received[0].value == b"%d" % offset
+        assert consumer.position(0) == received[-1].offset + 1
+
+
+def test_reading_from_the_end_gives_only_what_comes_later(
+    client: ForeignClient, topic: str, opened: Opened
+) -> None:
+    opened.produce(client, topic, numbered(10))
+    consumer = opened.consumer(client)
+    consumer.assign(topic, {0: LATEST})
+    # A client looks up the end of the log when it likes; librdkafka after half a second.
+    wait_until(lambda: arrives_late(opened, client, consumer, topic), "message after the end")
+
+
+@pytest.mark.parametrize("reset", ["earliest", "latest"])
+def test_an_offset_that_is_gone_is_reset_as_configured(
+    client: ForeignClient, reset: str, topic: str, opened: Opened
+) -> None:
+    opened.produce(client, topic, numbered(10))
+    opened.admin(client).delete_records(topic, 0, 4)
+    consumer = opened.consumer(client, offset_reset=reset)
+    consumer.assign(topic, {0: 1})
+    if reset == "latest":
+        wait_until(lambda: arrives_late(opened, client, consumer, topic), "message after the end")
+    else:
+        assert read_exactly(consumer, 1)[0].offset == 4
+
+
+def arrives_late(opened: Opened, client: ForeignClient, consumer: ForeignConsumer, topic: str) -> bool:
+    """Whether a message that is written now is read; nothing older may be."""
+    opened.produce(client, topic, [Message(b"later")])
+    received = consumer.poll(0.1)
+    assert {one.value for one in received} <= {b"later"}
+    return bool(received)
+
+
+def test_a_paused_partition_waits_while_the_other_goes_on(
+    client: ForeignClient, new_topic: Callable[..., str], opened: Opened
+) -> None:
+    topic = new_topic(2)
+    consumer = opened.consumer(client)
+    consumer.assign(topic, {0: EARLIEST, 1: EARLIEST})
+    consumer.poll(0.1)
+    consumer.pause(0)
+    opened.produce(client, topic, numbered(50, 0) + numbered(50, 1))
+    received = read_exactly(consumer, 50)
+    assert {one.partition for one in received + consumer.poll(0.2)} == {1}
+    consumer.resume(0)
+    assert {one.partition for one in read_exactly(consumer, 50)} == {0}
+
+
+@pytest.mark.parametrize("admin", ["confluent", "kafka_python"])
+def test_the_offset_of_the_latest_timestamp_is_found(admin: str, topic: str, opened: Opened) -> None:
+    times = [THEN_MS + 5, THEN_MS + 90, THEN_MS + 90, THEN_MS + 20]
+    opened.produce(CLIENTS[admin], topic, [Message(b"v", timestamp_ms=at) for at in times])
+    group_admin = CLIENTS[admin].admin(opened.servers)
+    assert group_admin.max_timestamp_offset(topic, 0) == 1  # type: ignore[attr-defined]
+    group_admin.close()
