@@ -27,7 +27,7 @@ from storage.checkpoints import (
 from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles
 from storage.errors import CorruptCheckpoint, CorruptFile, StorageFailure
-from storage.files import FileSystem
+from storage.files import FileSystem, parent_directory
 from storage.log import PartitionLog
 from storage.partition_directory import (
     DirectoryKind,
@@ -76,7 +76,9 @@ class LogDirectory:
 
     def load(self, now_ms: int) -> None:
         """Open every partition in the directory; damaged ones are logged by file name and set aside."""
-        self.fs.makedirs(self.path)
+        if not self.fs.exists(self.path):
+            self.fs.makedirs(self.path)
+            self.fs.fsync_dir(parent_directory(self.path))
         clean = self._marker.exists()
         for checkpoint in (self._recovery_points, self._high_watermarks, self._log_start_offsets):
             checkpoint.read()

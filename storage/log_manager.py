@@ -195,9 +195,15 @@ class LogManager:
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete expired segments of every log; how many (log.retention.check.interval.ms)."""
-        return self._sum(
-            lambda directory: sum(log.apply_retention(now_ms) for log in directory.logs.values())
-        )
+        self.take_failed_offline()
+        return sum(self._apply_retention(log, now_ms) for log in list(self.logs))
+
+    def _apply_retention(self, log: PartitionLog, now_ms: int) -> int:
+        try:
+            return log.apply_retention(now_ms)
+        except KafkaError as error:
+            _log.error("retention of %s: %s", log.topic_partition, error)
+            return 0
 
     def delete_expired(self, now_ms: int) -> int:
         """Remove what was renamed out of use file.delete.delay.ms ago; how many files and directories."""

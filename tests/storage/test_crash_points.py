@@ -7,6 +7,7 @@ written at that offset, no truncated record comes back, and the log goes on.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from random import Random
@@ -18,7 +19,7 @@ import pytest
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.log_manager import LogManager
-from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
 from tests.support.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.crash_points import CrashPoint, crash_points
 from tests.support.log_checks import check_log
@@ -182,6 +183,8 @@ def check_content(log: PartitionLog, expected: Expected, point: CrashPoint) -> l
 
 
 def enumerate_crashes(seed: int, steps: int) -> int:
+    """Every crash of one random workload; how many that were."""
+
     def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
         Driver(disk, progress, Random(seed)).run(steps)
 
@@ -192,6 +195,48 @@ def enumerate_crashes(seed: int, steps: int) -> int:
     return points
 
 
-@pytest.mark.parametrize("seed", range(3))
+def enumerate_crashes_of_recovery(seed: int, steps: int) -> int:
+    """Crash one workload somewhere, then crash the start that recovers from it at every operation."""
+    whole = CrashFileSystem()
+    whole.makedirs("/data")
+    whole.sync_all()
+    Driver(whole, [], Random(seed)).run(steps)
+    first = CrashFileSystem()
+    first.makedirs("/data")
+    first.sync_all()
+    first.crash_at = Random(seed).randint(1, whole.operation_count)
+    progress: list[Any] = []
+    with suppress(SimulatedCrash):
+        Driver(first, progress, Random(seed)).run(steps)
+    crashed = first.crash(seed)
+    points = 0
+    for point in crash_points(
+        lambda disk: copy_files(crashed, disk, "/data"), lambda disk, _: start_and_take_up(disk), SURVIVALS
+    ):
+        check_survivor(point._replace(progress=progress))
+        points += 1
+    return points
+
+
+def start_and_take_up(disk: CrashFileSystem) -> None:
+    manager_on(disk).get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+
+
+def copy_files(source: CrashFileSystem, target: CrashFileSystem, directory: str) -> None:
+    target.makedirs(directory)
+    for name in source.listdir(directory):
+        path = f"{directory}/{name}"
+        if source.is_dir(path):
+            copy_files(source, target, path)
+        else:
+            target.open(path, create=True).append(source.read(path))
+
+
+@pytest.mark.parametrize("seed", range(24))
 def test_every_crash_point_of_a_small_workload_leaves_a_log_that_keeps_what_was_flushed(seed: int) -> None:
     assert enumerate_crashes(seed, steps=10) > 100
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 10) for first in range(100, 150, 10)])
+def test_every_crash_point_of_recovery_itself_can_be_recovered_from(seeds: range) -> None:
+    assert sum(enumerate_crashes_of_recovery(seed, steps=10) for seed in seeds) > 200

@@ -72,7 +72,9 @@ def test_the_same_appends_give_the_very_files_that_kafka_wrote(tmp_path: Path) -
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_directory_of_kafka_opens_with_all_of_its_state(tmp_path: Path, clean: bool) -> None:
     shutil.copytree(GOLDEN / "events-0", tmp_path / "events-0")
-    log = open_log(OsFileSystem(), CONFIG, directory=str(tmp_path / "events-0"), now_ms=WRITTEN_MS, clean=clean)
+    log = open_log(
+        OsFileSystem(), CONFIG, directory=str(tmp_path / "events-0"), now_ms=WRITTEN_MS, clean=clean
+    )
     log.advance_high_watermark(log.log_end_offset)
     ours = write_log(str(tmp_path / "ours"))
     assert log.topic_partition == TOPIC_PARTITION
@@ -93,7 +95,9 @@ def test_indexes_that_recovery_builds_are_the_ones_that_kafka_wrote(tmp_path: Pa
     for path in directory.iterdir():
         if path.suffix in (".index", ".timeindex", ".txnindex", ".snapshot"):
             path.unlink()
-    open_log(OsFileSystem(), CONFIG, directory=str(directory), now_ms=WRITTEN_MS).close(clean=True, now_ms=NOW_MS)
+    open_log(OsFileSystem(), CONFIG, directory=str(directory), now_ms=WRITTEN_MS).close(
+        clean=True, now_ms=NOW_MS
+    )
     for path in (GOLDEN / "events-0").iterdir():
         if path.suffix != ".snapshot" or path.stem == "00000000000000000209":
             assert content(directory / path.name) == content(path), path.name

@@ -43,7 +43,9 @@ def log(disk: CrashFileSystem) -> PartitionLog:
     return open_log(disk)
 
 
-def producer_batch(*values: str, sequence: int, producer_id: int = 9, epoch: int = 0, **more: Any) -> bytearray:
+def producer_batch(
+    *values: str, sequence: int, producer_id: int = 9, epoch: int = 0, **more: Any
+) -> bytearray:
     return batch(values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **more)
 
 
@@ -191,18 +193,27 @@ class TestFollower:
 class TestProducers:
     """Idempotent and transactional producers at the log."""
 
-    def test_a_batch_sent_again_gets_its_first_offsets_and_is_not_stored_twice(self, log: PartitionLog) -> None:
+    def test_a_batch_sent_again_gets_its_first_offsets_and_is_not_stored_twice(
+        self, log: PartitionLog
+    ) -> None:
         append(log, "before")
         for sequence in range(5):
             log.append_as_leader(producer_batch("a", sequence=sequence), 0, NOW_MS)
         for sequence in range(5):
             info = log.append_as_leader(producer_batch("a", sequence=sequence), 0, NOW_MS)
-            assert (info.first_offset, info.last_offset, info.is_duplicate) == (sequence + 1, sequence + 1, True)
+            assert (info.first_offset, info.last_offset, info.is_duplicate) == (
+                sequence + 1,
+                sequence + 1,
+                True,
+            )
         assert log.log_end_offset == 6
 
     def test_a_gap_in_the_sequence_is_refused_and_changes_nothing(self, log: PartitionLog) -> None:
         log.append_as_leader(producer_batch("a", sequence=0), 0, NOW_MS)
-        for sequence, epoch, code in ((2, 0, "OUT_OF_ORDER_SEQUENCE_NUMBER"), (1, -1, "INVALID_PRODUCER_EPOCH")):
+        for sequence, epoch, code in (
+            (2, 0, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+            (1, -1, "INVALID_PRODUCER_EPOCH"),
+        ):
             with pytest.raises(KafkaError) as caught:
                 log.append_as_leader(producer_batch("b", sequence=sequence, epoch=epoch), 0, NOW_MS)
             assert caught.value.code.name == code

@@ -27,7 +27,7 @@ def log(request: pytest.FixtureRequest) -> PartitionLog:
 
 
 def test_the_first_record_at_or_after_a_time_is_found(log: PartitionLog) -> None:
-    for timestamp in range(0, 291):
+    for timestamp in range(291):
         offset = -(-timestamp // 10)
         assert log.offset_for_timestamp(timestamp) == RecordPlace(10 * offset, offset, offset // 3 * 3 // 10)
 

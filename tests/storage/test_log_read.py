@@ -198,6 +198,6 @@ def test_bytes_that_are_no_batch_are_reported_with_their_file() -> None:
     log.close(clean=True, now_ms=NOW_MS)
     log = open_log(disk, SMALL, clean=True)
     disk.flip_bit(path, 16 * 8 + 6)
-    with pytest.raises(KafkaError, match="00000000000000000000.log") as caught:
+    with pytest.raises(KafkaError, match=r"00000000000000000000\.log") as caught:
         log.read(1, 100)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE

@@ -115,7 +115,9 @@ def test_segments_behind_the_damage_are_removed(disk: CrashFileSystem) -> None:
     assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".deleted")]
 
 
-def test_a_missing_segment_ends_the_log_before_it(disk: CrashFileSystem, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_segment_ends_the_log_before_it(
+    disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+) -> None:
     log = filled(disk)
     second, third = log.segments.base_offsets[1:3]
     for kind in (".log", ".index", ".timeindex"):

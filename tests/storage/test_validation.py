@@ -14,7 +14,13 @@ from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record import read_records
 from storage.config import LogConfig
-from storage.validation import AppendOrigin, ValidatedBatch, ValidationRules, read_single_batch, validate_batch
+from storage.validation import (
+    AppendOrigin,
+    ValidatedBatch,
+    ValidationRules,
+    read_single_batch,
+    validate_batch,
+)
 from tests.support.logs import NOW_MS, batch, end_marker
 
 HOUR_MS = 3_600_000
