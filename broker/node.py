@@ -13,6 +13,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
+from functools import cached_property
 from typing import Final
 
 from broker.api_wiring import register_apis
@@ -37,7 +38,7 @@ from broker.metadata.store import MetadataStore
 from broker.metadata.topic_creation import TopicCreation
 from broker.metrics import BrokerMetrics
 from broker.metrics_endpoint import MetricsEndpoint
-from broker.network.config import ListenerConfig, NetworkConfig, parse_address_limits
+from broker.network.config import UNLIMITED, ListenerConfig, NetworkConfig, parse_address_limits
 from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
 from broker.purgatory.purgatory import Purgatory
@@ -49,6 +50,8 @@ from broker.topic_traffic import TopicTraffic
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
 from cluster.topic_names import GROUP_METADATA_TOPIC
+from protocol.ids import TopicPartition
+from storage.config_definition import ConfigError
 from storage.errors import StorageFailure
 from storage.files import FileSystem, OsFileSystem
 from storage.log import PartitionLog
@@ -58,7 +61,6 @@ logger = logging.getLogger(__name__)
 
 # Syncing is what these threads do; more of them than disks does not make it faster.
 FLUSH_THREADS: Final = 4
-ANY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 
 class BrokerNode:
@@ -117,10 +119,7 @@ class BrokerNode:
         self._channel = RequestChannel(config.queued_max_requests)
         self._dispatcher = Dispatcher(self._channel, self.metrics.requests, clock)
         for listener in config.broker_listeners:
-            self._network.bind(
-                ListenerConfig(name=listener.name, host=listener.host, port=listener.port),
-                self._dispatcher.dispatch,
-            )
+            self._network.bind(_listener_config(config, listener), self._dispatcher.dispatch)
         registration = registration_request(
             node_id=config.node_id,
             cluster_id=identity.cluster_id,
@@ -131,7 +130,7 @@ class BrokerNode:
         )
         self._broker_epoch = await join_cluster(self._store, registration)
         self.services = self._make_services()
-        self._store.subscribe(self._follow_groups)
+        self._store.subscribe(self._follow_topics)
         register_apis(self._dispatcher, self.services)
         self._housekeeping = Housekeeping(self._logs, self._flusher, self._timers, clock, config)
         self._housekeeping.start()
@@ -223,7 +222,8 @@ class BrokerNode:
             self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
         self._replicas.apply(delta, image, self._clock.wall_ms())
 
-    def _follow_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def _follow_topics(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """What depends on partitions, once they have followed: groups, and requests that wait."""
         if GROUP_METADATA_TOPIC in delta.changed_topics:
             topic = image.topics_by_name[GROUP_METADATA_TOPIC]
             for index, placed in topic.partitions.items():
@@ -231,6 +231,11 @@ class BrokerNode:
                     self._groups.on_leadership(index)
                 else:
                     self._groups.on_resignation(index)
+        for topic in delta.deleted_topics:
+            for index in topic.partitions:
+                gone = TopicPartition(topic.name, index)
+                self.services.fetch_purgatory.check_and_complete(gone)
+                self.services.produce_purgatory.check_and_complete(gone)
         deleted = {topic.name: topic.id for topic in delta.deleted_topics}
         if deleted:
             self._groups.on_topics_deleted(deleted)
@@ -251,7 +256,13 @@ class BrokerNode:
 
     def _advertised(self) -> tuple[Listener, ...]:
         bound = {name: listener.port for name, listener in self._network.listeners.items()}
-        return self.config.advertised(socket.getfqdn(), bound)
+        return self.config.advertised(self._host_name, bound)
+
+    @cached_property
+    def _host_name(self) -> str:
+        """What clients are told when nothing is configured; may ask a name server, and that once."""
+        named = (*self.config.broker_listeners, *self.config.advertised("", {}))
+        return "" if all(listener.host for listener in named) else socket.getfqdn()
 
     # ---- stop
 
@@ -286,6 +297,16 @@ class BrokerNode:
         self._executor.shutdown(wait=True)
         if self._locks is not None:
             self._locks.release()
+
+
+def _listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
+    key = f"listener.name.{listener.name.lower()}.max.connections"
+    text = config.explicit.get(key, str(UNLIMITED))
+    if not text.isdecimal():
+        raise ConfigError(key, text, "allowed is a number from 0 on")
+    return ListenerConfig(
+        name=listener.name, host=listener.host, port=listener.port, max_connections=int(text)
+    )
 
 
 def _network_config(config: BrokerConfig) -> NetworkConfig:

@@ -1,0 +1,157 @@
+"""A whole node: start-up, addresses, restarts, what survives, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.config import BrokerConfig
+from broker.node import BrokerNode
+from clients.admin import Admin, NewTopic
+from clients.consumer import Consumer
+from clients.producer import Producer
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
+from storage.config_definition import ConfigError
+
+BASE = {
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+@asynccontextmanager
+async def running(folder: Path, *, clean: bool = True, **configs: str) -> AsyncIterator[BrokerNode]:
+    values = {key.replace("_", "."): value for key, value in configs.items()}
+    node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(folder), **values}))
+    await node.start()
+    try:
+        yield node
+    finally:
+        await (node.stop() if clean else node.abandon())
+
+
+def servers(node: BrokerNode, listener: str | None = None) -> str:
+    return f"127.0.0.1:{node.bound_port(listener)}"
+
+
+async def produce(node: BrokerNode, topic: str, *values: bytes) -> None:
+    async with Producer(servers(node)) as producer:
+        for value in values:
+            await producer.send_and_wait(topic, value)
+
+
+async def read_all(node: BrokerNode, topic: str, count: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    async with Consumer(servers(node), auto_offset_reset="earliest") as consumer, asyncio.timeout(20):
+        consumer.assign([(topic, 0)])
+        while len(found) < count:
+            for records in (await consumer.poll(timeout_ms=200)).values():
+                found += [record.value for record in records]
+    return found
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
+async def test_topics_records_configs_and_offsets_survive_a_restart(tmp_path: Path, clean: bool) -> None:
+    async with running(tmp_path, clean=clean) as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topics(
+                [NewTopic(name="t", num_partitions=1, configs={"retention.ms": "12345678"})]
+            )
+        await produce(node, "t", b"a", b"b")
+        async with Consumer(servers(node), group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            async with asyncio.timeout(20):
+                assert (await consumer.getone()).value == b"a"
+            await consumer.commit()
+        cluster_id = node.services.store.image.cluster_id
+    async with running(tmp_path) as node:
+        assert node.services.store.image.cluster_id == cluster_id
+        assert await read_all(node, "t", 2) == [b"a", b"b"]
+        log = node.services.replicas.partition(TopicPartition("t", 0)).log
+        assert log.config.retention_ms == 12345678
+        async with Admin(servers(node)) as admin:
+            offsets = await admin.list_group_offsets("g")
+        assert offsets[TopicPartition("t", 0)].offset == 1
+
+
+async def test_every_listener_tells_its_own_address(tmp_path: Path) -> None:
+    listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
+    mapping = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
+    async with running(tmp_path, listeners=listeners, listener_security_protocol_map=mapping) as node:
+        told = {name: port for name, _, port in node.addresses()}
+        assert told == {name: node.bound_port(name) for name in ("PLAINTEXT", "INTERNAL")}
+        for name, port in told.items():
+            async with Admin(servers(node, name)) as admin:
+                (broker,) = (await admin.describe_cluster()).brokers
+                assert broker.port == port
+
+
+async def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        with pytest.raises(ConfigError, match="another broker"):
+            async with running(tmp_path):
+                pass
+
+
+async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    with pytest.raises(ConfigError, match=r"node\.id"):
+        async with running(tmp_path, node_id="2"):
+            pass
+
+
+async def test_a_deleted_topic_wakes_those_who_wait_for_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await produce(node, "t", b"a")
+        async with (
+            Consumer(servers(node), fetch_max_wait_ms=60_000, auto_offset_reset="latest") as consumer,
+            Admin(servers(node)) as admin,
+        ):
+            consumer.assign([("t", 0)])
+            await consumer.poll(timeout_ms=100)
+            purgatory = node.services.fetch_purgatory
+            async with asyncio.timeout(20):
+                while not purgatory.delayed:
+                    await consumer.poll(timeout_ms=20)
+                await admin.delete_topics(["t"])
+                assert purgatory.delayed == 0
+
+
+async def test_partitions_the_metadata_does_not_know_are_set_aside(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await produce(node, "t", b"a")
+    (tmp_path / "t-0").rename(tmp_path / "gone-0")
+    async with running(tmp_path) as node:
+        with pytest.raises(KafkaError) as caught:
+            node.services.replicas.partition(TopicPartition("gone", 0))
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert any(path.name.endswith("-stray") for path in tmp_path.iterdir())
+
+
+async def test_flush_messages_1_makes_every_answer_wait_for_the_disk(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topics([NewTopic(name="t", num_partitions=1, configs={"flush.messages": "1"})])
+        log = node.services.replicas.partition(TopicPartition("t", 0)).log
+        async with Producer(servers(node)) as producer:
+            for expected in (1, 2, 3):
+                await producer.send_and_wait("t", b"x")
+                assert log.recovery_point == expected
+
+
+async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: Path) -> None:
+    first, second = tmp_path / "one", tmp_path / "two"
+    async with running(first, log_dirs=f"{first},{second}") as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topics([NewTopic(name="t", num_partitions=6)])
+        sizes = [len(description.partitions) for description in node.services.logs.describe()]
+        assert sizes == [3, 3]
