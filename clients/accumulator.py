@@ -117,14 +117,17 @@ class RecordAccumulator:
         value: bytes | None,
         headers: Sequence[RecordHeader],
         delivery: Delivery,
+        size: int,
     ) -> bool:
-        """Add one record to the batch that is open; False when there is none or no room in it."""
+        """Add one record to the batch that is open; False when there is none or no room in it.
+
+        `size` is the record's `record_size_bound`.
+        """
         if not queue.batches:
             return False
         batch = queue.batches[-1]
         if batch.payload is not None:
             return False
-        size = record_size_bound(key, value, headers)
         if batch.builder.estimated_size_bytes + size > self.batch_size:
             return False
         batch.append(timestamp, key, value, headers, delivery)
@@ -138,32 +141,28 @@ class RecordAccumulator:
         value: bytes | None,
         headers: Sequence[RecordHeader],
         delivery: Delivery,
+        size: int,
         now_ms: int,
     ) -> bool:
         """Begin a batch with one record; False when memory is short."""
-        size = BATCH_OVERHEAD + record_size_bound(key, value, headers)
-        batch = self._new_batch(queue, max(self.batch_size, size), now_ms)
-        if batch is None:
-            return False
-        batch.append(timestamp, key, value, headers, delivery)
-        return True
-
-    def _new_batch(self, queue: PartitionQueue, reserved_bytes: int, now_ms: int) -> ProducerBatch | None:
+        reserved_bytes = max(self.batch_size, BATCH_OVERHEAD + size)
         # A lone record that is larger than the whole memory was refused before it came here.
         if self.memory_used + reserved_bytes > self.buffer_memory and self.incomplete:
-            return None
-        self._last_serial += 1
+            return False
         batch = ProducerBatch(
             queue.topic_partition,
             new_builder(self._compression, self._compression_level),
             created_ms=now_ms,
             reserved_bytes=reserved_bytes,
-            serial=self._last_serial,
+            serial=self._last_serial + 1,
         )
+        # What cannot be encoded raises here, before the batch is anywhere.
+        batch.append(timestamp, key, value, headers, delivery)
+        self._last_serial += 1
         self._track(batch)
         queue.batches.append(batch)
         self._nonempty[queue.topic_partition] = queue
-        return batch
+        return True
 
     # --- taking out -----------------------------------------------------------------------
 

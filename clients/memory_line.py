@@ -6,14 +6,11 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 
-from clients.environment import Environment
-
 
 class MemoryLine:
     """First come, first served; bounded by the number of tasks that send."""
 
-    def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+    def __init__(self) -> None:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._count = 0
 
@@ -26,8 +23,8 @@ class MemoryLine:
         """Whether a new sender may try at once."""
         return not self._waiters
 
-    async def wait(self, deadline_ms: int, *, at_front: bool) -> None:
-        """Stand in line until woken; TimeoutError after `deadline_ms`.
+    async def wait(self, timeout_ms: int, *, at_front: bool) -> None:
+        """Stand in line until woken; TimeoutError after `timeout_ms`.
 
         `at_front` is for who was woken and still found no room.
         """
@@ -38,7 +35,7 @@ class MemoryLine:
             self._waiters.append(waiter)
         self._count += 1
         try:
-            async with asyncio.timeout(max(0, deadline_ms - self._environment.monotonic_ms()) / 1000):
+            async with asyncio.timeout(max(0, timeout_ms) / 1000):
                 await waiter
         except BaseException:
             if waiter.done():

@@ -68,7 +68,7 @@ class Network:
         self._closed = False
 
     def set_brokers(self, brokers: Iterable[BrokerAddress]) -> None:
-        """Take the brokers that metadata names; connections to moved or removed ones are closed."""
+        """Take the brokers that metadata names; idle connections to removed ones are closed."""
         self._brokers = {broker.node_id: broker for broker in brokers}
         for key, connection in list(self._connections.items()):
             # Bootstrap connections (negative ids) have done their work once real ids are known.

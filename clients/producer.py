@@ -42,13 +42,13 @@ DeliveryFuture = asyncio.Future[RecordMetadata]
 class _TopicState:
     """What sending to one topic needs at hand: its metadata, queues and sticky partition."""
 
-    __slots__ = ("metadata", "partitioner", "queues", "version")
+    __slots__ = ("metadata", "partitioner", "queues", "was_used")
 
     def __init__(self, metadata: TopicMetadata, partitioner: StickyPartitioner) -> None:
         self.metadata = metadata
         self.partitioner = partitioner
         self.queues: dict[int, PartitionQueue] = {}
-        self.version = -1
+        self.was_used = True
 
 
 class Producer:
@@ -72,6 +72,9 @@ class Producer:
         self._environment = environment
         self._authenticator = authenticator
         self._topics: dict[str, _TopicState] = {}
+        self._line = MemoryLine()
+        self._largest_record = min(config.max_request_size, config.buffer_memory)
+        self._uses_keys = not config.partitioner_ignore_keys
         self._flush_waiters: set[asyncio.Future[None]] = set()
         self._new_batches = 0
         self._is_closed = False
@@ -92,7 +95,6 @@ class Producer:
             forget_idle_topics=True,
         )
         environment = self._client.environment
-        self._line = MemoryLine(environment)
         identity = ProducerIdentity() if config.enable_idempotence else None
         self._accumulator = RecordAccumulator(
             batch_size=config.batch_size,
@@ -187,7 +189,6 @@ class Producer:
         `timestamp_ms` None is now. Errors: KafkaError(MESSAGE_TOO_LARGE) for a record over
         `max_request_size`, KafkaError(REQUEST_TIMED_OUT) when there is no room in time.
         """
-        self._check_started()
         future = None
         if self._line.is_empty:
             future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
@@ -213,7 +214,6 @@ class Producer:
 
         The caller has to let the event loop run from time to time.
         """
-        self._check_started()
         if not self._line.is_empty:
             return None
         return self._enqueue(topic, value, key, headers, partition, timestamp_ms)
@@ -256,12 +256,12 @@ class Producer:
             self._check_usable()
             return None
         size = record_size_bound(key, value, headers)
-        if size > self.config.max_request_size or size > self.config.buffer_memory:
+        if size > self._largest_record:
             raise self._too_large(size)
         sticky = None
         if partition is None:
             metadata = state.metadata
-            if key is not None and not self.config.partitioner_ignore_keys:
+            if key is not None and self._uses_keys:
                 partition = partition_for_key(key, len(metadata.partitions))
             else:
                 sticky = state.partitioner
@@ -276,11 +276,13 @@ class Producer:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp_ms={timestamp_ms} is negative")
         future: DeliveryFuture = self._loop.create_future()
         accumulator = self._accumulator
-        is_new = not accumulator.append(queue, timestamp_ms, key, value, headers, future)
+        is_new = not accumulator.append(queue, timestamp_ms, key, value, headers, future, size)
         if is_new:
             now_ms = environment.monotonic_ms()
-            if not accumulator.append_to_new(queue, timestamp_ms, key, value, headers, future, now_ms):
+            record = (timestamp_ms, key, value, headers, future)
+            if not accumulator.append_to_new(queue, *record, size, now_ms):
                 return None
+            state.was_used = True
             self._new_batches += 1
             self._sender.wake()
         if sticky is not None:
@@ -329,7 +331,7 @@ class Producer:
         self._accumulator.memory_waiters += 1
         self._sender.wake()
         try:
-            await self._line.wait(deadline_ms, at_front=at_front)
+            await self._line.wait(deadline_ms - self._client.now_ms(), at_front=at_front)
         except TimeoutError:
             text = (
                 f"no room in buffer_memory={self.config.buffer_memory} bytes within"
@@ -359,7 +361,7 @@ class Producer:
         return queue
 
     def _refresh_topics(self) -> None:
-        """Take new partition counts, leaders and queue lengths; after every metadata answer."""
+        """Take new partition counts and leaders, and keep the topics in use; after every metadata answer."""
         topics = self._client.metadata.topics
         for topic, state in list(self._topics.items()):
             metadata = topics.get(topic)
@@ -367,7 +369,9 @@ class Producer:
                 del self._topics[topic]
                 continue
             state.metadata = metadata
-            self._client.updater.policy.use_topic(topic, self._client.now_ms())
+            if state.was_used:
+                state.was_used = False
+                self._client.updater.policy.use_topic(topic, self._client.now_ms())
 
     def _on_progress(self) -> None:
         self._line.wake()
@@ -375,12 +379,9 @@ class Producer:
             if not flush_waiter.done():
                 flush_waiter.set_result(None)
 
-    def _check_started(self) -> None:
+    def _check_usable(self) -> None:
         if not self._started:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is not started")
-
-    def _check_usable(self) -> None:
-        self._check_started()
         if self._is_closed:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed")
         if self._sender.fatal_error is not None:

@@ -235,3 +235,28 @@ async def test_a_cancelled_delivery_does_not_disturb_its_batch() -> None:
             second = await producer.send("tides", b"2")
             first.cancel()
             assert (await second).offset == 4
+
+
+async def test_a_record_that_cannot_be_encoded_is_refused_and_leaves_nothing_behind() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        async with quick(broker) as producer:
+            for value in ("text", 5):
+                with pytest.raises(TypeError):
+                    await producer.send("tides", value)  # type: ignore[arg-type]
+            assert (await producer.send_and_wait("tides", b"high")).offset == 3
+        (batch,) = batches(broker)
+        assert read_header(batch).record_count == 1
+
+
+async def test_deliveries_work_with_gather_and_callbacks() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(10))
+        async with quick(broker, linger_ms=20) as producer:
+            told: list[int] = []
+            deliveries = [await producer.send("tides", b"high") for _ in range(3)]
+            for delivery in deliveries:
+                delivery.add_done_callback(lambda done: told.append(done.result().offset))
+            written = await asyncio.gather(*deliveries)
+            assert [entry.offset for entry in written] == [10, 11, 12]
+            await eventually(lambda: told == [10, 11, 12])

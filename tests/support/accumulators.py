@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clients.accumulator import RecordAccumulator
+from clients.accumulator import RecordAccumulator, record_size_bound
 from clients.backoff import ExponentialBackoff
 from clients.metadata import ClusterMetadata
 from clients.produce_core import ProduceCore
@@ -104,7 +104,7 @@ def put(
     """Append one record as a producer does; None when memory is short."""
     outcome = Outcome(value.decode())
     queue = target.queue(partition)
-    record = (1_000 + now_ms, None, value, (), outcome)
+    record = (1_000 + now_ms, None, value, (), outcome, record_size_bound(None, value))
     if target.append(queue, *record) or target.append_to_new(queue, *record, now_ms):
         return outcome
     return None
