@@ -50,6 +50,8 @@ class Group:
         self.initial_delay_ms = 0
         self.initial_remaining_ms: int | None = None
         self.new_member_added = False
+        # The last generation for which the leader has handed in an assignment.
+        self.handed_in_generation = -1
         self._awaiting_join_count = 0
         self._supporters: Counter[str] = Counter()
 

@@ -46,7 +46,8 @@ class SyncCommand:
             return Outcome(Pending.of(_assignment(group, member)))
         reply: SyncReply = Pending()
         group.park_sync(member, reply)
-        if member.member_id != group.leader_id:
+        if member.member_id != group.leader_id or group.handed_in_generation == group.generation:
+            # A leader that repeats itself waits for what it handed in first, which the log has.
             return Outcome(reply)
         return Outcome(reply, self._hand_in(group, request))
 
@@ -78,6 +79,7 @@ class SyncCommand:
         if missing:
             logger.warning("group %s: no assignment for members %s", group.group_id, missing)
         generation = group.generation
+        group.handed_in_generation = generation
 
         def settled(error: ErrorCode, now: Moment) -> Writes:
             if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:

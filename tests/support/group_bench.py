@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
@@ -72,10 +72,10 @@ class GroupBench:
     now_ms: int = START_WALL_MS
     append_error: ErrorCode | None = None
     holds_commits: bool = False
+    suffixes: Iterator[int] = field(default_factory=lambda: count(1))
 
     def __post_init__(self) -> None:
-        suffixes = count(1)
-        self.coordinator = GroupCoordinator(self.config, lambda: str(next(suffixes)))
+        self.coordinator = GroupCoordinator(self.config, lambda: str(next(self.suffixes)))
         self.held: list[tuple[int, Writes]] = []
 
     @property
@@ -123,7 +123,7 @@ class GroupBench:
 
     def reloaded(self, config: GroupConfig | None = None) -> GroupBench:
         """Another coordinator that has read this one's log, at the same moment."""
-        other = GroupBench(config or self.config, list(self.log), self.now_ms)
+        other = GroupBench(config or self.config, list(self.log), self.now_ms, suffixes=self.suffixes)
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)
             if record is not None:

@@ -1,0 +1,104 @@
+"""ListGroups, DescribeGroups and DeleteGroups."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import ErrorCode
+from tests.support.group_bench import GroupBench
+
+
+def listed(bench: GroupBench, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> dict[str, str]:
+    return {group.group_id: group.group_state for group in bench.coordinator.list_groups(states, types)}
+
+
+def with_some_groups() -> GroupBench:
+    bench = GroupBench()
+    bench.stable_group(1)
+    bench.commit({("t", 0): 1}, group_id="simple")
+    bench.come_in("young")
+    return bench
+
+
+def test_groups_are_listed_with_state_and_type() -> None:
+    bench = with_some_groups()
+    assert listed(bench) == {"g": "Stable", "simple": "Empty", "young": "PreparingRebalance"}
+    by_id = {group.group_id: group for group in bench.coordinator.list_groups((), ())}
+    assert {group.group_type for group in by_id.values()} == {"Classic"}
+    assert (by_id["g"].protocol_type, by_id["simple"].protocol_type) == ("consumer", "")
+
+
+@pytest.mark.parametrize(
+    ("states", "types", "expected"),
+    [
+        (("Stable",), (), {"g"}),
+        ((" stable ", "EMPTY"), (), {"g", "simple"}),
+        (("no such state",), (), set()),
+        ((), ("classic",), {"g", "simple", "young"}),
+        ((), ("Consumer", "CLASSIC"), {"g", "simple", "young"}),
+        ((), ("consumer",), set()),
+        (("Empty",), ("classic",), {"simple"}),
+    ],
+)
+def test_groups_are_filtered_by_state_and_type(
+    states: tuple[str, ...], types: tuple[str, ...], expected: set[str]
+) -> None:
+    assert set(listed(with_some_groups(), states, types)) == expected
+
+
+def test_a_stable_group_is_described_with_what_its_members_said_and_got() -> None:
+    bench = GroupBench()
+    one, two = bench.stable_group(2, protocols=[("range", b"wishes")])
+    group = bench.coordinator.describe_group("g", 6)
+    assert (group.error_code, group.group_state) == (0, "Stable")
+    assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
+    assert [(m.member_id, m.member_metadata, m.member_assignment) for m in group.members] == [
+        (one, b"wishes", one.encode()),
+        (two, b"wishes", two.encode()),
+    ]
+
+
+def test_a_rebalancing_group_is_described_without_what_its_members_said() -> None:
+    bench = GroupBench()
+    _, two = bench.stable_group(2, protocols=[("range", b"wishes")])
+    bench.leave((two, None))
+    group = bench.coordinator.describe_group("g", 6)
+    assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
+    assert [m.member_metadata for m in group.members] == [b""]
+
+
+def test_an_unknown_group_is_dead_and_from_version_6_on_an_error() -> None:
+    bench = GroupBench()
+    old, new = (bench.coordinator.describe_group("g", version) for version in (5, 6))
+    assert (old.group_state, old.error_code, old.error_message) == ("Dead", 0, None)
+    assert (new.group_state, new.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
+    assert new.error_message == "Group g not found."
+
+
+def test_only_known_groups_without_members_are_deleted_with_their_offsets() -> None:
+    bench = with_some_groups()
+    results = bench.finish(bench.coordinator.delete_groups(("g", "simple", "young", "unknown", "simple")))
+    assert {result.group_id: ErrorCode(result.error_code) for result in results} == {
+        "g": ErrorCode.NON_EMPTY_GROUP,
+        "simple": ErrorCode.NONE,
+        "young": ErrorCode.NON_EMPTY_GROUP,
+        "unknown": ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+    assert "simple" not in listed(bench)
+    assert bench.offsets("simple") == {}
+    again = bench.reloaded()
+    assert "simple" not in listed(again)
+    assert again.offsets("simple") == {}
+
+
+def test_a_deleted_group_may_come_back() -> None:
+    bench = GroupBench()
+    (one,) = bench.stable_group(1)
+    pending = bench.join(session_ms=100_000).got.member_id
+    bench.leave((one, None))
+    bench.pass_time(60_000)
+    assert bench.state() == "Empty"
+    bench.finish(bench.coordinator.delete_groups(("g",)))
+    assert bench.coordinator.next_due_ms() is None
+    assert bench.join(member_id=pending).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.stable_group(1)

@@ -1,0 +1,86 @@
+"""The join cases of "Kafka internals", chapter 6 (figures 6-18 to 6-20), which the project was created from.
+
+The coordinator described there answers an unchanged follower of a stable group at once, and
+makes the first joiner that changes something start the rebalance; all who come after it wait.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode
+from tests.support.group_bench import GroupBench, Waiting
+
+
+def generation(join: Waiting) -> int:
+    assert join.error is ErrorCode.NONE
+    return int(join.got.generation_id)
+
+
+def test_case_1_first_rebalance_the_first_consumer_leads_and_all_are_answered_together() -> None:
+    bench = GroupBench()
+    first, join = bench.come_in()
+    joins = [join, *(bench.come_in()[1] for _ in range(2))]
+    assert all(j.is_waiting for j in joins)
+    bench.pass_time(6_000)
+    assert [generation(j) for j in joins] == [1, 1, 1]
+    assert {j.got.leader for j in joins} == {first}
+
+
+def test_case_2_later_rebalance_the_leader_joins_first_and_all_wait_for_all() -> None:
+    bench = GroupBench()
+    members = bench.stable_group(3)
+    joins = []
+    for member in members[:-1]:
+        joins.append(bench.join(member_id=member))
+        assert bench.state() == "PreparingRebalance"
+        assert all(j.is_waiting for j in joins)
+    joins.append(bench.join(member_id=members[-1]))
+    assert [generation(j) for j in joins] == [2, 2, 2]
+    assert joins[0].got.leader == members[0]
+
+
+def test_case_3_followers_that_join_before_the_leader_are_answered_at_once_those_after_it_wait() -> None:
+    bench = GroupBench()
+    leader, before_1, before_2, after = bench.stable_group(4)
+    for follower in (before_1, before_2):
+        assert generation(bench.join(member_id=follower)) == 1
+        assert bench.state() == "Stable"
+    leaders = bench.join(member_id=leader)
+    late = bench.join(member_id=after)
+    assert leaders.is_waiting
+    assert late.is_waiting
+    joins = [leaders, late, *(bench.join(member_id=follower) for follower in (before_1, before_2))]
+    assert [generation(j) for j in joins] == [2, 2, 2, 2]
+
+
+def test_case_4_a_new_consumer_joins_first_and_then_even_followers_wait_but_the_leader_stays() -> None:
+    bench = GroupBench()
+    leader, follower = bench.stable_group(2)
+    newcomer, join = bench.come_in()
+    assert bench.state() == "PreparingRebalance"
+    joins = [join, bench.join(member_id=follower)]
+    assert all(j.is_waiting for j in joins)
+    joins.append(bench.join(member_id=leader))
+    assert [generation(j) for j in joins] == [2, 2, 2]
+    assert {j.got.leader for j in joins} == {leader}
+    assert newcomer in [m.member_id for m in joins[2].got.members]
+
+
+def test_only_the_first_to_change_anything_starts_the_rebalance_and_its_deadline_holds_for_all() -> None:
+    bench = GroupBench()
+    leader, follower = bench.stable_group(2, rebalance_ms=20_000, session_ms=30_000)
+    first = bench.join(member_id=leader, rebalance_ms=20_000, session_ms=30_000)
+    bench.pass_time(12_000)
+    newcomer, second = bench.come_in(rebalance_ms=20_000, session_ms=30_000)
+    bench.pass_time(7_999)
+    assert first.is_waiting
+    assert second.is_waiting
+    bench.pass_time(1)
+    assert [generation(first), generation(second)] == [2, 2]
+    assert bench.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.heartbeat(newcomer, 2) is ErrorCode.NONE
+
+
+def test_an_id_that_the_group_does_not_know_must_be_given_up() -> None:
+    bench = GroupBench()
+    bench.stable_group(1)
+    assert bench.join(member_id="of another life").error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,0 +1,181 @@
+"""Static members keep their place over a restart (KIP-345, KIP-814)."""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode
+from tests.support.group_bench import GroupBench
+
+
+def stable(bench: GroupBench, *instances: str, **options: object) -> dict[str, str]:
+    """A stable group of static members; the first leads. Member ids by instance."""
+    joins = [bench.join(instance=instance, **options) for instance in instances]  # type: ignore[arg-type]
+    bench.pass_time(6_000)
+    members = [join.got.member_id for join in joins]
+    bench.sync_all(members, 1)
+    return dict(zip(instances, members, strict=True))
+
+
+def test_a_static_member_needs_no_second_join_for_its_id() -> None:
+    bench = GroupBench()
+    join = bench.join(instance="i")
+    bench.pass_time(3_000)
+    assert (join.error, join.got.member_id) == (ErrorCode.NONE, "i-1")
+    assert join.got.members[0].group_instance_id == "i"
+
+
+def test_a_follower_that_restarts_gets_its_assignment_back_without_a_rebalance() -> None:
+    bench = GroupBench()
+    ids = stable(bench, "a", "b")
+    back = bench.join(instance="b")
+    assert back.error is ErrorCode.NONE
+    assert (back.got.generation_id, back.got.leader, back.got.members) == (1, ids["a"], ())
+    assert not back.got.skip_assignment
+    assert back.got.member_id != ids["b"]
+    assert bench.state() == "Stable"
+    assert bench.sync(back.got.member_id, 1, instance="b").got.assignment == ids["b"].encode()
+    assert bench.heartbeat(ids["a"], 1) is ErrorCode.NONE
+
+
+def test_a_leader_that_restarts_is_told_to_skip_the_assignment() -> None:
+    bench = GroupBench()
+    ids = stable(bench, "a", "b")
+    back = bench.join(instance="a", version=9)
+    assert back.got.skip_assignment
+    assert back.got.leader == back.got.member_id
+    assert {m.member_id for m in back.got.members} == {back.got.member_id, ids["b"]}
+
+
+def test_a_leader_of_an_old_version_that_restarts_is_told_that_its_old_self_leads() -> None:
+    bench = GroupBench()
+    ids = stable(bench, "a", "b")
+    back = bench.join(instance="a", version=8)
+    assert (back.got.leader, back.got.members, back.got.skip_assignment) == (ids["a"], (), False)
+    assert bench.sync(back.got.member_id, 1, instance="a").got.assignment == ids["a"].encode()
+
+
+def test_the_new_id_survives_a_reload() -> None:
+    bench = GroupBench()
+    stable(bench, "a")
+    back = bench.join(instance="a").got.member_id
+    other = bench.reloaded()
+    assert other.heartbeat(back, 1, instance="a") is ErrorCode.NONE
+
+
+def test_the_old_incarnation_is_fenced() -> None:
+    bench = GroupBench()
+    ids = stable(bench, "a", "b")
+    bench.join(instance="b")
+    old = ids["b"]
+    assert bench.heartbeat(old, 1, instance="b") is ErrorCode.FENCED_INSTANCE_ID
+    assert bench.heartbeat(old, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.sync(old, 1, instance="b").error is ErrorCode.FENCED_INSTANCE_ID
+    assert bench.join(member_id=old, instance="b").error is ErrorCode.FENCED_INSTANCE_ID
+    assert bench.commit({("t", 0): 1}, member_id=old, generation=1, instance="b") == [
+        ErrorCode.FENCED_INSTANCE_ID
+    ]
+    assert bench.leave((old, "b")).members[0].error_code == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_requests_of_the_old_incarnation_that_wait_are_fenced() -> None:
+    bench = GroupBench()
+    first = bench.join(instance="a")
+    second = bench.join(instance="a")
+    assert first.error is ErrorCode.FENCED_INSTANCE_ID
+    bench.pass_time(3_000)
+    assert second.got.leader == second.got.member_id
+
+    follower = bench.join(instance="b")
+    assert bench.join(member_id=second.got.member_id, instance="a").error is ErrorCode.NONE
+    waiting = bench.sync(follower.got.member_id, 2, instance="b")
+    bench.join(instance="b")
+    assert waiting.error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_that_is_back_with_other_wishes_but_the_same_protocol_causes_no_rebalance() -> None:
+    bench = GroupBench()
+    stable(bench, "a", "b")
+    assert bench.join(instance="b", protocols=[("range", b"other topics")]).error is ErrorCode.NONE
+    assert bench.state() == "Stable"
+
+
+def test_a_static_member_that_changes_the_chosen_protocol_causes_a_rebalance() -> None:
+    bench = GroupBench()
+    both = [("range", b""), ("sticky", b"")]
+    stable(bench, "a", protocols=both)
+    back = bench.join(instance="a", protocols=[("sticky", b""), ("range", b"")])
+    assert (back.got.generation_id, back.got.protocol_name) == (2, "sticky")
+
+
+def test_a_static_member_that_is_back_while_the_leader_thinks_starts_over() -> None:
+    bench = GroupBench()
+    joins = {instance: bench.join(instance=instance) for instance in "ab"}
+    bench.pass_time(6_000)
+    back = bench.join(instance="b")
+    assert back.is_waiting
+    assert bench.state() == "PreparingRebalance"
+    bench.join(member_id=joins["a"].got.member_id, instance="a")
+    assert back.got.generation_id == 2
+
+
+def test_an_unknown_instance_is_an_unknown_member() -> None:
+    bench = GroupBench()
+    (one,) = bench.stable_group(1)
+    assert bench.heartbeat(one, 1, instance="i") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends() -> None:
+    bench = GroupBench()
+    ids = stable(bench, "a", "b", session_ms=30_000, rebalance_ms=10_000)
+    options = {"session_ms": 30_000, "rebalance_ms": 10_000}
+    again = bench.join(member_id=ids["a"], instance="a", **options)  # type: ignore[arg-type]
+    bench.pass_time(10_000)
+    assert again.got.generation_id == 2
+    assert {m.group_instance_id for m in again.got.members} == {"a", "b"}
+    bench.sync(ids["a"], 2, {}, instance="a")
+    assert bench.heartbeat(ids["b"], 2, instance="b") is ErrorCode.NONE
+
+
+def test_a_rebalance_that_nobody_joins_goes_on_while_static_members_have_their_sessions() -> None:
+    bench = GroupBench()
+    ids = stable(bench, "a", "b", session_ms=60_000, rebalance_ms=10_000)
+    newcomer, join = bench.come_in(session_ms=6_000, rebalance_ms=10_000)
+    bench.leave((newcomer, None))
+    assert join.error is ErrorCode.UNKNOWN_MEMBER_ID
+    bench.pass_time(10_000)
+    assert bench.state() == "PreparingRebalance"
+    again = bench.join(member_id=ids["b"], instance="b")
+    bench.pass_time(10_000)
+    assert (again.got.generation_id, again.got.leader) == (2, ids["b"])
+
+
+def test_an_administrator_removes_a_static_member_by_its_instance_alone() -> None:
+    bench = GroupBench()
+    ids = stable(bench, "a", "b")
+    answer = bench.leave(("", "b"))
+    assert (answer.members[0].member_id, answer.members[0].group_instance_id) == ("", "b")
+    assert answer.members[0].error_code == 0
+    assert bench.heartbeat(ids["b"], 1, instance="b") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert bench.heartbeat(ids["a"], 1, instance="a") is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_an_id_that_cannot_be_written_leaves_the_old_one_in_place() -> None:
+    bench = GroupBench()
+    ids = stable(bench, "a", "b")
+    bench.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    refused = bench.join(instance="b", protocols=[("range", b"new")])
+    assert (refused.error, refused.got.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+    assert bench.heartbeat(ids["b"], 1, instance="b") is ErrorCode.NONE
+    assert bench.coordinator.describe_group("g", 6).members[1].member_metadata == b""
+    bench.pass_time(9_999)
+    assert bench.heartbeat(ids["b"], 1, instance="b") is ErrorCode.NONE
+
+
+def test_a_static_member_whose_new_id_is_being_written_joins_a_rebalance_that_begins_meanwhile() -> None:
+    bench = GroupBench()
+    ids = stable(bench, "a", "b")
+    bench.holds_commits = True
+    back = bench.join(instance="b")
+    bench.join(member_id=ids["a"], instance="a")
+    assert back.got.generation_id == 2
+    bench.commit_all()
+    assert bench.state() == "CompletingRebalance"

@@ -1,0 +1,73 @@
+"""`__consumer_offsets` in memory, in real record batches, with commits that can be held back or fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from broker.groups.offsets_log import AppendedRecords
+from protocol.batch import read_header
+from protocol.errors import ErrorCode, KafkaError
+from protocol.record import BatchBuilder
+
+
+class MemoryOffsetsLog:
+    """Partitions as lists of batches.
+
+    `append_error`: appends fail with it. `holds_commits`: appends are committed by
+    `commit_all`, or refused for good by `fail_commits`. `read_gate`: reading waits for it.
+    """
+
+    def __init__(self, partition_count: int = 3) -> None:
+        self.batches: dict[int, list[bytes]] = {index: [] for index in range(partition_count)}
+        self.append_error: ErrorCode | None = None
+        self.read_error: Exception | None = None
+        self.read_gate: asyncio.Event | None = None
+        self.holds_commits = False
+        self.held: list[asyncio.Future[None]] = []
+        self.chunk_batches = 1
+
+    def partition_count(self) -> int:
+        return len(self.batches)
+
+    def end_offset(self, partition: int) -> int:
+        batches = self.batches[partition]
+        return read_header(batches[-1]).next_offset if batches else 0
+
+    def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
+        if self.append_error is not None:
+            raise KafkaError(self.append_error, "as the test wants")
+        base_offset = self.end_offset(partition)
+        builder = BatchBuilder(base_offset=base_offset)
+        for key, value in records:
+            builder.append(1, key, value)
+        self.batches[partition].append(bytes(builder.build()))
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.holds_commits:
+            self.held.append(committed)
+        else:
+            committed.set_result(None)
+        return AppendedRecords(base_offset, committed)
+
+    def append_batch(self, partition: int, builder: Callable[[int], BatchBuilder]) -> None:
+        """Append what `builder` makes for the next offset, as another producer would."""
+        self.batches[partition].append(bytes(builder(self.end_offset(partition)).build()))
+
+    def commit_all(self) -> None:
+        held, self.held = self.held, []
+        for committed in held:
+            committed.set_result(None)
+
+    def fail_commits(self, error: ErrorCode) -> None:
+        held, self.held = self.held, []
+        for committed in held:
+            committed.set_exception(KafkaError(error))
+
+    async def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
+        if self.read_gate is not None:
+            await self.read_gate.wait()
+        if self.read_error is not None:
+            raise self.read_error
+        batches = list(self.batches[partition])
+        for start in range(0, len(batches), self.chunk_batches):
+            yield b"".join(batches[start : start + self.chunk_batches])
