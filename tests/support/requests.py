@@ -1,0 +1,29 @@
+"""What a handler is told about a request, for tests."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from broker.network.request import ClientInformation
+from broker.request_context import RequestContext
+from protocol.codec import decode, encode
+from protocol.framing import RequestHeader
+from protocol.schema import ApiMessage
+
+M = TypeVar("M", bound=ApiMessage)
+
+
+def request_context(version: int = 0, *, listener: str = "PLAINTEXT", api_key: int = 0) -> RequestContext:
+    return RequestContext(
+        RequestHeader(api_key, version, 1, "test"),
+        listener,
+        "127.0.0.1:5000",
+        "User:ANONYMOUS",
+        1_000_000,
+        ClientInformation(),
+    )
+
+
+def over_the_wire(message: M, version: int) -> M:
+    """`message` as the other side reads it in `version`: what the version lacks is gone."""
+    return decode(type(message), encode(message, version), version)
