@@ -1,0 +1,88 @@
+"""Requests built before the clock starts, so that a load costs next to nothing while it runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from protocol.batch import read_header
+from protocol.codec import decode
+from protocol.framing import encode_request, read_response_header
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.record import BatchBuilder
+from protocol.registry import ApiKey
+
+PRODUCE_VERSION: Final = 9
+FETCH_VERSION: Final = 12
+CLIENT_ID: Final = "benchmark"
+RECORD_BYTES: Final = 100
+SIZE_BYTES: Final = 4
+
+
+def batch(size_bytes: int, record_bytes: int = RECORD_BYTES) -> bytes:
+    """A batch of at most `size_bytes` with values of `record_bytes`; one record is there in any case."""
+    builder = BatchBuilder()
+    now_ms = int(time.time() * 1000)
+    value = (bytes(range(256)) * (record_bytes // 256 + 1))[:record_bytes]
+    builder.append(now_ms, None, value)
+    while builder.size_with(None, value) <= size_bytes:
+        builder.append(now_ms, None, value)
+    return bytes(builder.build())
+
+
+def records_in(records: bytes) -> int:
+    """How many records a batch holds."""
+    return read_header(records).record_count
+
+
+def produce_frame(topic: str, partitions: int, records: bytes) -> bytes:
+    """A produce request with acks=1 that appends `records` to each of the first `partitions`."""
+    data = tuple(PartitionProduceData(index=index, records=records) for index in range(partitions))
+    request = ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
+    )
+    return encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, 1, CLIENT_ID, request)
+
+
+def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
+    """A fetch of one partition without a session."""
+    partitions = (FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes),)
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=64 * 1024 * 1024,
+        session_epoch=-1,
+        topics=(FetchTopic(topic=topic, partitions=partitions),),
+    )
+    return encode_request(ApiKey.FETCH, FETCH_VERSION, 1, CLIENT_ID, request)
+
+
+def create_topic_frame(topic: str, partitions: int) -> bytes:
+    """A request for a topic with one replica."""
+    created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+    request = CreateTopicsRequest(topics=(created,), timeout_ms=30_000)
+    return encode_request(ApiKey.CREATE_TOPICS, 5, 1, CLIENT_ID, request)
+
+
+def metadata_frame(topic: str) -> bytes:
+    """A request for one topic's metadata, which makes it where topics are made on demand."""
+    request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=True)
+    return encode_request(ApiKey.METADATA, 9, 1, CLIENT_ID, request)
+
+
+def check_produced(answer: bytes) -> None:
+    """ValueError when a produce answer, without its size, reports an error."""
+    _, body = read_response_header(memoryview(answer), ApiKey.PRODUCE, PRODUCE_VERSION)
+    response = decode(ProduceResponse, answer[body:], PRODUCE_VERSION)
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code:
+                raise ValueError(f"produce failed: {partition}")

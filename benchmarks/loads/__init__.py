@@ -1,0 +1,1 @@
+"""What puts servers under load; each runs with `python -m`, takes JSON and prints JSON."""

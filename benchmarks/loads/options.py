@@ -1,0 +1,18 @@
+"""How a load gets its options and gives its findings: JSON in, JSON out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def main(load: Callable[..., dict[str, Any]]) -> None:
+    """Call `load` with the options in the last argument, and print what it returns."""
+    print(json.dumps(load(**json.loads(sys.argv[-1]))))
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value below which `share` (0 to 1) of the sorted values lie; 0 for none."""
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0

@@ -1,0 +1,132 @@
+"""As many requests as a server can take: connections that keep a fixed number of requests in flight.
+
+The frames are ready before the clock starts and answers are only counted, so that one process of
+Python keeps a broker in Python busy. Every answer must be as long as the first one: an error or a
+throttled answer is longer or shorter, and ends the load.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import struct
+import time
+from typing import Any, Final
+
+from benchmarks.frames import SIZE_BYTES, batch, check_produced, create_topic_frame, produce_frame
+from benchmarks.loads.options import main
+
+RECEIVE_BYTES: Final = 256 * 1024
+WARM_UP_S: Final = 0.3
+
+_size_of: Final = struct.Struct(">i").unpack_from
+
+
+class PipelinedConnection:
+    """A blocking socket with `in_flight` requests on their way."""
+
+    def __init__(self, host: str, port: int, frame: bytes, in_flight: int, answer_bytes: int) -> None:
+        self.socket = connect(host, port)
+        self._frames = memoryview(frame * in_flight)
+        self._frame_bytes = len(frame)
+        self._in_flight = in_flight
+        self._answer_bytes = answer_bytes
+        self._rest = 0
+
+    def start(self) -> None:
+        """Send the first requests."""
+        self.socket.sendall(self._frames)
+
+    def answers(self, buffer: bytearray) -> int:
+        """Take what has come, and send a request for every answer; how many there were."""
+        received = self.socket.recv_into(buffer)
+        if received == 0:
+            raise ConnectionError("the server closed the connection")
+        count, self._rest = divmod(self._rest + received, self._answer_bytes)
+        if count:
+            self.socket.sendall(self._frames[: count * self._frame_bytes])
+        return count
+
+
+def connect(host: str, port: int) -> socket.socket:
+    """A blocking connection that sends at once."""
+    connection = socket.create_connection((host, port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def ask(connection: socket.socket, frame: bytes) -> bytes:
+    """One request and its answer, without the size."""
+    connection.sendall(frame)
+    size = _size_of(_receive(connection, SIZE_BYTES))[0]
+    return _receive(connection, size)
+
+
+def _receive(connection: socket.socket, length: int) -> bytes:
+    parts, missing = [], length
+    while missing:
+        part = connection.recv(missing)
+        if not part:
+            raise ConnectionError("the server closed the connection")
+        parts.append(part)
+        missing -= len(part)
+    return b"".join(parts)
+
+
+def pipelined_produce(
+    host: str,
+    port: int,
+    topic: str,
+    partitions: int,
+    batch_bytes: int,
+    connections: int,
+    in_flight: int,
+    seconds: float,
+    pid: int,
+    creates_topic: bool = True,
+) -> dict[str, Any]:
+    """Produce the same batch over and over; requests per second and CPU seconds of process `pid`."""
+    records = batch(batch_bytes)
+    frame = produce_frame(topic, partitions, records)
+    with connect(host, port) as first:
+        if creates_topic:
+            ask(first, create_topic_frame(topic, partitions))
+        answer = ask(first, frame)
+    check_produced(answer)
+    answer_bytes = SIZE_BYTES + len(answer)
+    open_connections = [
+        PipelinedConnection(host, port, frame, in_flight, answer_bytes) for _ in range(connections)
+    ]
+    selector = selectors.DefaultSelector()
+    for connection in open_connections:
+        selector.register(connection.socket, selectors.EVENT_READ, connection)
+        connection.start()
+    _count_until(selector, time.perf_counter() + WARM_UP_S)
+    started, cpu_before = time.perf_counter(), _cpu_seconds(pid)
+    requests = _count_until(selector, started + seconds)
+    elapsed, cpu_s = time.perf_counter() - started, _cpu_seconds(pid) - cpu_before
+    return {
+        "requests_per_s": requests / elapsed,
+        "bytes_per_s": requests * len(records) * partitions / elapsed,
+        "cpu_us_per_request": cpu_s / requests * 1e6,
+        "cpu_share": cpu_s / elapsed,
+    }
+
+
+def _count_until(selector: selectors.BaseSelector, deadline: float) -> int:
+    buffer = bytearray(RECEIVE_BYTES)
+    requests = 0
+    while time.perf_counter() < deadline:
+        for key, _ in selector.select(1.0):
+            requests += key.data.answers(buffer)
+    return requests
+
+
+def _cpu_seconds(pid: int) -> float:
+    """CPU time of the process's first thread, on which the loop runs."""
+    with open(f"/proc/{pid}/schedstat") as file:
+        return int(file.read().split()[0]) / 1e9
+
+
+if __name__ == "__main__":
+    main(pipelined_produce)

@@ -1,0 +1,150 @@
+"""Servers and loads in processes of their own, and what the kernel knows of them.
+
+A server prints one line with `host:port` once it serves; a load takes its options as JSON in its last
+argument and prints its findings as JSON in its last line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 30.0
+NANOSECONDS: Final = 1e-9
+KIBIBYTE: Final = 1024
+
+_ADDRESS: Final = re.compile(r"([\w.-]+):(\d+)\s*$")
+
+BROKER_SETTINGS: Final = {
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""A broker as anybody would run it for a benchmark: nothing here makes produce or fetch faster."""
+
+
+class BenchmarkError(Exception):
+    """A server that did not come up or a load that failed; the figures would be wrong."""
+
+
+class ServerProcess:
+    """A server for the length of a `with` block: `python -m module arguments`."""
+
+    def __init__(self, module: str, arguments: Sequence[str] = ()) -> None:
+        self._command = [sys.executable, "-m", module, *arguments]
+        self._process: subprocess.Popen[str] | None = None
+        self.host = ""
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """`host:port`, which is also what Kafka's clients take as bootstrap servers."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None, "the server is not started"
+        return self._process.pid
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all threads so far, in user and kernel mode."""
+        tasks = Path(f"/proc/{self.pid}/task").iterdir()
+        # schedstat counts nanoseconds, stat only ticks of 10 ms.
+        return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) * NANOSECONDS
+
+    def resident_bytes(self) -> int:
+        """Memory in use now."""
+        return self._memory("VmRSS")
+
+    def peak_resident_bytes(self) -> int:
+        """The most memory that was ever in use."""
+        return self._memory("VmHWM")
+
+    def start(self) -> float:
+        """Start it, and return how many seconds it took until the address was printed."""
+        started = time.perf_counter()
+        self._process = subprocess.Popen(
+            self._command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        found = _ADDRESS.search(line)
+        if found is None:
+            self.stop()
+            raise BenchmarkError(f"{' '.join(self._command)} printed {line!r} instead of its address")
+        self.host, self.port = found[1], int(found[2])
+        return time.perf_counter() - started
+
+    def stop(self) -> None:
+        """Ask it to end and wait; kill it when it does not."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> ServerProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _memory(self, field: str) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * KIBIBYTE
+        raise BenchmarkError(f"process {self.pid} has no {field}")
+
+
+class BrokerProcess(ServerProcess):
+    """Our broker on an empty data directory, which goes when it stops."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self.data_dir = tempfile.mkdtemp(prefix="tidelog-bench-")
+        values = {**BROKER_SETTINGS, "log.dirs": self.data_dir, **(settings or {})}
+        super().__init__("broker", [f"--override={key}={value}" for key, value in values.items()])
+
+    def stop(self) -> None:
+        """Stop the broker and remove its data."""
+        super().stop()
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+
+
+def run_load(module: str, **options: Any) -> dict[str, Any]:
+    """Run one load to its end; what it found."""
+    command = [sys.executable, "-m", f"benchmarks.loads.{module}", json.dumps(options)]
+    done = subprocess.run(command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode != 0:
+        raise BenchmarkError(f"load {module} with {options} ended with code {done.returncode}")
+    findings: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return findings
+
+
+def _environment() -> dict[str, str]:
+    """Ours, except that Python keeps its compiled files, as it does on any machine that is not told not to."""
+    environment = dict(os.environ)
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return environment

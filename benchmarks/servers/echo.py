@@ -1,0 +1,33 @@
+"""Answers every frame with its correlation id and as many bytes as a produce answer has, doing nothing else.
+
+    python -m benchmarks.servers.echo <answer bytes>
+
+What remains of a request's latency when the broker's work is taken away: the loop, the sockets and the load.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from typing import Final
+
+from benchmarks.servers.framed import SIZE_BYTES, serve
+
+_SIZE_AND_CORRELATION: Final = struct.Struct(">i4s")
+_CORRELATION_AT: Final = 4
+
+
+def main() -> None:
+    """Echo until SIGTERM."""
+    answer_bytes = int(sys.argv[1])
+    padding = bytes(answer_bytes - _SIZE_AND_CORRELATION.size)
+
+    def echo(frame: memoryview) -> bytes:
+        correlation_id = bytes(frame[_CORRELATION_AT : _CORRELATION_AT + 4])
+        return _SIZE_AND_CORRELATION.pack(answer_bytes - SIZE_BYTES, correlation_id) + padding
+
+    serve(echo)
+
+
+if __name__ == "__main__":
+    main()

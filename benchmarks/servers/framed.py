@@ -1,0 +1,73 @@
+"""The least that a server of frames can be on the broker's loop: what a reference is made of."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import struct
+from collections.abc import Callable
+from typing import Final, cast
+
+import uvloop
+
+FrameHandler = Callable[[memoryview], bytes]
+"""Takes a frame without its size, and returns the answer with its size."""
+
+SIZE_BYTES: Final = 4
+BUFFER_BYTES: Final = 4 * 1024 * 1024
+
+_unpack_size: Final = struct.Struct(">i").unpack_from
+
+
+class FramedConnection(asyncio.BufferedProtocol):
+    """Reads into one buffer and answers every whole frame in it; answers of one read leave together."""
+
+    def __init__(self, handle: FrameHandler) -> None:
+        self._handle = handle
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._end == BUFFER_BYTES:
+            pending = self._end - self._start
+            self._view[:pending] = self._view[self._start : self._end]
+            self._start, self._end = 0, pending
+        return self._view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._end += nbytes
+        answers: list[bytes] = []
+        while self._end - self._start >= SIZE_BYTES:
+            body = self._start + SIZE_BYTES
+            end = body + _unpack_size(self._buffer, self._start)[0]
+            if end > self._end:
+                break
+            answers.append(self._handle(self._view[body:end]))
+            self._start = end
+        if answers:
+            assert self._transport is not None
+            self._transport.write(b"".join(answers))
+
+
+def serve(handle: FrameHandler) -> None:
+    """Serve on a free port of 127.0.0.1, printing the address, until SIGTERM."""
+    uvloop.run(_serve(handle))
+
+
+async def _serve(handle: FrameHandler) -> None:
+    loop = asyncio.get_running_loop()
+    asked_to_stop = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, asked_to_stop.set)
+    server = await loop.create_server(lambda: FramedConnection(handle), "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    print(f"{host}:{port}", flush=True)
+    await asked_to_stop.wait()
+    server.close()
