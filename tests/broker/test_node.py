@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.node import BrokerNode
-from clients.admin import Admin, NewTopic
+from clients.admin import Admin
 from clients.consumer import Consumer
 from clients.producer import Producer
 from protocol.errors import ErrorCode, KafkaError
@@ -134,13 +135,13 @@ async def test_partitions_the_metadata_does_not_know_are_set_aside(tmp_path: Pat
         with pytest.raises(KafkaError) as caught:
             node.services.replicas.partition(TopicPartition("gone", 0))
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert any(path.name.endswith("-stray") for path in tmp_path.iterdir())
+    assert any(name.endswith("-stray") for name in os.listdir(tmp_path))
 
 
 async def test_flush_messages_1_makes_every_answer_wait_for_the_disk(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         async with Admin(servers(node)) as admin:
-            await admin.create_topics([NewTopic(name="t", num_partitions=1, configs={"flush.messages": "1"})])
+            await admin.create_topic("t", num_partitions=1, configs={"flush.messages": "1"})
         log = node.services.replicas.partition(TopicPartition("t", 0)).log
         async with Producer(servers(node)) as producer:
             for expected in (1, 2, 3):
@@ -152,6 +153,6 @@ async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: P
     first, second = tmp_path / "one", tmp_path / "two"
     async with running(first, log_dirs=f"{first},{second}") as node:
         async with Admin(servers(node)) as admin:
-            await admin.create_topics([NewTopic(name="t", num_partitions=6)])
+            await admin.create_topic("t", num_partitions=6)
         sizes = [len(description.partitions) for description in node.services.logs.describe()]
         assert sizes == [3, 3]
