@@ -63,9 +63,7 @@ async def read_all(node: BrokerNode, topic: str, count: int) -> list[bytes | Non
 async def test_topics_records_configs_and_offsets_survive_a_restart(tmp_path: Path, clean: bool) -> None:
     async with running(tmp_path, clean=clean) as node:
         async with Admin(servers(node)) as admin:
-            await admin.create_topics(
-                [NewTopic(name="t", num_partitions=1, configs={"retention.ms": "12345678"})]
-            )
+            await admin.create_topic("t", num_partitions=1, configs={"retention.ms": "12345678"})
         await produce(node, "t", b"a", b"b")
         async with Consumer(servers(node), group_id="g", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["t"])
