@@ -181,7 +181,9 @@ class GroupService:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                 return HeartbeatResponse()
             return HeartbeatResponse(error_code=error.code)
-        return shard.coordinator.heartbeat(request, shard.now())
+        response = shard.coordinator.heartbeat(request, shard.now())
+        shard.arm()
+        return response
 
     async def leave(self, request: LeaveGroupRequest, version: int) -> LeaveGroupResponse:
         """Errors of single members are in the reply, others raise KafkaError."""
@@ -205,7 +207,7 @@ class GroupService:
         """Offsets of topics by name, or with topics None of all; errors are in the reply."""
         try:
             shard = self._shard(group.group_id)
-            if require_stable:
+            if require_stable and shard.has_uncommitted:
                 async with asyncio.timeout(self._config.offsets_commit_timeout_ms / 1000):
                     await shard.all_committed()
         except KafkaError as error:
@@ -285,8 +287,10 @@ class GroupService:
 
         shard.perform(writes, done)
         try:
-            async with asyncio.timeout(self._config.offsets_commit_timeout_ms / 1000):
-                error = await settled
+            if not settled.done():
+                async with asyncio.timeout(self._config.offsets_commit_timeout_ms / 1000):
+                    await settled
+            error = settled.result()
         except TimeoutError:
             error = ErrorCode.REQUEST_TIMED_OUT
         if error is not ErrorCode.NONE:

@@ -117,7 +117,7 @@ class Shard:
         self.state = ShardState.ACTIVE
         for writes in self.coordinator.finish_loading(self.now()):
             self.perform(writes)
-        self._arm()
+        self.arm()
         took_ms = self._clock.monotonic_ms() - started_ms
         logger.info("groups of partition %s: %s records loaded in %s ms", self.partition, count, took_ms)
 
@@ -148,7 +148,7 @@ class Shard:
                 if done is not None:
                     done(error)
                 break
-        self._arm()
+        self.arm()
 
     def _append(self, writes: Writes, done: SettledCallback | None) -> ErrorCode:
         if not writes.records:
@@ -193,7 +193,7 @@ class Shard:
             if entry.done is not None:
                 entry.done(ErrorCode.NONE)
             self._wake_waiting(entry.next_offset)
-        self._arm()
+        self.arm()
 
     def _settle(self, writes: Writes, error: ErrorCode) -> None:
         if writes.settled is not None:
@@ -201,12 +201,17 @@ class Shard:
             if following is not NOTHING:
                 self.perform(following)
 
+    @property
+    def has_uncommitted(self) -> bool:
+        """Whether an append is not committed yet."""
+        return bool(self._in_flight)
+
     async def all_committed(self) -> None:
         """Wait until everything that is appended by now is committed; NOT_COORDINATOR when it never is."""
-        if self._in_flight:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting_for_all.append((self._in_flight[-1].next_offset, future))
-            await future
+        assert self._in_flight
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting_for_all.append((self._in_flight[-1].next_offset, future))
+        await future
 
     def _wake_waiting(self, next_offset: Offset) -> None:
         still_waiting = []
@@ -237,7 +242,7 @@ class Shard:
 
     # Time
 
-    def _arm(self) -> None:
+    def arm(self) -> None:
         """Have the timer go off when the coordinator has something to do; too early does no harm."""
         due_ms = self.coordinator.next_due_ms()
         if self.state is not ShardState.ACTIVE or due_ms is None:
@@ -255,7 +260,7 @@ class Shard:
         if self.state is ShardState.ACTIVE:
             for writes in self.coordinator.tick(self.now()):
                 self.perform(writes)
-            self._arm()
+            self.arm()
 
 
 def _split(writes: Writes) -> list[tuple[Writes, bool]]:

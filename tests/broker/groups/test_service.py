@@ -270,7 +270,7 @@ async def test_a_damaged_record_keeps_the_partition_from_being_served() -> None:
         (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_a_commit_that_is_not_appended_is_refused_and_leaves_no_trace(
+async def test_kafka_15784_a_commit_that_is_not_appended_is_refused_and_leaves_no_trace(
     bench: Bench, append_error: ErrorCode, told: ErrorCode
 ) -> None:
     bench.log.append_error = append_error
@@ -320,7 +320,9 @@ async def test_a_stable_fetch_waits_no_longer_than_a_commit_may_take(bench: Benc
     assert await commit is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_an_append_that_fails_after_it_was_applied_makes_the_partition_load_again(bench: Bench) -> None:
+async def test_kafka_15784_an_append_that_fails_after_it_was_applied_makes_the_partition_load_again(
+    bench: Bench,
+) -> None:
     member_id = await bench.stable_member()
     bench.log.holds_commits = True
     commit = asyncio.ensure_future(bench.commit(5, generation=1, member_id=member_id))
