@@ -232,11 +232,10 @@ class PartitionLog(ReadableLog):
             return roll_segment(self, base_offset, now_ms)
 
     def maybe_roll(self, now_ms: int) -> bool:
-        """Roll when the active segment's first record is older than segment.ms by the clock."""
+        """Roll a segment that has been the active one for longer than segment.ms, however old its records."""
         active = self.segments.active
-        if active.size_bytes == 0 or not active.is_due_to_roll(
-            self.config, 0, self.log_end_offset, now_ms, now_ms
-        ):
+        age_ms = now_ms - active.created_ms
+        if active.size_bytes == 0 or age_ms <= self.config.segment_ms - active.roll_jitter_ms:
             return False
         self.roll(now_ms)
         return True

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID
 
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.ids import Offset, TopicPartition
 from storage.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
@@ -106,7 +106,7 @@ class LogDirectory:
                 now_ms,
                 clean,
             )
-        except CorruptFile as damage:
+        except (CorruptFile, DecodeError) as damage:
             _log.error("partition %s in %s cannot be used: %s", topic_partition, self.path, damage)
             self.damaged[topic_partition] = str(damage)
             return

@@ -162,7 +162,12 @@ class LogLoader:
                 header = read_header(segment.file.pread(BATCH_OVERHEAD, position))
                 if header.last_offset != offset:
                     return f"{segment.offset_index.file.path} places offset {offset} at {position}"
-        except CorruptIndex as damage:
+            if segment.time_index.entry_count:
+                timestamp, offset = segment.time_index.last_entry
+                place = segment.find(offset)
+                if place is None or place.header.max_timestamp != timestamp:
+                    return f"{segment.time_index.file.path} places timestamp {timestamp} at offset {offset}"
+        except (CorruptIndex, CorruptLog) as damage:
             return str(damage)
         except DecodeError as damage:
             return f"{segment.offset_index.file.path} points to no batch: {damage}"
