@@ -21,6 +21,8 @@ ResultT = TypeVar("ResultT")
 KeyT = TypeVar("KeyT")
 SelfT = TypeVar("SelfT", bound="AdminBase")
 
+_TOPIC_IDLE_MS = 300_000
+
 
 class AdminBase:
     """Start, close, and the ways of sending that all calls share."""
@@ -47,7 +49,7 @@ class AdminBase:
             self._environment,
             self._authenticator,
             allow_auto_topic_creation=False,
-            forget_idle_topics=True,
+            max_idle_ms=_TOPIC_IDLE_MS,
         )
         await self._client.open(self._client.now_ms() + self.config.default_api_timeout_ms)
         self._started = True

@@ -13,7 +13,10 @@ from clients.refresh_policy import RefreshPolicy
 
 
 class ClientBase:
-    """Network and metadata of one client; `open` before use, `close_base` at the end."""
+    """Network and metadata of one client; `open` before use, `close` at the end.
+
+    `max_idle_ms`: topics that nobody used for that long are forgotten (None: never).
+    """
 
     def __init__(
         self,
@@ -22,7 +25,7 @@ class ClientBase:
         authenticator: Authenticator | None,
         *,
         allow_auto_topic_creation: bool,
-        forget_idle_topics: bool,
+        max_idle_ms: int | None,
     ) -> None:
         self.environment: Environment = environment or SystemEnvironment()
         self.network = Network(config, self.environment, authenticator)
@@ -30,7 +33,7 @@ class ClientBase:
         self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         policy = RefreshPolicy(
             max_age_ms=config.metadata_max_age_ms,
-            max_idle_ms=config.metadata_max_idle_ms if forget_idle_topics else None,
+            max_idle_ms=max_idle_ms,
             backoff=self.backoff,
             rng=self.environment.rng,
         )

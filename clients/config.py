@@ -27,15 +27,14 @@ _ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 class ClientConfig:
     """Options that every client has.
 
+    `receive_buffer_bytes`, `send_buffer_bytes`: of the socket, -1 leaves them to the system.
     `max_response_bytes` (ours) bounds one response frame; Kafka's clients have no such option.
     """
 
     bootstrap_servers: str | Sequence[str] = "localhost:9092"
     client_id: str = "tidelog"
-    client_rack: str = ""
     connections_max_idle_ms: int = 540_000
     metadata_max_age_ms: int = 300_000
-    metadata_max_idle_ms: int = 300_000
     receive_buffer_bytes: int = 65_536
     send_buffer_bytes: int = 131_072
     reconnect_backoff_ms: int = 50
@@ -44,7 +43,6 @@ class ClientConfig:
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 1_000
     socket_connection_setup_timeout_ms: int = 10_000
-    default_api_timeout_ms: int = 60_000
     security_protocol: str = "PLAINTEXT"
     ssl_context: SSLContext | None = None
     max_response_bytes: int = 104_857_600
@@ -68,13 +66,11 @@ class ClientConfig:
 _DURATIONS = (
     "connections_max_idle_ms",
     "metadata_max_age_ms",
-    "metadata_max_idle_ms",
     "reconnect_backoff_ms",
     "reconnect_backoff_max_ms",
     "retry_backoff_ms",
     "retry_backoff_max_ms",
     "socket_connection_setup_timeout_ms",
-    "default_api_timeout_ms",
 )
 
 
@@ -96,8 +92,10 @@ class ProducerConfig(ClientConfig):
     max_block_ms: int = 60_000
     max_in_flight_requests_per_connection: int = 5
     max_request_size: int = 1_048_576
+    metadata_max_idle_ms: int = 300_000
     partitioner_adaptive_partitioning_enable: bool = True
     partitioner_ignore_keys: bool = False
+    receive_buffer_bytes: int = 32_768
     retries: int = _INT32_MAX
 
     def __post_init__(self) -> None:
@@ -110,6 +108,7 @@ class ProducerConfig(ClientConfig):
         require_between("retries", self.retries, 0, _INT32_MAX)
         require_between("linger_ms", self.linger_ms, 0, _INT32_MAX)
         require_between("max_block_ms", self.max_block_ms, 0, _INT32_MAX)
+        require_between("metadata_max_idle_ms", self.metadata_max_idle_ms, 5_000, _INT32_MAX)
         require_between(
             "max_in_flight_requests_per_connection", self.max_in_flight_requests_per_connection, 1
         )
@@ -162,6 +161,8 @@ class ConsumerConfig(ClientConfig):
     auto_commit_interval_ms: int = 5_000
     auto_offset_reset: str = "latest"
     check_crcs: bool = True
+    client_rack: str = ""
+    default_api_timeout_ms: int = 60_000
     enable_auto_commit: bool = True
     exclude_internal_topics: bool = True
     fetch_max_bytes: int = 52_428_800
@@ -187,6 +188,7 @@ class ConsumerConfig(ClientConfig):
             "exclude_internal_topics",
         ):
             require_bool(option, getattr(self, option))
+        require_between("default_api_timeout_ms", self.default_api_timeout_ms, 0, _INT32_MAX)
         for option in ("auto_commit_interval_ms", "fetch_max_bytes", "fetch_max_wait_ms", "fetch_min_bytes"):
             require_between(option, getattr(self, option), 0, _INT32_MAX)
         for option in (
@@ -220,13 +222,16 @@ class ConsumerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
-    """Options of an admin client; `retries` bounds how often one call is sent."""
+    """Options of an admin client; `retries` bounds how often one call is sent again."""
 
+    connections_max_idle_ms: int = 300_000
+    default_api_timeout_ms: int = 60_000
     retries: int = _INT32_MAX
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
         require_between("retries", self.retries, 0, _INT32_MAX)
+        require_between("default_api_timeout_ms", self.default_api_timeout_ms, 0, _INT32_MAX)
 
 
 ConfigT = TypeVar("ConfigT", bound=ClientConfig)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
@@ -53,6 +54,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         max_response_bytes: int,
         request_timeout_ms: int,
         monotonic_ms: Callable[[], int],
+        receive_buffer_bytes: int = -1,
+        send_buffer_bytes: int = -1,
     ) -> None:
         self.node_id = node_id
         self.api_versions = ApiVersions(())
@@ -70,12 +73,22 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms = 0
         self._closed: KafkaError | None = None
+        self._is_paused = False
+        self._socket_buffers = {
+            socket.SO_RCVBUF: receive_buffer_bytes,
+            socket.SO_SNDBUF: send_buffer_bytes,
+        }
 
     # --- asyncio's side -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop when the stream is open."""
         self._transport = cast(asyncio.Transport, transport)
+        stream_socket = transport.get_extra_info("socket")
+        if stream_socket is not None:
+            for option, size in self._socket_buffers.items():
+                if size >= 0:
+                    stream_socket.setsockopt(socket.SOL_SOCKET, option, size)
         address = transport.get_extra_info("peername")
         if address:
             self.peer = f"node {self.node_id} at {address[0]}:{address[1]}"
@@ -104,12 +117,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Called by the loop when too much is unsent: the newest request is not yet fully written."""
+        self._is_paused = True
         newest = self.in_flight.newest
         if newest is not None:
             newest.send_completed = False
 
     def resume_writing(self) -> None:
         """Called by the loop when the unsent bytes have drained."""
+        self._is_paused = False
         newest = self.in_flight.newest
         if newest is not None:
             newest.send_completed = True
@@ -125,7 +140,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def can_send_more(self, max_in_flight: int) -> bool:
         """Whether the in-flight window has room, see `InFlightRequests`."""
-        return self.is_open and self.in_flight.can_send_more(max_in_flight)
+        # Requests without answers are not in flight; only the unsent bytes tell that they pile up.
+        return self.is_open and not self._is_paused and self.in_flight.can_send_more(max_in_flight)
 
     def version_of(self, api_key: int, highest: int | None = None) -> int:
         """The version to send `api_key` in on this connection."""

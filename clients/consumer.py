@@ -81,7 +81,7 @@ class Consumer(ConsumerPositions):
             self._environment,
             self._authenticator,
             allow_auto_topic_creation=config.allow_auto_create_topics,
-            forget_idle_topics=False,
+            max_idle_ms=None,
         )
         client = self._client
         self._fetcher = Fetcher(config, self._assigned, client.metadata, client.environment.rng)

@@ -248,15 +248,18 @@ class GroupCoordinator:
         self._last_assigned = assignment.partitions
         self.heartbeater.wake()
         change = ownership_change(self._assigned.topic_partitions, assignment.partitions)
-        if change.revoked:
-            await self._give_up(change.revoked, lost=False)
-        self._assigned.set(assignment.partitions)
-        if self._protocol is RebalanceProtocol.COOPERATIVE and change.must_rejoin:
-            self.membership.request_join("revoked partitions need a new owner")
-        if self._joined_topics != self._topics:
-            self.membership.request_join("subscription has changed")
-        self._on_change()
-        await settle(self.listener.on_partitions_assigned(change.added))
+        try:
+            if change.revoked:
+                await self._give_up(change.revoked, lost=False)
+        finally:
+            # Even if the listener failed, the group counts on us reading these.
+            self._assigned.set(assignment.partitions)
+            if self._protocol is RebalanceProtocol.COOPERATIVE and change.must_rejoin:
+                self.membership.request_join("revoked partitions need a new owner")
+            if self._joined_topics != self._topics:
+                self.membership.request_join("subscription has changed")
+            self._on_change()
+            await settle(self.listener.on_partitions_assigned(change.added))
 
     def _on_metadata(self) -> None:
         """A leader assigns anew when topics of its group appear, vanish or grow."""

@@ -220,6 +220,8 @@ class Network:
             max_response_bytes=config.max_response_bytes,
             request_timeout_ms=config.request_timeout_ms,
             monotonic_ms=self._environment.monotonic_ms,
+            receive_buffer_bytes=config.receive_buffer_bytes,
+            send_buffer_bytes=config.send_buffer_bytes,
         )
         ssl = config.ssl_context if config.security_protocol == "SSL" else None
         async with asyncio.timeout(config.socket_connection_setup_timeout_ms / 1000):

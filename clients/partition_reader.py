@@ -77,7 +77,7 @@ class PartitionReader:
             self._environment,
             self._authenticator,
             allow_auto_topic_creation=False,
-            forget_idle_topics=False,
+            max_idle_ms=None,
         )
         await self._client.open(self._deadline_ms())
         return self

@@ -92,7 +92,7 @@ class Producer:
             self._environment,
             self._authenticator,
             allow_auto_topic_creation=True,
-            forget_idle_topics=True,
+            max_idle_ms=config.metadata_max_idle_ms,
         )
         environment = self._client.environment
         identity = ProducerIdentity() if config.enable_idempotence else None

@@ -138,3 +138,15 @@ def test_an_error_code_that_we_do_not_know_is_shown_by_number() -> None:
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "9999" in str(error)
     assert "tides-0" in str(error)
+
+
+async def test_nothing_is_sent_while_unsent_bytes_pile_up_even_without_answers_to_come() -> None:
+    async with scripted_brokers() as [broker], connected(broker) as connection:
+        woken: list[bool] = []
+        connection.on_writable = lambda: woken.append(True)
+        assert connection.can_send_more(5)
+        connection.pause_writing()
+        assert not connection.can_send_more(5)
+        connection.resume_writing()
+        assert connection.can_send_more(5)
+        assert woken == [True]

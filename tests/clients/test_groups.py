@@ -263,6 +263,26 @@ async def test_commits_of_a_member_that_was_put_out_are_refused(servers: str, to
         assert await admin.list_group_offsets(group) == {}
 
 
+async def test_a_listener_that_fails_is_heard_of_and_reading_goes_on(
+    servers: str, topic: str, group: str
+) -> None:
+    class Failing(Log):
+        async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            await super().on_partitions_assigned(partitions)
+            raise RuntimeError("no room at the pier")
+
+    await fill(servers, topic, 0, 12)
+    async with Consumer(servers, group_id=group, **OPTIONS) as consumer:
+        consumer.subscribe([topic], listener=Failing())
+        async with asyncio.timeout(10):
+            with pytest.raises(RuntimeError, match="pier"):
+                while True:
+                    await consumer.poll(100)
+            assert len(consumer.assignment()) == PARTITIONS
+            while not await consumer.poll(100):
+                pass
+
+
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 async def test_our_member_shares_a_group_with_confluent_kafka(
     servers: str, topic: str, group: str, strategy: str
