@@ -1,0 +1,89 @@
+"""Writes into a partition of an embedded broker what no client may send: markers, gaps, foreign offsets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from broker.node import BrokerNode
+from broker.partition import Partition
+from protocol.batch import stamp
+from protocol.compression import Compression
+from protocol.control_batch import end_transaction_batch
+from protocol.ids import TopicPartition
+from protocol.record import BatchBuilder
+from storage.log import AppendOrigin
+from tidelog.embedded import EmbeddedCluster
+
+ACKS_LEADER = 1
+
+
+class PartitionWriter:
+    """One partition, written from within the broker on the broker's own loop."""
+
+    def __init__(self, cluster: EmbeddedCluster, topic: str, partition: int = 0) -> None:
+        self._cluster = cluster
+        self._topic_partition = TopicPartition(topic, partition)
+        self._next_sequence: dict[int, int] = {}
+
+    def records(
+        self,
+        *values: bytes,
+        producer_id: int | None = None,
+        compression: Compression = Compression.NONE,
+    ) -> int:
+        """Append one batch, part of `producer_id`'s transaction if that is given; its first offset."""
+        if producer_id is None:
+            builder = BatchBuilder(compression=compression)
+        else:
+            sequence = self._next_sequence.get(producer_id, 0)
+            self._next_sequence[producer_id] = sequence + len(values)
+            builder = BatchBuilder(
+                compression=compression,
+                producer_id=producer_id,
+                producer_epoch=0,
+                base_sequence=sequence,
+                is_transactional=True,
+            )
+        for value in values:
+            builder.append(_now_ms(), b"k", value)
+        return self._append(builder.build(), AppendOrigin.CLIENT)
+
+    def end_transaction(self, producer_id: int, *, committed: bool) -> int:
+        """Append the marker of a coordinator; its offset."""
+        marker = end_transaction_batch(
+            committed=committed,
+            coordinator_epoch=0,
+            producer_id=producer_id,
+            producer_epoch=0,
+            timestamp=_now_ms(),
+        )
+        return self._append(marker, AppendOrigin.COORDINATOR)
+
+    def as_follower(self, batches: Iterable[tuple[int, bytes | bytearray]]) -> None:
+        """Append batches at the offsets given with them, as a follower takes them from a leader."""
+        data = bytearray()
+        for base_offset, batch in batches:
+            position = len(data)
+            data += batch
+            stamp(memoryview(data)[position:], 0, base_offset, 0)
+
+        def append(node: BrokerNode) -> None:
+            log = self._partition(node).log
+            log.append_as_follower(data, _now_ms())
+            log.advance_high_watermark(log.log_end_offset)
+
+        self._cluster.run(append)
+
+    def _append(self, batch: bytearray, origin: AppendOrigin) -> int:
+        def append(node: BrokerNode) -> int:
+            return self._partition(node).append(batch, ACKS_LEADER, _now_ms(), origin).first_offset
+
+        return self._cluster.run(append)
+
+    def _partition(self, node: BrokerNode) -> Partition:
+        return node.services.replicas.partition(self._topic_partition)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
