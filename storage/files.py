@@ -302,15 +302,20 @@ class OsFileSystem(FileSystem):
 
 
 class OsFileLock(FileLock):
-    """An advisory lock of the operating system; it ends with the process, whatever ends that."""
+    """Two advisory locks of the operating system on one file; both end with the process, whatever ends that.
+
+    The record lock is what Java's FileLock takes, so it keeps out Apache Kafka too; it does not keep a
+    process from locking twice, which the other does.
+    """
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
             os.close(self._descriptor)
-            raise
+            raise BlockingIOError(error.errno, "held by somebody else", path) from error
 
     def release(self) -> None:
         os.close(self._descriptor)
