@@ -1,0 +1,180 @@
+"""Idempotent producers: no duplicate, no loss and no disorder, across restarts and resent batches."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from protocol.errors import ErrorCode
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignProducer, Message
+from tests.support.foreign_clients.opening import Opened
+from tests.support.logs import batch
+from tests.support.raw_client import RawClient
+from tidelog.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+MESSAGES = 6_000
+NAMED_VERSION = 12  # the last one that names topics
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """A broker of its own, because it is restarted."""
+    with EmbeddedCluster() as running:
+        yield running
+
+
+class Stream:
+    """A thread that goes on producing numbered messages while the broker comes and goes."""
+
+    def __init__(self, producer: ForeignProducer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._failure: BaseException | None = None
+        self.sent = 0
+        self._may_end = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not (self._may_end.is_set() and self.sent >= MESSAGES):
+                step = [Message(b"%d" % number) for number in range(self.sent, self.sent + 50)]
+                self._producer.send(self._topic, step)
+                self.sent += len(step)
+                if self.sent % 500 == 0:
+                    self._producer.flush()
+            self._producer.flush()
+        except BaseException as failure:
+            self._failure = failure
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many messages have been handed to the client."""
+        while self.sent < count and self._thread.is_alive():
+            self._thread.join(0.005)
+
+    def end(self) -> int:
+        """Let it come to its end; how many messages it sent."""
+        self._may_end.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive(), "the producer did not come to its end"
+        if self._failure is not None:
+            raise self._failure
+        return self.sent
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
+def test_a_restart_loses_and_doubles_nothing(
+    client: ForeignClient, clean: bool, codec: str, topic: str, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    producer = opened.producer(client, idempotent=True, compression=codec, linger_ms=1, batch_bytes=4_000)
+    stream = Stream(producer, topic)
+    stream.wait_for(MESSAGES // 3)
+    cluster.restart(clean=clean)
+    stream.wait_for(stream.sent + MESSAGES // 3)
+    cluster.restart(clean=clean)
+    sent = stream.end()
+    received = opened.consume(CLIENTS["confluent"], topic, sent)
+    assert [one.value for one in received] == [b"%d" % number for number in range(sent)]
+    assert [one.offset for one in received] == list(range(sent))
+
+
+class Resender:
+    """A producer that is written here, so that it can do what no sane client does."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        host, port = servers.split(":")
+        self._client = RawClient(host, int(port))
+        self._topic = topic
+        answer = self._client.ask(InitProducerIdRequest(transactional_id=None), 4, InitProducerIdResponse)
+        self.producer_id, self.producer_epoch = answer.producer_id, answer.producer_epoch
+
+    def send(self, sequence: int, *values: str, epoch: int | None = None) -> PartitionProduceResponse:
+        """Produce one batch with this first sequence number."""
+        records = batch(
+            values,
+            # A producer whose last batch is older than a day is forgotten.
+            timestamps=int(time.time() * 1000),
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch if epoch is None else epoch,
+            base_sequence=sequence,
+        )
+        partition = PartitionProduceData(index=0, records=bytes(records))
+        topic = TopicProduceData(name=self._topic, partition_data=(partition,))
+        request = ProduceRequest(acks=-1, timeout_ms=1000, topic_data=(topic,))
+        answer = self._client.ask(request, NAMED_VERSION, ProduceResponse)
+        return answer.responses[0].partition_responses[0]
+
+    def close(self) -> None:
+        """Go away."""
+        self._client.close()
+
+
+@pytest.fixture
+def resender(servers: str, topic: str) -> Iterator[Resender]:
+    made = Resender(servers, topic)
+    yield made
+    made.close()
+
+
+def test_the_last_five_batches_may_be_resent_and_are_answered_as_the_first_time(
+    resender: Resender, topic: str, opened: Opened
+) -> None:
+    sent = [(2 * number, (f"a{number}", f"b{number}")) for number in range(8)]
+    first_answers = [resender.send(sequence, *values) for sequence, values in sent]
+    assert [answer.base_offset for answer in first_answers] == [0, 2, 4, 6, 8, 10, 12, 14]
+    for (sequence, values), first in list(zip(sent, first_answers, strict=True))[-5:]:
+        again = resender.send(sequence, *values)
+        assert (again.error_code, again.base_offset) == (0, first.base_offset)
+    received = opened.consume(CLIENTS["confluent"], topic, 16)
+    assert [one.value for one in received] == [value.encode() for _, values in sent for value in values]
+
+
+def test_what_is_older_than_five_batches_is_out_of_order(resender: Resender) -> None:
+    for sequence in range(7):
+        assert resender.send(sequence, "v").error_code == 0
+    assert resender.send(1, "v").error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_gap_in_the_sequence_is_out_of_order(resender: Resender) -> None:
+    assert resender.send(0, "v").error_code == 0
+    assert resender.send(2, "v").error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert resender.send(1, "v").error_code == 0
+
+
+def test_an_older_epoch_is_fenced(resender: Resender) -> None:
+    assert resender.send(0, "v", epoch=3).error_code == 0
+    assert resender.send(0, "v", epoch=2).error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
+def test_duplicates_are_known_after_a_restart(
+    clean: bool, topic: str, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    before = Resender(cluster.bootstrap_servers, topic)
+    for sequence in range(6):
+        before.send(sequence, "v")
+    before.close()
+    cluster.restart(clean=clean)
+    after = Resender(cluster.bootstrap_servers, topic)
+    assert after.producer_id != before.producer_id
+    after.producer_id = before.producer_id
+    # A snapshot keeps the last batch of each producer; what recovery reads again gives the last five.
+    again = after.send(5, "v")
+    assert (again.error_code, again.base_offset) == (0, 5)
+    assert after.send(6, "v").base_offset == 6
+    after.close()
+    assert len(opened.consume(CLIENTS["confluent"], topic, 7)) == 7
