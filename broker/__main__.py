@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from typing import TypeAlias
 import uvloop
 
 from broker.config import BrokerConfig
+from broker.logging_setup import configure_logging
 from broker.node import BrokerNode
 from protocol.errors import KafkaError
 from storage.config_definition import ConfigError
@@ -63,12 +65,19 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
     except (ConfigError, OSError, ValueError) as error:
         print(f"config: {error}", file=sys.stderr)
         return EXIT_CONFIG
+    raise_open_file_limit()
     try:
         uvloop.run(serve(config, announce))
     except (ConfigError, KafkaError, CorruptFile, OSError) as error:
         print(f"broker {config.node_id} cannot run: {error}", file=sys.stderr)
         return EXIT_START
     return 0
+
+
+def raise_open_file_limit() -> None:
+    """Allow as many open files as the system lets us: a segment holds three, a connection one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def parse_override(text: str) -> tuple[str, str]:
@@ -84,7 +93,10 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m broke
     parser = argparse.ArgumentParser(prog=program, description="Run one Tidelog broker.")
     parser.add_argument("--config", metavar="FILE", help="Kafka's server.properties")
     parser.add_argument("--override", action="append", default=[], type=parse_override, metavar="KEY=VALUE")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text")
+    parser.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
     given = parser.parse_args(arguments)
+    configure_logging(given.log_format, given.log_level)
     return run(given.config, dict(given.override))
 
 
