@@ -97,15 +97,6 @@ def numbers_text(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers)) or NOTHING
 
 
-def bytes_text(count: float) -> str:
-    """A size for people: 1.5 MiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
 def _cell(value: object) -> str:
     if value is None or value == "":
         return NOTHING

@@ -1,0 +1,35 @@
+"""Running the `tidelog` command in this process."""
+
+from __future__ import annotations
+
+from typer.testing import CliRunner, Result
+
+from tidelog.cli.app import app
+
+
+def tidelog(*arguments: str, stdin: bytes | str | None = None, bootstrap: str | None = None) -> Result:
+    """Run the command; `bootstrap` goes into its environment. It must end by itself, without a traceback."""
+    runner = CliRunner(env={"TIDELOG_BOOTSTRAP": bootstrap, "TIDELOG_TRACEBACK": None})
+    result = runner.invoke(app, arguments, input=stdin, prog_name="tidelog")
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert "internal error" not in result.stderr, result.stderr
+    return result
+
+
+def tidelog_output(*arguments: str, stdin: bytes | str | None = None, bootstrap: str | None = None) -> str:
+    """What the command prints; it must succeed and have nothing to complain about."""
+    result = tidelog(*arguments, stdin=stdin, bootstrap=bootstrap)
+    assert (result.exit_code, result.stderr) == (0, ""), result.output
+    return result.stdout
+
+
+def tidelog_failure(
+    *arguments: str, code: int = 1, stdin: bytes | str | None = None, bootstrap: str | None = None
+) -> str:
+    """The one line by which the command says why it failed."""
+    result = tidelog(*arguments, stdin=stdin, bootstrap=bootstrap)
+    assert result.exit_code == code, result.output
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("tidelog")
+    return lines[0]
