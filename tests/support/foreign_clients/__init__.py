@@ -1,4 +1,4 @@
-"""Clients that others wrote, behind one small face, so that a test can be asked of each of them."""
+"""Clients that others wrote, and our own beside them, behind one small face: a test asks each of them."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from tests.support.foreign_clients.face import (
     Received,
 )
 from tests.support.foreign_clients.kafka_python_client import KAFKA_PYTHON
+from tests.support.foreign_clients.tidelog_client import TIDELOG
 
-CLIENTS: dict[str, ForeignClient] = {client.name: client for client in (CONFLUENT, AIOKAFKA, KAFKA_PYTHON)}
+CLIENTS: dict[str, ForeignClient] = {
+    client.name: client for client in (CONFLUENT, AIOKAFKA, KAFKA_PYTHON, TIDELOG)
+}
 
 __all__ = [
     "CLIENTS",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -28,6 +27,7 @@ from tests.support.foreign_clients.face import (
     Receipt,
     Received,
 )
+from tests.support.foreign_clients.loop_thread import LOOP
 
 ResultT = TypeVar("ResultT")
 
@@ -37,30 +37,6 @@ ASSIGNORS = {
     "sticky": StickyPartitionAssignor,
 }
 LOCAL_ERROR = -1000
-
-
-class LoopThread:
-    """An event loop for those who have none; started when first needed, never stopped."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run a coroutine to its end; TimeoutError after a minute."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(2 * DEADLINE_S)
-
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The running loop."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="aiokafka", daemon=True).start()
-            return self._loop
-
-
-LOOP = LoopThread()
 
 
 @contextmanager

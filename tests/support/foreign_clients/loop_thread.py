@@ -1,0 +1,36 @@
+"""An event loop in a thread of its own, so that a plain test can use asyncio clients."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from tests.support.foreign_clients.face import DEADLINE_S
+
+ResultT = TypeVar("ResultT")
+
+
+class LoopThread:
+    """An event loop for those who have none; started when first needed, never stopped."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Run a coroutine to its end; TimeoutError after a minute."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(2 * DEADLINE_S)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The running loop."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                threading.Thread(target=self._loop.run_forever, name="asyncio-clients", daemon=True).start()
+            return self._loop
+
+
+LOOP = LoopThread()

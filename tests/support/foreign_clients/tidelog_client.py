@@ -1,0 +1,391 @@
+"""Our own clients behind the common face, so that they go through all that the foreign ones do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from clients.admin import Admin
+from clients.admin_types import (
+    AlterOperation,
+    ConfigChange,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+from clients.consumer import Consumer
+from clients.producer import Producer
+from protocol.errors import KafkaError
+from protocol.ids import TopicPartition
+from tests.support.foreign_clients.face import (
+    DEADLINE_S,
+    EARLIEST,
+    LATEST,
+    ConsumerOptions,
+    ForeignError,
+    GroupView,
+    Message,
+    ProducerOptions,
+    Receipt,
+    Received,
+)
+from tests.support.foreign_clients.loop_thread import LOOP
+
+ResultT = TypeVar("ResultT")
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except KafkaError as failure:
+        raise ForeignError(failure.code, str(failure)) from failure
+
+
+class TidelogProducer:
+    """tidelog.Producer."""
+
+    def __init__(self, servers: str, options: ProducerOptions) -> None:
+        self._pending: list[asyncio.Future[Any]] = []
+
+        async def start() -> Producer:
+            producer = Producer(
+                servers,
+                compression_type=options.compression,
+                acks=options.acks,
+                enable_idempotence=options.idempotent,
+                linger_ms=options.linger_ms,
+                batch_size=options.batch_bytes,
+                max_request_size=options.request_bytes_max,
+                reconnect_backoff_max_ms=200,
+            )
+            await producer.start()
+            return producer
+
+        with _errors():
+            self._producer = LOOP.run(start())
+
+    def send(self, topic: str, messages: Iterable[Message]) -> None:
+        """Queue messages."""
+
+        async def send() -> None:
+            for message in messages:
+                self._pending.append(
+                    await self._producer.send(
+                        topic,
+                        message.value,
+                        key=message.key,
+                        headers=message.headers,
+                        partition=message.partition,
+                        timestamp_ms=message.timestamp_ms,
+                    )
+                )
+
+        with _errors():
+            LOOP.run(send())
+
+    def flush(self) -> list[Receipt]:
+        """Wait for every future."""
+        pending, self._pending = self._pending, []
+
+        async def wait() -> list[Any]:
+            async with asyncio.timeout(DEADLINE_S):
+                await self._producer.flush()
+                return [await future for future in pending]
+
+        with _errors():
+            answers = LOOP.run(wait())
+        return [Receipt(answer.partition, answer.offset) for answer in answers]
+
+    def close(self) -> None:
+        """Stop the producer."""
+        LOOP.run(self._producer.close(timeout_ms=2000))
+
+
+class TidelogConsumer:
+    """tidelog.Consumer."""
+
+    def __init__(self, servers: str, options: ConsumerOptions) -> None:
+        self._topic = ""
+
+        async def start() -> Consumer:
+            consumer = Consumer(
+                servers,
+                client_id=options.client_id,
+                group_id=options.group,
+                group_instance_id=options.instance_id,
+                auto_offset_reset=options.offset_reset,
+                isolation_level=options.isolation,
+                partition_assignment_strategy=(options.assignor,),
+                enable_auto_commit=options.auto_commit,
+                auto_commit_interval_ms=200,
+                max_partition_fetch_bytes=options.partition_bytes_max,
+                fetch_max_bytes=options.fetch_bytes_max,
+                max_response_bytes=options.fetch_bytes_max + 10_000_000,
+                session_timeout_ms=options.session_timeout_ms,
+                max_poll_interval_ms=options.poll_interval_ms_max,
+                metadata_max_age_ms=options.metadata_age_ms_max,
+                allow_auto_create_topics=options.auto_create,
+                heartbeat_interval_ms=100,
+                fetch_max_wait_ms=50,
+                max_poll_records=10_000,
+                reconnect_backoff_max_ms=200,
+            )
+            await consumer.start()
+            return consumer
+
+        with _errors():
+            self._consumer = LOOP.run(start())
+
+    def _partition(self, partition: int) -> TopicPartition:
+        return TopicPartition(self._topic, partition)
+
+    def _do(self, action: Any, *arguments: Any) -> Any:
+        """Call a plain method of the consumer on its loop."""
+
+        async def call() -> Any:
+            return action(*arguments)
+
+        with _errors():
+            return LOOP.run(call())
+
+    def _await(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        with _errors():
+            return LOOP.run(work)
+
+    def assign(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Read partitions without a group."""
+        self._topic = topic
+        self._do(self._consumer.assign, [self._partition(number) for number in offsets])
+        for number, offset in offsets.items():
+            self.seek(number, offset)
+
+    def subscribe(self, *topics: str) -> None:
+        """Join the group."""
+        self._topic = topics[0]
+        self._do(self._consumer.subscribe, topics)
+
+    def poll(self, timeout_s: float = 0.1) -> list[Received]:
+        """What has been fetched."""
+        found = self._await(self._consumer.poll(int(timeout_s * 1000)))
+        return [
+            Received(
+                record.topic,
+                record.partition,
+                record.offset,
+                record.key,
+                record.value,
+                record.headers,
+                record.timestamp,
+                int(record.timestamp_type),
+            )
+            for records in found.values()
+            for record in records
+        ]
+
+    def assignment(self) -> set[tuple[str, int]]:
+        """What this member was given."""
+        return {(one.topic, one.partition) for one in self._consumer.assignment()}
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Read on from `offset`."""
+        if offset == EARLIEST:
+            self._do(self._consumer.seek_to_beginning, self._partition(partition))
+        elif offset == LATEST:
+            self._do(self._consumer.seek_to_end, self._partition(partition))
+        else:
+            self._do(self._consumer.seek, self._partition(partition), offset)
+
+    def position(self, partition: int) -> int:
+        """The offset after the last message that was polled."""
+        return self._await(self._consumer.position(self._partition(partition)))
+
+    def pause(self, *partitions: int) -> None:
+        """Stop giving messages of these."""
+        self._do(self._consumer.pause, *(self._partition(number) for number in partitions))
+
+    def resume(self, *partitions: int) -> None:
+        """Go on with these."""
+        self._do(self._consumer.resume, *(self._partition(number) for number in partitions))
+
+    def commit(self, topic: str, offsets: Mapping[int, int]) -> None:
+        """Commit and wait."""
+        self._await(
+            self._consumer.commit(
+                {TopicPartition(topic, number): offset for number, offset in offsets.items()}
+            )
+        )
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        """The committed offset."""
+        key = TopicPartition(topic, partition)
+        found = self._await(self._consumer.committed([key]))[key]
+        return None if found is None else found.offset
+
+    def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
+        """Look up a timestamp."""
+        key = self._partition(partition)
+        found = self._await(self._consumer.offsets_for_times({key: timestamp_ms}))[key]
+        return None if found is None else found.offset
+
+    def watermarks(self, partition: int) -> tuple[int, int]:
+        """First offset and end offset, asked of the broker."""
+        key = self._partition(partition)
+        low = self._await(self._consumer.beginning_offsets([key]))
+        high = self._await(self._consumer.end_offsets([key]))
+        return low[key], high[key]
+
+    def close(self) -> None:
+        """Leave the group."""
+        LOOP.run(self._consumer.close())
+
+
+class TidelogAdmin:
+    """tidelog.Admin."""
+
+    def __init__(self, servers: str) -> None:
+        async def start() -> Admin:
+            admin = Admin(servers)
+            await admin.start()
+            return admin
+
+        self.client = LOOP.run(start())
+
+    def _ask(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        with _errors():
+            return LOOP.run(work)
+
+    def _only(self, work: Coroutine[Any, Any, Mapping[Any, Any]]) -> Any:
+        """The result of the only thing that was asked for."""
+        (result,) = self._ask(work).values()
+        if isinstance(result, KafkaError):
+            raise ForeignError(result.code, str(result))
+        return result
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        config: Mapping[str, str] | None = None,
+        replication: int = 1,
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """CreateTopics."""
+        new = NewTopic(
+            name=topic, num_partitions=partitions, replication_factor=replication, configs=config or {}
+        )
+        self._only(self.client.create_topics([new], validate_only=validate_only))
+
+    def delete_topic(self, topic: str) -> None:
+        """DeleteTopics."""
+        self._only(self.client.delete_topics([topic]))
+
+    def topics(self) -> set[str]:
+        """Every topic in the metadata."""
+        return set(self._ask(self.client.list_topics()))
+
+    def partition_leaders(self, topic: str) -> dict[int, int]:
+        """The leader of each partition."""
+        described = self._only(self.client.describe_topics([topic]))
+        return {partition.partition: partition.leader for partition in described.partitions}
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """CreatePartitions."""
+        self._only(self.client.create_partitions({topic: total}))
+
+    def config(self, topic: str) -> dict[str, str]:
+        """DescribeConfigs of a topic."""
+        return self._describe(ConfigResource(ResourceType.TOPIC, topic))
+
+    def broker_config(self, node_id: int) -> dict[str, str]:
+        """DescribeConfigs of a broker."""
+        return self._describe(ConfigResource(ResourceType.BROKER, str(node_id)))
+
+    def _describe(self, resource: ConfigResource) -> dict[str, str]:
+        found = self._only(self.client.describe_configs([resource]))
+        return {key: entry.value for key, entry in found.items()}
+
+    def _alter(self, topic: str, key: str, value: str | None, operation: AlterOperation) -> None:
+        change = ConfigChange(name=key, value=value, operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        self._only(self.client.incremental_alter_configs({resource: [change]}))
+
+    def set_config(self, topic: str, key: str, value: str) -> None:
+        """IncrementalAlterConfigs SET."""
+        self._alter(topic, key, value, AlterOperation.SET)
+
+    def unset_config(self, topic: str, key: str) -> None:
+        """IncrementalAlterConfigs DELETE."""
+        self._alter(topic, key, None, AlterOperation.DELETE)
+
+    def append_config(self, topic: str, key: str, value: str) -> None:
+        """IncrementalAlterConfigs APPEND."""
+        self._alter(topic, key, value, AlterOperation.APPEND)
+
+    def subtract_config(self, topic: str, key: str, value: str) -> None:
+        """IncrementalAlterConfigs SUBTRACT."""
+        self._alter(topic, key, value, AlterOperation.SUBTRACT)
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        """DeleteRecords."""
+        return int(self._only(self.client.delete_records({TopicPartition(topic, partition): before})))
+
+    def groups(self) -> set[str]:
+        """ListGroups."""
+        return set(self._ask(self.client.list_groups()))
+
+    def describe_group(self, group: str) -> GroupView:
+        """DescribeGroups."""
+        found = self._only(self.client.describe_groups([group]))
+        return GroupView(found.state.lower(), tuple(sorted(member.client_id for member in found.members)))
+
+    def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
+        """OffsetFetch of all partitions."""
+        found = self._ask(self.client.list_group_offsets(group))
+        return {(key.topic, key.partition): one.offset for key, one in found.items()}
+
+    def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """OffsetCommit without being a member."""
+        self._only(self.client.alter_group_offsets(group, {TopicPartition(topic, partition): offset}))
+
+    def delete_group(self, group: str) -> None:
+        """DeleteGroups."""
+        self._only(self.client.delete_groups([group]))
+
+    def max_timestamp_offset(self, topic: str, partition: int) -> int:
+        """ListOffsets with MAX_TIMESTAMP."""
+        wanted = {TopicPartition(topic, partition): OffsetSpec.MAX_TIMESTAMP}
+        return int(self._only(self.client.list_offsets(wanted)).offset)
+
+    def cluster(self) -> tuple[str, set[int]]:
+        """DescribeCluster."""
+        found = self._ask(self.client.describe_cluster())
+        assert found.cluster_id is not None
+        return found.cluster_id, {broker.node_id for broker in found.brokers}
+
+    def close(self) -> None:
+        """Close the connections."""
+        LOOP.run(self.client.close())
+
+
+class _Tidelog:
+    name = "tidelog"
+
+    def producer(self, servers: str, options: ProducerOptions) -> TidelogProducer:
+        """A started producer."""
+        return TidelogProducer(servers, options)
+
+    def consumer(self, servers: str, options: ConsumerOptions) -> TidelogConsumer:
+        """A started consumer."""
+        return TidelogConsumer(servers, options)
+
+    def admin(self, servers: str) -> TidelogAdmin:
+        """A started admin client."""
+        return TidelogAdmin(servers)
+
+
+TIDELOG = _Tidelog()
