@@ -41,6 +41,10 @@ _GROWTH: Final = 4
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 
 
+class BoundExceeded(DecodeError):
+    """What is compressed may be sound, but it is more than the caller will hold."""
+
+
 class Compression(IntEnum):
     """How the records of a batch are compressed: the low three bits of its attributes."""
 
@@ -83,7 +87,7 @@ def compress(codec: Compression, data: BytesLike, level: int | None = None) -> b
 
 
 def decompress(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
-    """The bytes that `data` holds in `codec`; DecodeError when damaged or over `max_bytes`."""
+    """The bytes that `data` holds in `codec`; DecodeError when damaged, BoundExceeded over `max_bytes`."""
     if codec is Compression.NONE:
         if len(data) > max_bytes:
             raise _too_large(codec, max_bytes)
@@ -94,7 +98,7 @@ def decompress(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
 
 
 def _too_large(codec: Compression, max_bytes: int) -> DecodeError:
-    return DecodeError(f"{codec.name.lower()} data expands to more than {max_bytes} bytes")
+    return BoundExceeded(f"{codec.name.lower()} data expands to more than {max_bytes} bytes")
 
 
 _EXPANDERS: Final[dict[Compression, Callable[[BytesLike, bytearray], int]]] = {

@@ -35,9 +35,11 @@ RecordHeader: TypeAlias = tuple[str, bytes | None]
 
 DEFAULT_MAX_DECOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
 _VARINT_BYTES_MAX: Final = 10
-# Length, attributes, two deltas, two null lengths and a count of no headers.
-_RECORD_BYTES_MIN: Final = 7
+RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, two null lengths and a count of no headers."""
 # Lengths and deltas below this are encoded by a look-up.
 _TABLE_SIZE: Final = 2048
 
@@ -80,6 +82,14 @@ def iterate_records(
     """
     if header is None:
         header = read_header(buffer, position)
+    yield from iterate_payload(read_payload(buffer, position, header, max_decompressed_bytes), header)
+
+
+def read_payload(buffer: BytesLike, position: int, header: BatchHeader, max_decompressed_bytes: int) -> bytes:
+    """The bytes of all records of the batch at `position`, expanded.
+
+    Errors: DecodeError when the batch is torn or cannot hold as many records as it says; BoundExceeded.
+    """
     end = position + header.size_bytes
     if end > len(buffer):
         raise DecodeError(f"batch at {position}: {len(buffer) - position} of {header.size_bytes} bytes")
@@ -88,8 +98,13 @@ def iterate_records(
         data = decompress(header.compression, payload, max_decompressed_bytes)
     else:
         data = bytes(payload)
-    if header.record_count * _RECORD_BYTES_MIN > len(data):
+    if header.record_count * RECORD_BYTES_MIN > len(data):
         raise DecodeError(f"{header.record_count} records cannot stand in {len(data)} bytes")
+    return data
+
+
+def iterate_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
+    """The records in what `read_payload` gave; errors as `iterate_records`."""
     try:
         yield from _parse(data, header)
     except (IndexError, UnicodeDecodeError) as error:
@@ -141,6 +156,8 @@ def _parse(data: bytes, header: BatchHeader) -> Iterator[Record]:
             )
         previous_delta = offset_delta
         timestamp = base_timestamp + timestamp_delta if append_timestamp is None else append_timestamp
+        if not _INT64_MIN <= timestamp <= _INT64_MAX:
+            raise DecodeError(f"timestamp {base_timestamp} with delta {timestamp_delta} is over 64 bits")
         yield new(Record, (base_offset + offset_delta, timestamp, key, value, headers))
     if at != len(data) or previous_delta > header.last_offset_delta:
         raise DecodeError(

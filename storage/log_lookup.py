@@ -1,17 +1,23 @@
 """Finding offsets by timestamp: time index, then batch headers, then the records of one batch.
 
+A batch that expands beyond `storage.record_bounds` answers as a whole, with its first offset and its
+largest timestamp: who reads from there misses nothing.
+
 I/O: an index search, a scan of headers over about index.interval.bytes, and one batch decompressed,
-within a bound. Errors: OSError, CorruptLog, CorruptIndex; DecodeError for a damaged batch.
+within that bound. Errors: OSError, CorruptLog, CorruptIndex; DecodeError for a damaged batch.
 Source: LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp of Apache Kafka 4.3; KIP-79, KIP-734.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from protocol.batch import BatchHeader
+from protocol.compression import BoundExceeded
 from protocol.ids import LeaderEpoch, Offset
-from protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, Record, read_records
+from protocol.record import iterate_payload, read_payload
+from storage.record_bounds import LOOKED_UP_BYTES_MAX, RECORDS_MAX
 from storage.segment import LogSegment
 from storage.segments import Segments
 
@@ -43,9 +49,9 @@ def _first_in_segment(segment: LogSegment, timestamp: int, from_offset: Offset) 
     for position, header in segment.batches(start):
         if header.max_timestamp < timestamp:
             continue
-        for record in _records(segment, position, header):
-            if record.timestamp >= timestamp and record.offset >= from_offset:
-                return RecordPlace(record.timestamp, record.offset, header.partition_leader_epoch)
+        for place in _places(segment, position, header):
+            if place.timestamp >= timestamp and place.offset >= from_offset:
+                return place
     return None
 
 
@@ -57,12 +63,22 @@ def newest_record(segments: Segments) -> RecordPlace | None:
     for position, header in newest.batches(start):
         if header.max_timestamp != timestamp:
             continue
-        for record in _records(newest, position, header):
-            if record.timestamp == timestamp:
-                return RecordPlace(timestamp, record.offset, header.partition_leader_epoch)
+        for place in _places(newest, position, header):
+            if place.timestamp == timestamp:
+                return place
     return None
 
 
-def _records(segment: LogSegment, position: int, header: BatchHeader) -> list[Record]:
+def _places(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[RecordPlace]:
+    """Where the records of one batch are; one place for all of them when there are too many to look at."""
+    epoch = header.partition_leader_epoch
     data = segment.file.pread(header.size_bytes, position)
-    return read_records(data, 0, header, max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
+    try:
+        payload = read_payload(data, 0, header, LOOKED_UP_BYTES_MAX)
+    except BoundExceeded:
+        payload = None
+    if payload is None or header.record_count > RECORDS_MAX:
+        yield RecordPlace(header.max_timestamp, header.base_offset, epoch)
+        return
+    for record in iterate_payload(payload, header):
+        yield RecordPlace(record.timestamp, record.offset, epoch)

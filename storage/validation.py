@@ -8,6 +8,7 @@ of compression. For the rest a batch is opaque, and its header's largest timesta
 |---|---|
 | no batch, several, magic 0 or 1, contradicting counts, control batch, no sequence | INVALID_RECORD |
 | null key in a compacted topic, records that cannot be parsed | INVALID_RECORD |
+| records that must be looked at and are more than `storage.record_bounds` allows | INVALID_RECORD |
 | unknown magic, impossible length, checksum | CORRUPT_MESSAGE |
 | batch > max.message.bytes | MESSAGE_TOO_LARGE |
 | batch > segment.bytes | RECORD_LIST_TOO_LARGE |
@@ -26,6 +27,7 @@ from protocol.batch import (
     ATTRIBUTE_COMPRESSION_MASK,
     ATTRIBUTE_CONTROL,
     ATTRIBUTE_LOG_APPEND_TIME,
+    ATTRIBUTE_TRANSACTIONAL,
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
     MAGIC,
@@ -33,17 +35,23 @@ from protocol.batch import (
     crc_is_valid,
     read_header,
     set_max_timestamp,
+    write_header,
 )
-from protocol.compression import Compression
+from protocol.compression import Compression, compress
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, BatchBuilder, Record, read_records
+from protocol.record import RECORD_BYTES_MIN, iterate_payload, read_payload
 from storage.config import LogConfig
+from storage.record_bounds import RECORDS_MAX, decompressed_bytes_max
 from storage.time_index import NO_TIMESTAMP
 
 _NO_LIMIT: Final = 2**63 - 1
 _MAGIC_AT: Final = 16
 _HIGHEST_COMPRESSION: Final = max(Compression)
 _ERRORS_SHOWN: Final = 3
+# How many bytes a byte can stand for, by codec: a batch that is not opened must not claim more offsets.
+# Deflate: 258 bytes in 2 bits. Snappy: 64 in 3 bytes. LZ4: 255 in one. Zstandard: 128 KiB in a block of 4.
+_EXPANSION_MAX: Final = (1, 1032, 22, 255, 32768)
+_NO_TIMESTAMPS: Final = (-_NO_LIMIT - 1, _NO_LIMIT)
 
 
 class AppendOrigin(Enum):
@@ -79,6 +87,11 @@ class ValidationRules:
     stored_compression: Compression | None
     """The codec batches are stored in; None keeps the producer's."""
     compression_level: int | None
+    decompressed_bytes_max: int
+
+    def timestamps_at(self, now_ms: int) -> tuple[int, int]:
+        """The oldest and the newest timestamp that may be stored now."""
+        return now_ms - self.timestamp_before_max_ms, now_ms + self.timestamp_after_max_ms
 
     @classmethod
     def of(cls, config: LogConfig) -> ValidationRules:
@@ -93,6 +106,7 @@ class ValidationRules:
             is_compacted=config.is_compacted,
             stored_compression=stored,
             compression_level=level,
+            decompressed_bytes_max=decompressed_bytes_max(config.max_message_bytes),
         )
 
 
@@ -194,6 +208,12 @@ def _check_client_header(header: BatchHeader) -> None:
             ErrorCode.INVALID_RECORD,
             f"record count {count} contradicts the last offset delta {header.last_offset_delta}",
         )
+    payload_bytes = header.batch_length + (LOG_OVERHEAD - BATCH_OVERHEAD)
+    if (
+        count * RECORD_BYTES_MIN
+        > payload_bytes * _EXPANSION_MAX[header.attributes & ATTRIBUTE_COMPRESSION_MASK]
+    ):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records cannot stand in {payload_bytes} bytes")
     if header.attributes & ATTRIBUTE_CONTROL:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
@@ -221,13 +241,10 @@ def _with_create_time(
     limits_age = rules.timestamp_before_max_ms != _NO_LIMIT
     if not (rules.is_compacted or limits_age or must_recompress):
         return ValidatedBatch(records, header)
-    parsed = _parse(records, header)
-    if rules.is_compacted:
-        _check_keys(parsed)
-    _check_timestamps(parsed, rules, now_ms)
+    payload = _payload(records, header, rules)
+    actual_newest = _check_records(payload, header, rules, now_ms)
     if must_recompress:
-        return _recompressed(parsed, header, rules, None)
-    actual_newest = max((record.timestamp for record in parsed), default=NO_TIMESTAMP)
+        return _recompressed(payload, header, rules, actual_newest, log_append_time=False)
     if actual_newest != newest:
         set_max_timestamp(records, 0, actual_newest, log_append_time=False)
         header = read_header(records)
@@ -244,69 +261,80 @@ def _with_log_append_time(
     if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
     if rules.is_compacted or must_recompress:
-        parsed = _parse(records, header)
-        if rules.is_compacted:
-            _check_keys(parsed)
+        payload = _payload(records, header, rules)
+        _check_records(payload, header, rules, None)
         if must_recompress:
-            return _recompressed(parsed, header, rules, now_ms)
+            return _recompressed(payload, header, rules, now_ms, log_append_time=True)
     set_max_timestamp(records, 0, now_ms, log_append_time=True)
     return ValidatedBatch(records, read_header(records))
 
 
-def _parse(records: bytearray | memoryview, header: BatchHeader) -> list[Record]:
+def _payload(records: bytearray | memoryview, header: BatchHeader, rules: ValidationRules) -> bytes:
+    if header.record_count > RECORDS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"{header.record_count} records in a batch that has to be looked into, at most {RECORDS_MAX} are",
+        )
     try:
-        return read_records(records, 0, header, max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES)
+        return read_payload(records, 0, header, rules.decompressed_bytes_max)
     except DecodeError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
 
 
-def _check_keys(parsed: list[Record]) -> None:
-    without = [record.offset for record in parsed if record.key is None]
-    if without:
-        shown = ", ".join(map(str, without[:_ERRORS_SHOWN]))
+def _check_records(payload: bytes, header: BatchHeader, rules: ValidationRules, now_ms: int | None) -> int:
+    """Look at every record, one at a time; the largest timestamp. `now_ms` None: timestamps do not count."""
+    without_key: list[int] = []
+    needs_key = rules.is_compacted
+    oldest, newest = _NO_TIMESTAMPS if now_ms is None else rules.timestamps_at(now_ms)
+    largest = NO_TIMESTAMP
+    outside: int | None = None
+    try:
+        for offset, timestamp, key, _, _ in iterate_payload(payload, header):
+            if needs_key and key is None:
+                without_key.append(offset)
+            largest = max(largest, timestamp)
+            if not oldest <= timestamp <= newest and timestamp != NO_TIMESTAMP and outside is None:
+                outside = timestamp
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
+    if without_key:
+        shown = ", ".join(map(str, without_key[:_ERRORS_SHOWN]))
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"{len(without)} records without a key in a compacted topic, first at batch index {shown}",
+            f"{len(without_key)} records without a key in a compacted topic, first at batch index {shown}",
         )
-
-
-def _check_timestamps(parsed: list[Record], rules: ValidationRules, now_ms: int) -> None:
-    oldest = now_ms - rules.timestamp_before_max_ms
-    newest = now_ms + rules.timestamp_after_max_ms
-    for record in parsed:
-        timestamp = record.timestamp
-        if timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest:
-            raise _timestamp_error(timestamp, rules, now_ms)
+    if outside is not None:
+        assert now_ms is not None
+        raise _timestamp_error(outside, rules, now_ms)
+    return largest
 
 
 def _timestamp_error(timestamp: int, rules: ValidationRules, now_ms: int) -> KafkaError:
-    oldest = now_ms - rules.timestamp_before_max_ms
-    newest = now_ms + rules.timestamp_after_max_ms
+    oldest, newest = rules.timestamps_at(now_ms)
     return KafkaError(
         ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} ms is not within {oldest} and {newest}"
     )
 
 
 def _recompressed(
-    parsed: list[Record], header: BatchHeader, rules: ValidationRules, log_append_time: int | None
+    payload: bytes, header: BatchHeader, rules: ValidationRules, newest: int, *, log_append_time: bool
 ) -> ValidatedBatch:
-    assert rules.stored_compression is not None
-    builder = BatchBuilder(
-        compression=rules.stored_compression,
-        compression_level=rules.compression_level,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        is_transactional=header.is_transactional,
-        log_append_time=log_append_time,
+    """The same records in the topic's codec: they read the same, so they need not be written one by one."""
+    codec = rules.stored_compression
+    assert codec is not None
+    rebuilt = bytearray(BATCH_OVERHEAD)
+    rebuilt += compress(codec, payload, rules.compression_level)
+    attributes = codec | header.attributes & ATTRIBUTE_TRANSACTIONAL
+    if log_append_time:
+        attributes |= ATTRIBUTE_LOG_APPEND_TIME
+    header = header._replace(
+        batch_length=len(rebuilt) - LOG_OVERHEAD, attributes=attributes, max_timestamp=newest
     )
-    for record in parsed:
-        builder.append(record.timestamp, record.key, record.value, record.headers)
-    rebuilt = builder.build()
+    write_header(rebuilt, 0, header)
     if len(rebuilt) > rules.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"batch of {len(rebuilt)} bytes once it is stored as {rules.stored_compression.name.lower()}, "
+            f"batch of {len(rebuilt)} bytes once it is stored as {codec.name.lower()}, "
             f"max.message.bytes is {rules.max_message_bytes}",
         )
     return ValidatedBatch(rebuilt, read_header(rebuilt))

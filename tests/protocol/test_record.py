@@ -192,6 +192,17 @@ def refused(batch: bytes) -> bool:
     return True
 
 
+@pytest.mark.parametrize(("base", "delta"), [(2**63 - 1, 1), (-(2**63), -1), (2**62, 2**62), (5, 2**63 - 1)])
+def test_a_timestamp_that_leaves_64_bits_is_refused(base: int, delta: int) -> None:
+    builder = BatchBuilder()
+    builder.append(0, None, b"value")
+    builder.append(delta, None, b"value")
+    batch = builder.build()
+    write_header(batch, 0, read_header(batch)._replace(base_timestamp=base))
+    with pytest.raises(DecodeError, match="64 bits"):
+        read_records(batch)
+
+
 def test_the_hand_made_record_is_right_when_it_does_not_lie() -> None:
     assert read_records(raw_batch(raw_record())) == [Record(0, -1, b"k", b"v", ())]
 

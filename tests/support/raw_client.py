@@ -26,6 +26,7 @@ class RawClient:
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), ANSWER_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.address = (host, port)
         self._correlation_id = 0
         self.closed = False
 
