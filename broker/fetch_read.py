@@ -57,7 +57,7 @@ def read_partitions(
 
 def led_partition(replicas: ReplicaManager, asked: FetchPartition, replica_id: int) -> Partition:
     """The partition, when this reader may read it from us; KafkaError otherwise."""
-    partition = replicas.partition(replicas.resolve(asked.topic, asked.topic_id, asked.partition))
+    partition = replicas.find(asked.topic, asked.topic_id, asked.partition)
     if replica_id >= 0:
         raise KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,

@@ -14,6 +14,7 @@ from enum import Enum
 from uuid import UUID
 
 from cluster.image import NO_LEADER, PartitionImage
+from cluster.topic_names import is_internal
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
 from storage.log import AppendInfo, AppendOrigin, PartitionLog
@@ -33,23 +34,36 @@ ACKS_ALL = -1
 class Partition:
     """A led partition and the replicas that must have a record before it is committed."""
 
-    __slots__ = ("in_sync_replicas", "leader_epoch", "leader_id", "log", "topic_id", "topic_partition")
+    __slots__ = (
+        "in_sync_replicas",
+        "is_internal",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "topic_id",
+        "topic_partition",
+    )
 
     def __init__(self, topic_partition: TopicPartition, topic_id: UUID, log: PartitionLog) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
+        self.is_internal = is_internal(topic_partition.topic)
         self.log = log
         self.leader_id: BrokerId = NO_LEADER
         self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
         self.in_sync_replicas: tuple[BrokerId, ...] = ()
 
     def follow_metadata(self, placed: PartitionImage) -> None:
-        """Take over leader, epoch and in-sync replicas; a new epoch is noted in the log before any record."""
+        """Take over leader, epoch and in-sync replicas; a new epoch is noted in the log before any record.
+
+        Nothing has changed when the epoch cannot be noted, which is a KafkaError.
+        """
+        if placed.leader_epoch > self.leader_epoch:
+            with self.log.storage_errors("noting of a leader epoch"):
+                self.log.assign_leader_epoch(placed.leader_epoch, self.log.log_end_offset)
+            self.leader_epoch = placed.leader_epoch
         self.leader_id = placed.leader
         self.in_sync_replicas = placed.isr
-        if placed.leader_epoch > self.leader_epoch:
-            self.leader_epoch = placed.leader_epoch
-            self.log.assign_leader_epoch(placed.leader_epoch, self.log.log_end_offset)
         self._advance_high_watermark()
 
     def append(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import cast
 from uuid import UUID
 
 from broker.partition import Partition
@@ -31,6 +32,7 @@ class ReplicaManager:
         self.node_id = node_id
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
+        self._by_name_and_index = cast(dict[tuple[str, int], Partition], self.partitions)
         self._topic_defaults = topic_defaults
         self._topic_names: dict[UUID, str] = {}
         self._unavailable: dict[TopicPartition, KafkaError] = {}
@@ -58,14 +60,23 @@ class ReplicaManager:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
         return TopicPartition(name, index)
 
+    def find(self, topic: str | None, topic_id: UUID | None, index: int) -> Partition:
+        """The led partition that a request names; the errors of `resolve` and `partition`."""
+        name = topic if topic is not None or topic_id is None else self._topic_names.get(topic_id)
+        if name is not None:
+            # A plain tuple finds what an equal TopicPartition does; making one costs 0.3 us a request.
+            found = self._by_name_and_index.get((name, index))
+            if found is not None:
+                return found
+        return self.partition(self.resolve(topic, topic_id, index))
+
     def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> None:
         """Follow one step of the metadata log: open, update and drop partitions."""
-        for topic in delta.deleted_topics:
-            self._drop_topic(topic, now_ms)
+        self._drop_topics(delta.deleted_topics, now_ms)
         for name in delta.changed_topics:
             current = image.topics_by_name.get(name)
             if current is not None:
-                self._open_topic(current, image, now_ms)
+                self._open_topic(current, delta.base, image, now_ms)
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
                 self._update_config(name, image)
@@ -81,31 +92,35 @@ class ReplicaManager:
         own = image.configs.get((ResourceType.TOPIC, topic), {})
         return LogConfig.from_values({**self._topic_defaults, **own})
 
-    def _open_topic(self, topic: TopicImage, image: MetadataImage, now_ms: int) -> None:
+    def _open_topic(
+        self, topic: TopicImage, before: MetadataImage, image: MetadataImage, now_ms: int
+    ) -> None:
         self._topic_names[topic.id] = topic.name
         config = self.log_config(topic.name, image)
+        known = before.topics_by_id.get(topic.id)
         for index, placed in topic.partitions.items():
             topic_partition = TopicPartition(topic.name, index)
             if self.node_id not in placed.replicas:
                 continue
-            partition = self.partitions.get(topic_partition)
-            if partition is None:
-                partition = self._open(topic_partition, topic.id, config, now_ms)
-            if partition is not None:
+            # What is there when the node starts may have records, on a disk that is not there now.
+            is_new = before.offset >= 0 and (known is None or index not in known.partitions)
+            try:
+                partition = self.partitions.get(topic_partition)
+                if partition is None:
+                    log = self.logs.get_or_create(topic_partition, topic.id, config, now_ms, is_new=is_new)
+                    partition = Partition(topic_partition, topic.id, log)
                 partition.follow_metadata(placed)
+            except (KafkaError, OSError) as error:
+                self._refuse(topic_partition, error)
+            else:
+                self._unavailable.pop(topic_partition, None)
+                self.partitions[topic_partition] = partition
 
-    def _open(
-        self, topic_partition: TopicPartition, topic_id: UUID, config: LogConfig, now_ms: int
-    ) -> Partition | None:
-        try:
-            log = self.logs.get_or_create(topic_partition, topic_id, config, now_ms)
-        except (KafkaError, OSError) as error:
-            logger.error("partition %s is unavailable: %s", topic_partition, error)
-            self._unavailable[topic_partition] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-            return None
-        self._unavailable.pop(topic_partition, None)
-        opened = self.partitions[topic_partition] = Partition(topic_partition, topic_id, log)
-        return opened
+    def _refuse(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """Serve a partition no more whose log cannot be opened, or cannot take its leader epoch."""
+        logger.error("partition %s is unavailable: %s", topic_partition, error)
+        self.partitions.pop(topic_partition, None)
+        self._unavailable[topic_partition] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def expected(self, image: MetadataImage) -> dict[TopicPartition, UUID]:
         """Every partition that the metadata places here, with its topic id."""
@@ -121,13 +136,16 @@ class ReplicaManager:
         for partition in self.of_topic(topic):
             partition.log.update_config(config)
 
-    def _drop_topic(self, topic: TopicImage, now_ms: int) -> None:
-        self._topic_names.pop(topic.id, None)
-        for index in topic.partitions:
-            topic_partition = TopicPartition(topic.name, index)
+    def _drop_topics(self, topics: Iterable[TopicImage], now_ms: int) -> None:
+        gone: list[TopicPartition] = []
+        for topic in topics:
+            self._topic_names.pop(topic.id, None)
+            gone += (TopicPartition(topic.name, index) for index in topic.partitions)
+        for topic_partition in gone:
+            self.partitions.pop(topic_partition, None)
             self._unavailable.pop(topic_partition, None)
-            if self.partitions.pop(topic_partition, None) is not None:
-                self.logs.delete(topic_partition, now_ms)
+        # Those that could not be opened go too: a new topic of the name must not find them.
+        self.logs.delete_all(gone, now_ms)
 
     def of_topic(self, topic: str) -> Iterable[Partition]:
         """The partitions of one topic that are here."""

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from protocol.codec import encode_into
 from protocol.errors import DecodeError
 from protocol.primitives import skip_tagged_fields
-from protocol.registry import APIS, request_header_version, response_header_version
+from protocol.registry import FLEXIBLE_FROM, request_header_version, response_header_version
 from protocol.schema import ApiMessage
 
 SIZE_BYTES: Final = 4
@@ -24,6 +24,7 @@ SIZE_BYTES: Final = 4
 _SIZE: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">ihhih")
 _REQUEST_HEADER: Final = struct.Struct(">hhih")
+_REQUEST_HEADER_BYTES: Final = _REQUEST_HEADER.size
 _RESPONSE: Final = struct.Struct(">ii")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _NO_TAGGED_FIELDS: Final = 0
@@ -49,9 +50,10 @@ def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
-        if api_key not in APIS:
+        flexible_from = FLEXIBLE_FROM.get(api_key)
+        if flexible_from is None:
             raise DecodeError(f"unknown api key {api_key} (version {api_version})")
-        position = _REQUEST_HEADER.size
+        position = _REQUEST_HEADER_BYTES
         client_id = None
         if length >= 0:
             end = position + length
@@ -59,7 +61,7 @@ def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
                 raise DecodeError(f"a client id of {length} bytes ends at {end} of {len(frame)}")
             client_id = str(frame[position:end], "utf-8", "replace")
             position = end
-        if request_header_version(api_key, api_version) > 1:
+        if api_version >= flexible_from:
             position = skip_tagged_fields(frame, position)
     except (struct.error, IndexError) as error:
         raise DecodeError(f"request header in a frame of {len(frame)} bytes: {error}") from error

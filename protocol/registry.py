@@ -237,6 +237,14 @@ _TABLE: Final = (
 
 APIS: Final[Mapping[int, Api]] = MappingProxyType({int(api.key): api for api in _TABLE})
 
+NEVER_FLEXIBLE: Final = 0x8000
+"""Above every version that a header can hold."""
+
+FLEXIBLE_FROM: Final[Mapping[int, int]] = MappingProxyType(
+    {key: NEVER_FLEXIBLE if api.flexible_from is None else api.flexible_from for key, api in APIS.items()}
+)
+"""By API key the first version with tagged fields."""
+
 _types: dict[tuple[int, str], type[ApiMessage]] = {}
 
 

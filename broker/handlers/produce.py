@@ -23,7 +23,6 @@ from broker.partition import ACKS_ALL
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.topic_traffic import TopicTraffic
-from cluster.topic_names import is_internal
 from protocol.errors import ErrorCode, KafkaError
 from protocol.produce_view import (
     ProducePartition,
@@ -100,12 +99,12 @@ class ProduceHandler:
         try:
             if acks not in ALLOWED_ACKS:
                 raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not one of -1, 0, 1")
-            topic_partition = self._replicas.resolve(asked.topic, asked.topic_id, asked.partition)
-            if is_internal(topic_partition.topic) and request.header.client_id != ADMIN_CLIENT_ID:
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is internal")
-            partition = self._replicas.partition(topic_partition)
+            partition = self._replicas.find(asked.topic, asked.topic_id, asked.partition)
+            if partition.is_internal and request.header.client_id != ADMIN_CLIENT_ID:
+                topic = partition.topic_partition.topic
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
             if asked.records is None:
-                raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {topic_partition}")
+                raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
             info = partition.append(asked.records, acks, now_ms)
         except KafkaError as error:
             traffic.failed_produce_requests += 1
