@@ -10,7 +10,7 @@ offline, which is for the LogManager to do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -150,7 +150,7 @@ class LogDirectory:
         self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
     ) -> PartitionLog:
         """Make a partition that has not been here yet; its topic id is durable with the first flush."""
-        self._forget_offsets(topic_partition)
+        self._forget_offsets([topic_partition])
         log = self._open(topic_partition, topic_id, config, now_ms, clean=False)
         if topic_id is not None:
             metadata = PartitionMetadataFile(self.fs, log.directory)
@@ -166,21 +166,26 @@ class LogDirectory:
 
     # -- taking partitions away
 
-    def retire(self, topic_partition: TopicPartition, kind: DirectoryKind, now_ms: int) -> None:
-        """Rename a partition's directory out of use; a deleted one is removed after file.delete.delay.ms.
+    def retire(self, topic_partitions: Sequence[TopicPartition], kind: DirectoryKind, now_ms: int) -> None:
+        """Rename partitions' directories out of use; deleted ones are removed after file.delete.delay.ms.
 
         Answers that are still being sent keep their open files, so nothing is closed here.
+        I/O: one rename for each; the syncs and the checkpoints are for all of them together.
         """
+        for topic_partition in topic_partitions:
+            self._rename_out_of_use(topic_partition, kind, now_ms)
+        self.fs.fsync_dir(self.path)
+        self._forget_offsets(topic_partitions)
+
+    def _rename_out_of_use(self, topic_partition: TopicPartition, kind: DirectoryKind, now_ms: int) -> None:
         log = self.logs.pop(topic_partition, None)
         self.damaged.pop(topic_partition, None)
         config = self._settings.config_of(topic_partition.topic) if log is None else log.config
         new_name = renamed_directory_name(topic_partition, kind, self._settings.new_id())
         new_path = f"{self.path}/{new_name}"
         self.fs.rename(self._path_of(topic_partition), new_path)
-        self.fs.fsync_dir(self.path)
         if kind is DirectoryKind.DELETED:
             self._deleted.add([new_path], now_ms + config.file_delete_delay_ms)
-        self._forget_offsets(topic_partition)
 
     def delete_expired(self, now_ms: int) -> int:
         """Remove what was deleted long enough ago: partition directories, and segments' files."""
@@ -234,15 +239,19 @@ class LogDirectory:
                 offsets[topic_partition] = offset
         return offsets
 
-    def _forget_offsets(self, topic_partition: TopicPartition) -> None:
+    def _forget_offsets(self, topic_partitions: Iterable[TopicPartition]) -> None:
         for checkpoint in (self._recovery_points, self._high_watermarks, self._log_start_offsets):
-            checkpoint.forget(topic_partition)
+            checkpoint.forget(topic_partitions)
 
     # -- closing
 
     def close(self, broker_epoch: int, now_ms: int) -> None:
-        """Make everything durable, write the checkpoints, and leave the marker of a clean shutdown."""
-        clean = True
+        """Make everything durable, write the checkpoints, and leave the marker of a clean shutdown.
+
+        Without it, as while a partition is damaged, logs are verified from their recovery points on.
+        """
+        # A damaged one has not been recovered: once it is mended its tail must still be looked at.
+        clean = not self.damaged
         for log in self.logs.values():
             log.close(clean=True, now_ms=now_ms)
             clean = clean and log.failure is None
@@ -291,7 +300,8 @@ class _Checkpoint:
             self._file.write(offsets)
             self.written = offsets
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """Take one line out, if it is there."""
-        if topic_partition in self.written:
-            self.write({key: value for key, value in self.written.items() if key != topic_partition})
+    def forget(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Take lines out, those of them that are there."""
+        stale = {each for each in topic_partitions if each in self.written}
+        if stale:
+            self.write({key: value for key, value in self.written.items() if key not in stale})

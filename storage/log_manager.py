@@ -11,7 +11,7 @@ Source: kafka.log.LogManager of Apache Kafka 4.3; KIP-112 (JBOD), KIP-858.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 from uuid import UUID, uuid4
@@ -89,10 +89,11 @@ class LogManager:
         return self._default_config if self._config_of is None else self._config_of(topic)
 
     def _refuse_duplicates(self) -> None:
-        seen: dict[TopicPartition, LogDirectory] = {}
+        """Two logs of one partition cannot both be right; two topics of one name are told apart by id."""
+        seen: dict[tuple[TopicPartition, UUID | None], LogDirectory] = {}
         for directory in self.online_directories:
-            for topic_partition in list(directory.logs):
-                first = seen.setdefault(topic_partition, directory)
+            for topic_partition, log in list(directory.logs.items()):
+                first = seen.setdefault((topic_partition, log.topic_id), directory)
                 if first is not directory:
                     for owner in (first, directory):
                         reason = f"{topic_partition} is in {first.path} and in {directory.path}"
@@ -148,7 +149,7 @@ class LogManager:
                     log.update_config(config)
                     return log
                 _log.warning("%s holds topic id %s, not %s", log.directory, log.topic_id, topic_id)
-                directory.retire(topic_partition, DirectoryKind.STRAY, now_ms)
+                directory.retire([topic_partition], DirectoryKind.STRAY, now_ms)
         self._require_not_offline(topic_partition, is_new)
         directory = min(self.online_directories, key=lambda d: len(d.logs) + len(d.damaged))
         with self._offline_on_failure(directory):
@@ -166,30 +167,56 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
 
     def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        """Take a partition out of use; its directory is removed after file.delete.delay.ms."""
-        self._retire(topic_partition, DirectoryKind.DELETED, now_ms)
+        """See `delete_all`, for one partition."""
+        self.delete_all([topic_partition], now_ms)
+
+    def delete_all(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
+        """Take partitions out of use; their directories are removed after file.delete.delay.ms.
+
+        Those that are not here are passed over, and damaged ones go too. A log directory that does not
+        let go of one goes offline.
+        """
+        wanted = list(topic_partitions)
+        for directory in self.online_directories:
+            here = [each for each in wanted if each in directory.logs or each in directory.damaged]
+            self._retire_in(directory, here, DirectoryKind.DELETED, now_ms)
 
     def set_strays_aside(self, expected: Mapping[TopicPartition, UUID], now_ms: int) -> list[TopicPartition]:
         """Rename the partitions that the metadata does not place here, and name them.
 
         A partition whose topic id differs from the expected one is a stray too.
         """
-        strays = [
-            log.topic_partition
-            for log in self.logs
-            if log.topic_partition not in expected
-            or log.topic_id not in (None, expected[log.topic_partition])
-        ]
-        for topic_partition in strays:
-            _log.warning("partition %s is set aside: the metadata does not place it here", topic_partition)
-            self._retire(topic_partition, DirectoryKind.STRAY, now_ms)
+        strays: list[TopicPartition] = []
+        for directory in self.online_directories:
+            found = [
+                key
+                for key, log in directory.logs.items()
+                if key not in expected or log.topic_id not in (None, expected[key])
+            ]
+            for topic_partition in found:
+                _log.warning(
+                    "partition %s in %s is set aside: the metadata does not place it here",
+                    topic_partition,
+                    directory.path,
+                )
+            self._retire_in(directory, found, DirectoryKind.STRAY, now_ms)
+            strays += found
         return strays
 
-    def _retire(self, topic_partition: TopicPartition, kind: DirectoryKind, now_ms: int) -> None:
-        for directory in self.online_directories:
-            if topic_partition in directory.logs or topic_partition in directory.damaged:
-                with self._offline_on_failure(directory):
-                    directory.retire(topic_partition, kind, now_ms)
+    def _retire_in(
+        self,
+        directory: LogDirectory,
+        topic_partitions: Sequence[TopicPartition],
+        kind: DirectoryKind,
+        now_ms: int,
+    ) -> None:
+        if not topic_partitions:
+            return
+        try:
+            with self._offline_on_failure(directory):
+                directory.retire(topic_partitions, kind, now_ms)
+        except KafkaError as error:
+            _log.error("partitions could not be taken out of use: %s", error)
 
     # -- upkeep, called by a scheduler
 

@@ -13,6 +13,7 @@ from protocol.metadata_records.partition_change_record import PartitionChangeRec
 from protocol.metadata_records.partition_record import PartitionRecord
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from protocol.metadata_records.topic_record import TopicRecord
+from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
 
@@ -105,3 +106,55 @@ def test_a_partition_whose_directory_cannot_be_used_says_so(replicas: Replicas) 
     replicas.logs.take_offline(replicas.logs.directories[0], "the disk is gone")
     replicas.create("t")
     assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_partition_of_an_offline_disk_is_not_begun_anew_on_another_at_a_restart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fs = CrashFileSystem()
+    before = Replicas(fs, "/old")
+    before.create("t")
+    before.manager.partition(TopicPartition("t", 0)).append(batch(["promised"]), 1, NOW_MS)
+    before.logs.shutdown(NOW_MS)
+    fs.rename("/old", "/away")
+    fs.open("/old", create=True)  # a disk that does not answer
+    after = Replicas(fs, "/old", "/new")
+    after.create("t")
+    assert code_of(after, "t") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "/old, which is offline" in caplog.text
+    after.create("made meanwhile")
+    assert after.manager.partition(TopicPartition("made meanwhile", 0)).log.directory.startswith("/new/")
+
+
+def test_one_log_that_cannot_take_its_epoch_does_not_keep_the_others_from_being_led() -> None:
+    fs = CrashFileSystem()
+    replicas = Replicas(fs, "/one", "/two")
+    replicas.create("first", leader_epoch=1)
+    replicas.create("second", leader_epoch=1)
+    first = replicas.manager.partition(TopicPartition("first", 0))
+    fs.fail_next_fsync(f"{first.log.directory}/leader-epoch-checkpoint")
+    replicas.replay(
+        *(
+            PartitionChangeRecord(partition_id=0, topic_id=topic.id, leader=NODE, isr=(NODE,))
+            for topic in replicas.image.topics_by_name.values()
+        )
+    )
+    assert code_of(replicas, "first") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert first.leader_epoch == 1
+    assert replicas.manager.partition(TopicPartition("second", 0)).leader_epoch == 2
+
+
+def test_a_deleted_topic_that_could_not_be_opened_leaves_its_name_free() -> None:
+    fs = CrashFileSystem()
+    before = Replicas(fs)
+    before.create("t")
+    before.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
+    before.logs.shutdown(NOW_MS)
+    fs.open("/data/t-0/partition.metadata", create=False).truncate(5)
+    after = Replicas(fs)
+    topic_id = after.create("t")
+    assert code_of(after, "t") is ErrorCode.KAFKA_STORAGE_ERROR
+    after.replay(RemoveTopicRecord(topic_id=topic_id))
+    after.create("other")
+    after.create("t")
+    assert after.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0

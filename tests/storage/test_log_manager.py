@@ -416,3 +416,72 @@ class TestUpkeep:
 @pytest.fixture(autouse=True)
 def log_warnings(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
+
+
+class TestTakingAway:
+    """Partitions go out of use, many at a time and from directories that were away."""
+
+    def test_deleting_a_topic_of_many_partitions_syncs_as_often_as_deleting_one(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk, "/a")
+        gone = [TopicPartition("large", index) for index in range(40)]
+        for topic_partition in (*gone, EVENTS):
+            append(manager.get_or_create(topic_partition, TOPIC_ID, CONFIG, NOW_MS), "a")
+        manager.checkpoint_recovery_points()
+        manager.checkpoint_high_watermarks()
+        before = disk.operation_count
+        manager.delete_all(gone, NOW_MS)
+        renames = len(gone)
+        assert disk.operation_count - before <= renames + 20
+        assert list(manager.logs) == [found(manager)]
+        manager.shutdown(NOW_MS)
+        assert [log.topic_partition for log in started(disk, "/a").logs] == [EVENTS]
+
+    def test_a_deleted_topic_takes_its_damaged_partition_along(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        append(create(manager), "a")
+        manager.shutdown(NOW_MS)
+        disk.open("/a/events-0/partition.metadata", create=False).truncate(5)
+        manager = started(disk, "/a")
+        manager.delete(EVENTS, NOW_MS)
+        assert create(manager).log_end_offset == 0
+
+    def test_a_deleted_topic_that_comes_back_with_its_disk_does_not_hide_the_new_one(
+        self, disk: CrashFileSystem
+    ) -> None:
+        old, new = UUID(int=7), UUID(int=8)
+        manager = started(disk, "/a")
+        append(manager.get_or_create(EVENTS, old, CONFIG, NOW_MS), "old")
+        manager.shutdown(NOW_MS)
+        manager = started(disk, "/b")
+        append(manager.get_or_create(EVENTS, new, CONFIG, NOW_MS), "new")
+        manager.shutdown(NOW_MS)
+        manager = started(disk, "/a", "/b")
+        assert manager.set_strays_aside({EVENTS: new}, NOW_MS) == [EVENTS]
+        log = manager.get_or_create(EVENTS, new, CONFIG, NOW_MS)
+        assert log.directory == "/b/events-0"
+        assert values_of(log) == ["new"]
+
+    def test_a_partition_that_was_damaged_is_recovered_once_it_is_mended(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        log = create(manager)
+        append(log, "flushed")
+        log.flush(NOW_MS)
+        manager.checkpoint_recovery_points()
+        whole = log.size_bytes
+        append(log, "torn")
+        segment = disk.open("/a/events-0/00000000000000000000.log", create=False)
+        segment.truncate(segment.size() - 1)
+        metadata = disk.open("/a/events-0/partition.metadata", create=False)
+        text = metadata.pread(metadata.size(), 0)
+        metadata.truncate(5)
+        manager = started(disk, "/a")
+        assert manager.get(EVENTS) is None
+        manager.shutdown(NOW_MS)
+        metadata = disk.open("/a/events-0/partition.metadata", create=False)
+        metadata.truncate(0)
+        metadata.append(text)
+        manager = started(disk, "/a")
+        assert found(manager).size_bytes == whole
+        assert found(manager).log_end_offset == 1

@@ -41,10 +41,9 @@ class HandClock:
 class Replicas:
     """A ReplicaManager that follows an image which the test changes record by record."""
 
-    def __init__(self, fs: CrashFileSystem | None = None) -> None:
+    def __init__(self, fs: CrashFileSystem | None = None, *log_dirs: str) -> None:
         self.fs = fs or CrashFileSystem()
-        self.logs = LogManager(self.fs, ["/data"])
-        self.fs.makedirs("/data")
+        self.logs = LogManager(self.fs, log_dirs or ["/data"])
         self.logs.start(NOW_MS)
         self.manager = ReplicaManager(NODE, self.logs, {})
         self.image = MetadataImage(cluster_id="test")
