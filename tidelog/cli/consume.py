@@ -23,7 +23,7 @@ from tidelog.cli.reading import Bounds, start_at, topics_partitions
 from tidelog.cli.record_format import DEFAULT_FORMAT, RecordFormatter, compile_format, json_line
 from tidelog.cli.running import run
 
-POLL_MS = 500
+POLL_MS = 100
 # Reading at the terminal is not in a hurry for the first record, but for all of them.
 RECORDS_PER_POLL = 10_000
 

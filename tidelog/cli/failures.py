@@ -111,8 +111,8 @@ def exit_for_usage() -> Iterator[None]:
             print(text, file=sys.stderr)
         else:
             command = context.command_path if context is not None else "tidelog"
-            hint = f" Try '{command} --help'."
-            print(f"{command}: {' '.join(text.split())}{hint}", file=sys.stderr)
+            words = " ".join(text.split()).rstrip(".")
+            print(f"{command}: {words}. Try '{command} --help'.", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

@@ -52,3 +52,5 @@ def _read(stream: BinaryIO) -> bytes | OSError:
         return stream.read(CHUNK_BYTES)
     except OSError as error:
         return error
+    except ValueError:
+        return b""  # closed, as when the interpreter ends

@@ -47,13 +47,10 @@ class OffsetChoice:
         """The offset to start from in a partition that reaches from `beginning` to `end` (exclusive).
 
         `at_timestamp` is what the broker found for a time, None when all records are older.
-        Errors: ValueError for an offset behind the end.
         """
         match self.start:
-            case Start.OFFSET if self.number > end:
-                raise ValueError(f"offset {self.number} is behind the end, {end}")
             case Start.OFFSET:
-                return max(self.number, beginning)
+                return min(max(self.number, beginning), end)
             case Start.BEFORE_END:
                 return max(end - self.number, beginning)
             case Start.TIMESTAMP:

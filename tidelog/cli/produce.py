@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,9 +11,10 @@ import typer
 
 from clients.config import ProducerConfig
 from clients.producer import DeliveryFuture, Producer
+from protocol.errors import KafkaError
 from protocol.record import RecordHeader
 from tidelog.cli.escapes import unescape
-from tidelog.cli.failures import UsageFailure
+from tidelog.cli.failures import UsageFailure, kafka_error_text
 from tidelog.cli.input_records import InputRecord, RecordSplitter
 from tidelog.cli.input_stream import read_input
 from tidelog.cli.options import (
@@ -199,7 +199,10 @@ class Deliveries:
             print(f"{written.topic} {written.partition} {written.offset}", flush=True)
 
     def raise_failure(self) -> None:
-        """Raise the first delivery's error, if any failed."""
-        if self.failure is not None:
-            print(f"tidelog: {self.failed} of {self.sent} records were not written", file=sys.stderr)
-            raise self.failure
+        """Raise the first delivery's error with the number of those that failed, if any did."""
+        error = self.failure
+        if isinstance(error, KafkaError):
+            text = f"{self.failed} of {self.sent} records were not written: {kafka_error_text(error)}"
+            raise KafkaError(error.code, text)
+        if error is not None:
+            raise error

@@ -26,19 +26,21 @@ async def topics_partitions(
 
 
 async def start_at(consumer: Consumer, assigned: Sequence[TopicPartition], choice: OffsetChoice) -> None:
-    """Seek every assigned partition to where `choice` says; UsageFailure for an offset behind the end."""
+    """Seek every assigned partition to where `choice` says.
+
+    A partition that ends before the offset is read from its end on; UsageFailure when all of them do.
+    """
     beginnings = await consumer.beginning_offsets(assigned)
     ends = await consumer.end_offsets(assigned)
+    last_end = max(ends.values(), default=0)
+    if choice.start is Start.OFFSET and choice.number > last_end:
+        raise UsageFailure(f"offset {choice.number} is behind the end, {last_end}")
     at_times: dict[TopicPartition, Offset | None] = dict.fromkeys(assigned)
     if choice.start is Start.TIMESTAMP:
         found = await consumer.offsets_for_times(dict.fromkeys(assigned, choice.number))
         at_times = {partition: None if at is None else at.offset for partition, at in found.items()}
     for partition in assigned:
-        try:
-            offset = choice.resolve(beginnings[partition], ends[partition], at_times[partition])
-        except ValueError as error:
-            raise UsageFailure(f"{partition}: {error}") from None
-        consumer.seek(partition, offset)
+        consumer.seek(partition, choice.resolve(beginnings[partition], ends[partition], at_times[partition]))
 
 
 class Bounds:
