@@ -86,10 +86,11 @@ def _read_one(
         max(0, min(asked.partition_max_bytes, limits.max_bytes - taken_bytes)),
         upper_bound=upper_bound,
         at_least_one=taken_bytes == 0,
+        with_aborted_transactions=limits.isolation is FetchIsolation.READ_COMMITTED,
     )
     result = FetchPartitionResult(
         0, read.high_watermark, read.last_stable_offset, read.log_start_offset, read.records
     )
-    if limits.isolation is FetchIsolation.READ_COMMITTED:
-        result.aborted_transactions = log.aborted_transactions(asked.fetch_offset, upper_bound)
+    # Only what overlaps the batches that were read: one far behind need not take in every abort since.
+    result.aborted_transactions = read.aborted_transactions
     return result

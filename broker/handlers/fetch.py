@@ -87,7 +87,9 @@ class FetchHandler:
         )
         resolve = self._replicas.resolve
         keys = [resolve(asked.topic, asked.topic_id, asked.partition) for asked in context.partitions]
-        self._purgatory.try_complete_else_watch(operation, keys)
+        if not self._purgatory.try_complete_else_watch(operation, keys):
+            # `max_wait_ms` may be weeks, which a reader that comes back again and again must not pile up.
+            request.on_abandoned = lambda _: operation.cancel()
 
     def _answer(self, request: Request, context: FetchContext, read: FetchRead) -> None:
         self._traffic.fetch_requests += len(read.results)

@@ -125,7 +125,8 @@ class ProduceHandler:
     ) -> None:
         operation = DelayedProduce(request, max(timeout_ms, 0), results, appended)
         keys = [one.partition.topic_partition for one in appended]
-        self._produce_purgatory.try_complete_else_watch(operation, keys)
+        if not self._produce_purgatory.try_complete_else_watch(operation, keys):
+            request.on_abandoned = lambda _: operation.cancel()
 
     def _answer_when_flushed(
         self, request: Request, acks: int, results: Results, unflushed: list[Appended]

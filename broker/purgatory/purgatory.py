@@ -6,7 +6,7 @@
                |its delay is over
              force_complete -> on_expiration
 
-Invariant: `on_complete` runs exactly once per operation, whoever comes first.
+Invariant: `on_complete` runs exactly once per operation, whoever comes first; not for a cancelled one.
 Bounds: completed operations stay in the lists of their other keys until those are touched, or until
 PURGE_INTERVAL of them have gathered; then all lists are swept.
 I/O: none; everything runs in the calls it is given, on one loop. Source: Apache Kafka's
@@ -67,6 +67,11 @@ class DelayedOperation(ABC):
         self._leave()
         self.on_complete()
         return True
+
+    def cancel(self) -> None:
+        """Stop waiting and do nothing: whoever waited for it is gone."""
+        if not self.completed:
+            self._leave()
 
     def start_timer(self, timers: Timers) -> None:
         """Have the operation expire after its delay."""

@@ -26,6 +26,7 @@ from protocol.messages.produce import (
     TopicProduceData,
 )
 from protocol.record import BatchBuilder, read_records
+from tests.support.logs import append, append_marker
 from tests.support.replicas import NOW_MS, FakeRequest, HandClock, Replicas
 
 
@@ -215,6 +216,16 @@ def test_a_fetch_waits_no_longer_than_it_asked_to(broker: Broker) -> None:
     assert partition.error_code == 0
 
 
+def test_a_fetch_whose_reader_has_gone_waits_no_longer(broker: Broker) -> None:
+    request = broker.fetch(at(0), max_wait_ms=2**31 - 1)
+    assert broker.fetches.delayed == 1
+    assert request.on_abandoned is not None
+    request.on_abandoned(request)
+    assert broker.fetches.delayed == 0
+    broker.produce(batch(b"nobody reads it"))
+    assert (request.answers, broker.fetches.watched) == ([], 0)
+
+
 def test_a_fetch_waits_until_there_is_enough_over_all_its_partitions(broker: Broker) -> None:
     size = len(batch(b"a"))
     waiting = broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500, min_bytes=2 * size)
@@ -295,6 +306,16 @@ def test_read_committed_gets_a_list_of_aborted_transactions_and_read_uncommitted
     broker.produce(batch(b"a"))
     assert fetched(broker.fetch(at(0), isolation_level=1))[0].aborted_transactions == ()
     assert fetched(broker.fetch(at(0), isolation_level=0))[0].aborted_transactions is None
+
+
+def test_read_committed_is_told_only_of_the_aborts_that_touch_what_it_reads(broker: Broker) -> None:
+    log = broker.replicas.manager.partition(TopicPartition("t", 0)).log
+    for producer_id in range(1, 4):
+        append(log, "undone", producer_id=producer_id, base_sequence=0, is_transactional=True)
+        append_marker(log, producer_id, is_abort=True)
+    (partition,) = fetched(broker.fetch(at(2, max_bytes=1), isolation_level=1))
+    aborted = partition.aborted_transactions or ()
+    assert [(each.producer_id, each.first_offset) for each in aborted] == [(2, 2)]
 
 
 def test_traffic_counts_what_went_through(broker: Broker) -> None:
