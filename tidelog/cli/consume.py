@@ -24,62 +24,68 @@ from tidelog.cli.record_format import DEFAULT_FORMAT, RecordFormatter, compile_f
 from tidelog.cli.running import run
 
 POLL_MS = 100
+FETCH_WAIT_MS = 500
 # Reading at the terminal is not in a hurry for the first record, but for all of them.
 RECORDS_PER_POLL = 10_000
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+TopicsArgument = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to read.")]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "-f",
+        "--format",
+        metavar="FORMAT",
+        help=r"What to print: %s value, %k key, %S %K lengths, %t topic, %p partition, %o offset, "
+        r"%T timestamp, %h headers, %% percent, \n \t \xNN.",
+    ),
+]
+OffsetOption = Annotated[
+    list[str],
+    typer.Option(
+        "-o",
+        "--offset",
+        metavar="OFFSET",
+        help="beginning, end, stored, N, -N, s@MS (start at time), e@MS (stop).",
+    ),
+]
+GroupOption = Annotated[
+    str | None, typer.Option("-g", "--group", metavar="GROUP", help="Read as a member of this group.")
+]
+CountOption = Annotated[
+    int | None, typer.Option("-n", "--count", metavar="N", min=1, help="Stop after so many records.")
+]
+ExitOption = Annotated[
+    bool, typer.Option("-e", "--exit", help="Stop at what is the end when reading begins.")
+]
+PartitionOption = Annotated[
+    list[int],
+    typer.Option("-p", "--partition", metavar="N", min=0, help="Read this partition only; may be repeated."),
+]
+IsolationOption = Annotated[
+    str,
+    typer.Option(
+        "--isolation", metavar="LEVEL", help="read_uncommitted, or read_committed to skip open and aborted."
+    ),
+]
+NullOption = Annotated[bool, typer.Option("-Z", "--print-null", help="Print null keys and values as NULL.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")]
+
 
 @app.command()
 def consume(
-    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to read.")],
+    topics: TopicsArgument,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    format_text: Annotated[
-        str,
-        typer.Option(
-            "-f",
-            "--format",
-            metavar="FORMAT",
-            help=r"What to print: %s value, %k key, %S %K lengths, %t topic, %p partition, %o offset, "
-            r"%T timestamp, %h headers, %% percent, \n \t \xNN.",
-        ),
-    ] = DEFAULT_FORMAT,
-    offset: Annotated[
-        list[str],
-        typer.Option(
-            "-o",
-            "--offset",
-            metavar="OFFSET",
-            help="beginning, end, stored, N, -N, s@MS (start at time), e@MS (stop).",
-        ),
-    ] = [],  # noqa: B006
-    group: Annotated[
-        str | None, typer.Option("-g", "--group", metavar="GROUP", help="Read as a member of this group.")
-    ] = None,
-    count: Annotated[
-        int | None, typer.Option("-n", "--count", metavar="N", min=1, help="Stop after so many records.")
-    ] = None,
-    exit_at_end: Annotated[
-        bool, typer.Option("-e", "--exit", help="Stop at what is the end when reading begins.")
-    ] = False,
-    partition: Annotated[
-        list[int],
-        typer.Option(
-            "-p", "--partition", metavar="N", min=0, help="Read this partition only; may be repeated."
-        ),
-    ] = [],  # noqa: B006
-    isolation: Annotated[
-        str,
-        typer.Option(
-            "--isolation",
-            metavar="LEVEL",
-            help="read_uncommitted, or read_committed to skip open and aborted.",
-        ),
-    ] = "read_uncommitted",
-    null: Annotated[
-        bool, typer.Option("-Z", "--print-null", help="Print null keys and values as NULL.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    format_text: FormatOption = DEFAULT_FORMAT,
+    offset: OffsetOption = [],  # noqa: B006
+    group: GroupOption = None,
+    count: CountOption = None,
+    exit_at_end: ExitOption = False,
+    partition: PartitionOption = [],  # noqa: B006
+    isolation: IsolationOption = "read_uncommitted",
+    null: NullOption = False,
+    as_json: JsonOption = False,
     client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
     """Read records and print them, from the beginning or where the group left off.
@@ -91,12 +97,7 @@ def consume(
         render = json_line if as_json else compile_format(format_text, null=b"NULL" if null else b"")
     except ValueError as error:
         raise UsageFailure(str(error)) from None
-    if group is not None and (partition or choice.start not in (Start.STORED, Start.BEGINNING, Start.END)):
-        raise UsageFailure(
-            "with --group the broker assigns partitions and offsets: only -o beginning, end, stored"
-        )
-    if group is None and choice.start is Start.STORED:
-        raise UsageFailure("-o stored needs --group")
+    _refuse_contradictions(group, partition, choice)
     options: dict[str, Any] = {
         "group_id": group,
         "isolation_level": isolation,
@@ -104,6 +105,8 @@ def consume(
         "default_api_timeout_ms": CONNECT_TIMEOUT_MS,
         "max_poll_records": RECORDS_PER_POLL,
         "allow_auto_create_topics": False,
+        # The question for the end waits behind a fetch that is under way.
+        "fetch_max_wait_ms": POLL_MS if exit_at_end else FETCH_WAIT_MS,
         **client_options(client_option, ConsumerConfig),
     }
     bounds = Bounds(count=count, stop_at_timestamp=choice.stop_at_timestamp, at_end=exit_at_end)
@@ -112,6 +115,17 @@ def consume(
         run(_consume_in_group(consumer, topics, bounds, render))
     else:
         run(_consume(consumer, topics, partition, choice, bounds, render))
+
+
+def _refuse_contradictions(group: str | None, partitions: list[int], choice: OffsetChoice) -> None:
+    """A group gives partitions and offsets to its members; without one there are no stored offsets."""
+    if group is None:
+        if choice.start is Start.STORED:
+            raise UsageFailure("-o stored needs --group")
+    elif partitions or choice.start not in (Start.STORED, Start.BEGINNING, Start.END):
+        raise UsageFailure(
+            "with --group the broker assigns partitions and offsets: only -o beginning, end, stored"
+        )
 
 
 async def _consume(

@@ -33,6 +33,37 @@ BATCH_BYTES = 256 * 1024
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")]
+KeyOption = Annotated[
+    str | None, typer.Option("-k", "--key", metavar="KEY", help="One key for every record.")
+]
+SeparatorOption = Annotated[
+    str | None,
+    typer.Option(
+        "-K", "--key-separator", metavar="TEXT", help=r"What stands between key and value, e.g. ':' or '\t'."
+    ),
+]
+HeaderOption = Annotated[
+    list[str], typer.Option("-H", "--header", metavar="NAME=VALUE", help="A header of every record.")
+]
+CompressionOption = Annotated[
+    str, typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+]
+PartitionOption = Annotated[
+    int | None, typer.Option("-p", "--partition", metavar="N", min=0, help="Write to this partition only.")
+]
+TombstoneOption = Annotated[
+    bool,
+    typer.Option("-Z", "--tombstone", help="Empty values (and keys) are null, which deletes when compacted."),
+]
+DelimiterOption = Annotated[
+    str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What ends a record on standard input.")
+]
+AcksOption = Annotated[
+    str, typer.Option("--acks", metavar="ACKS", help="Who must have the record: all, 1 or 0.")
+]
+VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Print where each record was written.")]
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -46,45 +77,17 @@ class Target:
 
 @app.command()
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.")],
+    topic: TopicArgument,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    key: Annotated[
-        str | None, typer.Option("-k", "--key", metavar="KEY", help="One key for every record.")
-    ] = None,
-    key_separator: Annotated[
-        str | None,
-        typer.Option(
-            "-K",
-            "--key-separator",
-            metavar="TEXT",
-            help=r"What stands between key and value, e.g. ':' or '\t'.",
-        ),
-    ] = None,
-    header: Annotated[
-        list[str], typer.Option("-H", "--header", metavar="NAME=VALUE", help="A header of every record.")
-    ] = [],  # noqa: B006
-    compression: Annotated[
-        str, typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
-    partition: Annotated[
-        int | None,
-        typer.Option("-p", "--partition", metavar="N", min=0, help="Write to this partition only."),
-    ] = None,
-    tombstone: Annotated[
-        bool,
-        typer.Option(
-            "-Z", "--tombstone", help="Empty values (and keys) are null, which deletes when compacted."
-        ),
-    ] = False,
-    delimiter: Annotated[
-        str, typer.Option("-D", "--delimiter", metavar="TEXT", help="What ends a record on standard input.")
-    ] = "\\n",
-    acks: Annotated[
-        str, typer.Option("--acks", metavar="ACKS", help="Who must have the record: all, 1 or 0.")
-    ] = "all",
-    verbose: Annotated[
-        bool, typer.Option("-v", "--verbose", help="Print where each record was written.")
-    ] = False,
+    key: KeyOption = None,
+    key_separator: SeparatorOption = None,
+    header: HeaderOption = [],  # noqa: B006
+    compression: CompressionOption = "none",
+    partition: PartitionOption = None,
+    tombstone: TombstoneOption = False,
+    delimiter: DelimiterOption = "\\n",
+    acks: AcksOption = "all",
+    verbose: VerboseOption = False,
     client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
     """Write the lines of standard input to a topic, one record each.
