@@ -140,6 +140,11 @@ class CrashFileSystem(FileSystem):
         """How many operations there were so far."""
         return len(self.operations)
 
+    @property
+    def has_power(self) -> bool:
+        """False once the crash has come."""
+        return self._has_power
+
     def sync_all(self) -> None:
         """Make everything durable and start counting anew: the state before the part that is tested."""
         for change in self._pending_names:
