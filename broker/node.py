@@ -12,6 +12,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from dataclasses import fields
 from functools import cached_property
 from typing import Final
@@ -83,29 +84,33 @@ class BrokerNode:
         self.services: Services
         self.metrics = BrokerMetrics()
         self.metrics_endpoint: MetricsEndpoint | None = None
-        self._locks: DirectoryLocks | None = None
+        self._broker_epoch = -1
 
     # ---- start
 
     async def start(self) -> None:
-        """Start everything; returns once clients are served. Errors: what keeps it from running."""
-        try:
-            await self._start()
-        except BaseException:
-            self._executor.shutdown(wait=False)
-            if self._locks is not None:
-                self._locks.release()
-            raise
+        """Start everything; returns once clients are served.
 
-    async def _start(self) -> None:
+        Errors: what keeps it from running. Everything is closed in order then, so that the next start
+        needs no recovery.
+        """
+        async with AsyncExitStack() as undo:
+            undo.callback(self._executor.shutdown)
+            await self._open(undo)
+            await self._join(undo)
+            await self._serve(undo)
+            undo.pop_all()
+
+    async def _open(self, undo: AsyncExitStack) -> None:
+        """The directories, the metadata, and the logs of the partitions that are placed here."""
         config, clock = self.config, self._clock
-        identity = prepare_directories(
+        self._identity = prepare_directories(
             self._fs, config.log_directories, config.node_id, self._cluster_id, self._randomness
         )
-        self._locks = DirectoryLocks(self._fs, identity.directory_ids)
-        self._store = await self._open_metadata(identity.cluster_id)
-        self._timers = Timers(clock.monotonic_ms)
-        self._driver = TimerDriver(self._timers)
+        self._locks = DirectoryLocks(self._fs, self._identity.directory_ids)
+        undo.callback(self._locks.release)
+        self._store = await self._open_metadata(self._identity.cluster_id)
+        undo.push_async_callback(self._store.close)
         self._logs = LogManager(
             self._fs,
             config.log_directories,
@@ -114,25 +119,40 @@ class BrokerNode:
         self._flusher = Flusher(self._executor, clock, self._flush_failed)
         self._dynamic_config = DynamicBrokerConfig(config)
         self._replicas = ReplicaManager(config.node_id, self._logs, self._dynamic_config.topic_defaults)
+        undo.callback(self._close_logs)
         self._open_logs()
-        self._network = NetworkServer(_network_config(config), clock=clock)
+
+    async def _join(self, undo: AsyncExitStack) -> None:
+        """Bind the listeners, whose ports the registration tells, and register."""
+        config = self.config
+        self._network = NetworkServer(_network_config(config), clock=self._clock)
         self._channel = RequestChannel(config.queued_max_requests)
-        self._dispatcher = Dispatcher(self._channel, self.metrics.requests, clock)
+        self._dispatcher = Dispatcher(self._channel, self.metrics.requests, self._clock)
+        undo.push_async_callback(self._network.close, timeout_s=0)
         for listener in config.broker_listeners:
             self._network.bind(_listener_config(config, listener), self._dispatcher.dispatch)
         registration = registration_request(
             node_id=config.node_id,
-            cluster_id=identity.cluster_id,
+            cluster_id=self._identity.cluster_id,
             incarnation_id=self._randomness.uuid(),
             advertised=self._advertised(),
             rack=config.broker_rack,
-            directory_ids=identity.directory_ids.values(),
+            directory_ids=self._identity.directory_ids.values(),
         )
         self._broker_epoch = await join_cluster(self._store, registration)
+
+    async def _serve(self, undo: AsyncExitStack) -> None:
+        """Everything that answers requests; the listeners accept last."""
+        self._timers = Timers(self._clock.monotonic_ms)
+        self._driver = TimerDriver(self._timers)
+        undo.callback(self._driver.stop)
+        undo.push_async_callback(self._flusher.close)
         self.services = self._make_services()
+        undo.push_async_callback(self._groups.stop)
         self._store.subscribe(self._follow_topics)
         register_apis(self._dispatcher, self.services)
-        self._housekeeping = Housekeeping(self._logs, self._flusher, self._timers, clock, config)
+        self._housekeeping = Housekeeping(self._logs, self._flusher, self._timers, self._clock, self.config)
+        undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
         self._groups.start()
         await self._start_metrics()
@@ -224,6 +244,10 @@ class BrokerNode:
 
     def _follow_topics(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """What depends on partitions, once they have followed: groups, and requests that wait."""
+        for topic in delta.deleted_topics:
+            if topic.name == GROUP_METADATA_TOPIC:
+                for index in topic.partitions:
+                    self._groups.on_resignation(index)
         if GROUP_METADATA_TOPIC in delta.changed_topics:
             topic = image.topics_by_name[GROUP_METADATA_TOPIC]
             for index, placed in topic.partitions.items():
@@ -276,9 +300,11 @@ class BrokerNode:
         await self._channel.close()
         await self.services.topic_creation.close()
         await self._flusher.close()
-        self._logs.shutdown(self._clock.wall_ms(), self._broker_epoch)
-        await self._store.close()
-        await self._release()
+        try:
+            self._close_logs()
+            await self._store.close()
+        finally:
+            await self._release()
 
     async def abandon(self) -> None:
         """End without a shutdown, as after a crash: nothing more is written."""
@@ -295,8 +321,10 @@ class BrokerNode:
             await self.metrics_endpoint.close()
         self._driver.stop()
         self._executor.shutdown(wait=True)
-        if self._locks is not None:
-            self._locks.release()
+        self._locks.release()
+
+    def _close_logs(self) -> None:
+        self._logs.shutdown(self._clock.wall_ms(), self._broker_epoch)
 
 
 def _listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -98,6 +99,38 @@ async def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) 
         with pytest.raises(ConfigError, match="another broker"):
             async with running(tmp_path):
                 pass
+
+
+@pytest.mark.parametrize("taken", ["listeners", "metrics.port"])
+async def test_a_start_that_fails_closes_everything_so_that_the_next_needs_no_recovery(
+    tmp_path: Path, taken: str
+) -> None:
+    async with running(tmp_path) as node:
+        await produce(node, "t", b"a")
+    with socket.create_server(("127.0.0.1", 0), family=socket.AF_INET) as other:
+        port = other.getsockname()[1]
+        text = str(port) if taken == "metrics.port" else f"PLAINTEXT://127.0.0.1:{port}"
+        node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(tmp_path), taken: text}))
+        with pytest.raises(OSError, match=str(port)):
+            await node.start()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    async with running(tmp_path) as node:
+        assert await read_all(node, "t", 1) == [b"a"]
+
+
+async def test_a_deleted_offsets_topic_takes_the_groups_in_memory_along(tmp_path: Path) -> None:
+    async with running(tmp_path) as node, Admin(servers(node)) as admin:
+        await produce(node, "t", b"a")
+        async with Consumer(servers(node), group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            async with asyncio.timeout(20):
+                while not await consumer.poll(timeout_ms=100):
+                    pass
+            await consumer.commit()
+        assert [group.group_id for group in node.services.groups.list_groups((), ())] == ["g"]
+        await admin.delete_topics(["__consumer_offsets"])
+        assert node.services.groups.list_groups((), ()) == []
 
 
 async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
