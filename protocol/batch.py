@@ -187,6 +187,11 @@ def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leade
     _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
 
 
+def stamped(header: BatchHeader, base_offset: int, leader_epoch: int) -> BatchHeader:
+    """The header as it reads after `stamp`."""
+    return tuple.__new__(BatchHeader, (base_offset, header[1], leader_epoch, *header[3:]))
+
+
 def set_max_timestamp(
     buffer: bytearray | memoryview, position: int, max_timestamp: int, *, log_append_time: bool
 ) -> None:

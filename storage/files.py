@@ -176,14 +176,16 @@ class OsFile(File):
         return b"".join(parts)
 
     def append(self, data: Buffer) -> None:
-        self._refuse_after_failure()
-        start = self._size
+        if self._failure is not None:
+            self._refuse_after_failure()
+        start, length = self._size, len(data)
         try:
-            written = self._write(data, start)
+            if os.pwrite(self._descriptor, data, start) < length:
+                self._write(data, start)  # once more, until all is written or the disk says why not
         except OSError:
             self._cut_back(start)
             raise
-        self._size = start + written
+        self._size = start + length
 
     def pwrite(self, data: Buffer, position: int) -> None:
         self._refuse_after_failure()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from protocol.batch import BatchHeader, stamp
+from protocol.batch import BatchHeader, stamp, stamped
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import LeaderEpoch, Offset, TopicPartition
 from storage import log_truncation
@@ -111,7 +111,7 @@ class PartitionLog(ReadableLog):
         if size_bytes != len(records):
             records = memoryview(records)[:size_bytes]
         stamp(records, 0, self.log_end_offset, leader_epoch)
-        header = BatchHeader(self.log_end_offset, header[1], leader_epoch, *header[3:])
+        header = stamped(header, self.log_end_offset, leader_epoch)
         return self._append(records, [header], now_ms, origin, transaction_version)
 
     def append_as_follower(

@@ -84,7 +84,8 @@ class LogState:
         if offset <= self.high_watermark:
             return False
         self.high_watermark = offset
-        self.update_first_unstable_offset()
+        if self._first_unstable_offset is not None:
+            self.update_first_unstable_offset()
         return True
 
     def update_first_unstable_offset(self) -> None:

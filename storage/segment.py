@@ -17,6 +17,7 @@ Source: org.apache.kafka.storage.internals.log.LogSegment of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from protocol.batch import BatchHeader
@@ -134,9 +135,9 @@ class LogSegment:
             if self._bytes_since_last_index_entry > self._index_interval_bytes:
                 self._add_index_entries(header.base_offset + header.last_offset_delta, position)
             self._bytes_since_last_index_entry += size_bytes
-            self.remember_boundary(header.base_offset, position)
             position += size_bytes
-        self.remember_boundary(batches[-1].next_offset, position)
+            # Where this batch starts is known as the end of the one before.
+            self.remember_boundary(header.base_offset + header.last_offset_delta + 1, position)
 
     def _add_index_entries(self, last_offset: Offset, position: int) -> None:
         self.offset_index.append(last_offset, position)
@@ -214,7 +215,9 @@ class LogSegment:
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
         """How long the segment has been open, as `is_due_to_roll` measures it."""
-        first = self.first_timestamp
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp
         if first is not None and first >= 0:
             return max_timestamp - first
         return now_ms - self.created_ms
@@ -239,7 +242,8 @@ class LogSegment:
         boundaries = self._boundaries
         boundaries[offset] = position
         if len(boundaries) > BOUNDARIES_MAX:
-            del boundaries[next(iter(boundaries))]
+            # Many at once: the first key of a dict is found by walking over all that were deleted before it.
+            self._boundaries = dict(islice(boundaries.items(), BOUNDARIES_MAX // 2, None))
 
     def known_position(self, offset: Offset) -> int | None:
         """The position of a batch start that was seen lately."""

@@ -78,9 +78,8 @@ def test_boundaries_are_remembered_within_a_bound(segment: LogSegment) -> None:
     assert segment.known_position(100) is None
     last = 100 + BOUNDARIES_MAX * 2
     assert segment.known_position(last) == segment.size_bytes
-    assert (
-        sum(segment.known_position(offset) is not None for offset in range(100, last + 1)) == BOUNDARIES_MAX
-    )
+    known = sum(segment.known_position(offset) is not None for offset in range(100, last + 1))
+    assert BOUNDARIES_MAX // 2 <= known <= BOUNDARIES_MAX
 
 
 @pytest.mark.parametrize("limit_batches", [0, 1, 2, 7])
