@@ -9,8 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def counting(noun: str) -> Iterator[Callable[[int], None]]:
-    """A function that shows how many there are so far, with their rate."""
-    if not sys.stderr.isatty():
+    """A function that shows how many there are so far, with their rate.
+
+    Not while somebody types the input: the display would run through the words.
+    """
+    if not sys.stderr.isatty() or sys.stdin.isatty():
         yield lambda done: None
         return
     from rich.console import Console
