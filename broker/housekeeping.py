@@ -8,7 +8,8 @@
     high watermarks      replica.high.watermark.checkpoint.interval.ms
     producer expiry      producer.id.expiration.check.interval.ms
 
-I/O: runs on the event loop's timers; what syncs a log goes through the flusher's threads.
+I/O: runs on the event loop's timers; what syncs a log goes through the flusher's threads, what removes
+files through `executor`, one round at a time.
 Source: kafka.log.LogManager, kafka.server.ReplicaManager.
 """
 
@@ -16,13 +17,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import TypeAlias
 
 from broker.clock import Clock
 from broker.config import BrokerConfig
 from broker.flusher import Flusher
 from broker.purgatory.timers import Timers
 from broker.purgatory.timing_wheel import TimerEntry
-from storage.log_manager import LogManager
+from storage.log_manager import LogManager, Removal
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +33,25 @@ DELETED_FILES_INTERVAL_MS = 15_000
 # Sealed segments become durable soon after they are sealed, which keeps recovery short.
 FLUSH_INTERVAL_MS = 1_000
 
+FailedRemoval: TypeAlias = tuple[Removal, OSError]
+
 
 class Housekeeping:
     """Starts with `start`, ends with `stop`; a job that fails is logged and comes round again."""
 
     def __init__(
-        self, logs: LogManager, flusher: Flusher, timers: Timers, clock: Clock, config: BrokerConfig
+        self,
+        logs: LogManager,
+        flusher: Flusher,
+        executor: Executor,
+        timers: Timers,
+        clock: Clock,
+        config: BrokerConfig,
     ) -> None:
         self._logs = logs
         self._flusher = flusher
+        self._executor = executor
+        self._removing: Future[list[FailedRemoval]] | None = None
         self._timers = timers
         self._clock = clock
         self._entries: dict[str, TimerEntry] = {}
@@ -98,7 +111,16 @@ class Housekeeping:
             logger.info("retention deleted %d segments", deleted)
 
     def _delete_expired(self) -> None:
-        self._logs.delete_expired(self._clock.wall_ms())
+        """Have what is due removed in a thread: giving back a large file takes the disk a while."""
+        if self._removing is not None:
+            if not self._removing.done():
+                return
+            done, self._removing = self._removing, None
+            for removal, error in done.result():
+                self._logs.removal_failed(removal, error)
+        removals = self._logs.take_removals(self._clock.wall_ms())
+        if removals:
+            self._removing = self._executor.submit(_remove, removals)
 
     def _flush_due(self) -> None:
         for log in self._logs.logs_to_flush(self._clock.wall_ms()):
@@ -106,3 +128,13 @@ class Housekeeping:
 
     def _remove_expired_producers(self) -> None:
         self._logs.remove_expired_producers(self._clock.wall_ms())
+
+
+def _remove(removals: list[Removal]) -> list[FailedRemoval]:
+    failed: list[FailedRemoval] = []
+    for removal in removals:
+        try:
+            removal.run()
+        except OSError as error:
+            failed.append((removal, error))
+    return failed

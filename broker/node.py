@@ -151,7 +151,9 @@ class BrokerNode:
         undo.push_async_callback(self._groups.stop)
         self._store.subscribe(self._follow_topics)
         register_apis(self._dispatcher, self.services)
-        self._housekeeping = Housekeeping(self._logs, self._flusher, self._timers, self._clock, self.config)
+        self._housekeeping = Housekeeping(
+            self._logs, self._flusher, self._executor, self._timers, self._clock, self.config
+        )
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
         self._groups.start()

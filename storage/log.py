@@ -10,6 +10,7 @@ Source: UnifiedLog and LocalLog of Apache Kafka 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from protocol.batch import BatchHeader, stamp, stamped
@@ -266,21 +267,34 @@ class PartitionLog(ReadableLog):
         The new log start is made durable before any file is touched, so that a crash in between never
         leaves a log that starts in the void (KAFKA-15352).
         """
+        expired = self.expire_segments(now_ms)
+        if expired:
+            with self.storage_errors("deletion of segments"):
+                self.observer.log_start_offset_changed(self)
+            self.remove_expired(expired, now_ms)
+        return len(expired)
+
+    def expire_segments(self, now_ms: int) -> list[LogSegment]:
+        """The first half of `apply_retention`: move the log start behind the expired segments, and name them.
+
+        They are passed to `remove_expired` once the log start is durable.
+        """
         self.refuse_after_failure()
         bounds = LogBounds(self.log_start_offset, self.high_watermark, self.log_end_offset)
         expired = expired_segments(list(self.segments), self.config, bounds, now_ms)
-        if not expired:
-            return 0
-        with self.storage_errors("deletion of segments"):
+        if expired:
             if len(expired) == len(self.segments):
                 self.roll(now_ms)
             following = self.segments.higher(expired[-1].base_offset)
             assert following is not None
             self.advance_log_start_offset(following.base_offset)
-            self.observer.log_start_offset_changed(self)
+        return expired
+
+    def remove_expired(self, expired: Iterable[LogSegment], now_ms: int) -> None:
+        """The second half of `apply_retention`: the segments' files go out of use."""
+        with self.storage_errors("deletion of segments"):
             for segment in expired:
                 self.remove_segment(segment, now_ms)
-        return len(expired)
 
     def remove_segment(self, segment: LogSegment, now_ms: int) -> None:
         """Take a segment out of use: its files are renamed now and unlinked after file.delete.delay.ms."""

@@ -25,7 +25,7 @@ from storage.checkpoints import (
     PartitionMetadataFile,
 )
 from storage.config import LogConfig
-from storage.deleted_files import DeletedFiles
+from storage.deleted_files import DeletedFiles, remove_path
 from storage.errors import CorruptCheckpoint, CorruptFile, StorageFailure
 from storage.files import FileSystem, parent_directory
 from storage.log import PartitionLog
@@ -35,6 +35,7 @@ from storage.partition_directory import (
     parse_directory_name,
     renamed_directory_name,
 )
+from storage.segment import LogSegment
 
 _log = logging.getLogger(__name__)
 
@@ -187,10 +188,46 @@ class LogDirectory:
         if kind is DirectoryKind.DELETED:
             self._deleted.add([new_path], now_ms + config.file_delete_delay_ms)
 
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete expired segments of every log here; how many. A log that cannot be looked at is reported.
+
+        I/O: one checkpoint of all new log starts, before the first file is renamed (KAFKA-15352).
+        """
+        expired: list[tuple[PartitionLog, list[LogSegment]]] = []
+        for log in self.logs.values():
+            try:
+                found = log.expire_segments(now_ms)
+            except KafkaError as error:
+                _log.error("retention of %s: %s", log.topic_partition, error)
+                continue
+            if found:
+                expired.append((log, found))
+        if expired:
+            self.checkpoint_log_start_offsets()
+        for log, segments in expired:
+            try:
+                log.remove_expired(segments, now_ms)
+            except KafkaError as error:
+                _log.error("retention of %s: %s", log.topic_partition, error)
+        return sum(len(segments) for _, segments in expired)
+
     def delete_expired(self, now_ms: int) -> int:
         """Remove what was deleted long enough ago: partition directories, and segments' files."""
-        count = self._deleted.remove_due(self.fs, now_ms)
-        return count + sum(log.delete_expired_files(now_ms) for log in self.logs.values())
+        return self.remove(self.take_expired(now_ms))
+
+    def take_expired(self, now_ms: int) -> list[str]:
+        """The paths of what was deleted long enough ago, for `remove`; they are not named again."""
+        paths = self._deleted.take_due(now_ms)
+        for log in self.logs.values():
+            paths += log.deleted_files.take_due(now_ms)
+        return paths
+
+    def remove(self, paths: Iterable[str]) -> int:
+        """Remove files and directories that are out of use; how many were there.
+
+        I/O: long for large files. Touches nothing of this object: may run in any thread.
+        """
+        return sum(remove_path(self.fs, path) for path in paths)
 
     # -- checkpoints
 

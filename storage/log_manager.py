@@ -48,6 +48,17 @@ class LogDirDescription(NamedTuple):
     usable_bytes: int
 
 
+class Removal(NamedTuple):
+    """Files and directories out of use that one log directory may remove now."""
+
+    directory: LogDirectory
+    paths: list[str]
+
+    def run(self) -> int:
+        """Remove them; how many. I/O: long for large files; from any thread. Errors: OSError."""
+        return self.directory.remove(self.paths)
+
+
 class LogManager:
     """The node's logs by partition."""
 
@@ -222,19 +233,21 @@ class LogManager:
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete expired segments of every log; how many (log.retention.check.interval.ms)."""
-        self.take_failed_offline()
-        return sum(self._apply_retention(log, now_ms) for log in list(self.logs))
-
-    def _apply_retention(self, log: PartitionLog, now_ms: int) -> int:
-        try:
-            return log.apply_retention(now_ms)
-        except KafkaError as error:
-            _log.error("retention of %s: %s", log.topic_partition, error)
-            return 0
+        return self._sum(lambda directory: directory.apply_retention(now_ms))
 
     def delete_expired(self, now_ms: int) -> int:
         """Remove what was renamed out of use file.delete.delay.ms ago; how many files and directories."""
         return self._sum(lambda directory: directory.delete_expired(now_ms))
+
+    def take_removals(self, now_ms: int) -> list[Removal]:
+        """The work of `delete_expired`, to be done in another thread; report one that fails."""
+        return [
+            Removal(each, paths) for each in self.online_directories if (paths := each.take_expired(now_ms))
+        ]
+
+    def removal_failed(self, removal: Removal, error: Exception) -> None:
+        """The disk did not let go of files: their directory goes offline."""
+        self.take_offline(removal.directory, f"removal of deleted files: {error}")
 
     def remove_expired_producers(self, now_ms: int) -> None:
         """Forget idle producers of every log (producer.id.expiration.check.interval.ms)."""

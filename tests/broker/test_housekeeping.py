@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,7 +27,9 @@ class House:
         self.timers = Timers(self.clock.monotonic_ms)
         self.replicas = Replicas()
         self.flusher = Flusher(executor, self.clock, self.replicas.logs.flush_failed)
-        self.housekeeping = Housekeeping(self.replicas.logs, self.flusher, self.timers, self.clock, config)
+        self.housekeeping = Housekeeping(
+            self.replicas.logs, self.flusher, executor, self.timers, self.clock, config
+        )
         self.housekeeping.start()
 
     def pass_ms(self, delay_ms: int) -> None:
@@ -58,8 +61,31 @@ def test_retention_deletes_old_segments_and_their_files_go_later(executor: Threa
     assert deleted
     house.pass_ms(15_000)
     house.pass_ms(15_000)
+    executor.submit(lambda: None).result()
     left = [name for name in house.replicas.fs.listdir(log.directory) if name.endswith(".deleted")]
     assert not left
+
+
+def test_a_disk_that_does_not_let_go_of_deleted_files_goes_offline(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(executor)
+    house.replicas.create("t", file_delete_delay_ms="0")
+    house.append("t")
+    house.replicas.logs.delete(TopicPartition("t", 0), house.clock.now_ms)
+    threads: list[str] = []
+
+    def refuse(path: str) -> None:
+        threads.append(threading.current_thread().name)
+        raise OSError(30, "Read-only file system", path)
+
+    monkeypatch.setattr(house.replicas.fs, "rmtree", refuse)
+    house.pass_ms(15_001)
+    executor.submit(lambda: None).result()
+    assert threads != [threading.current_thread().name]
+    assert house.replicas.logs.online_directories
+    house.pass_ms(15_001)
+    assert not house.replicas.logs.online_directories
 
 
 async def test_a_topic_with_flush_ms_is_flushed_when_it_is_due(executor: ThreadPoolExecutor) -> None:

@@ -485,3 +485,24 @@ class TestTakingAway:
         manager = started(disk, "/a")
         assert found(manager).size_bytes == whole
         assert found(manager).log_end_offset == 1
+
+    def test_kafka_15352_retention_of_many_logs_writes_one_checkpoint_before_any_file_goes(
+        self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        manager = started(disk, "/a")
+        config = replace(CONFIG, retention_ms=1_000)
+        for partition in range(20):
+            log = manager.get_or_create(TopicPartition("t", partition), TOPIC_ID, config, NOW_MS)
+            append(log, "old")
+        done: list[str] = []
+        rename = disk.rename
+
+        def noted(old: str, new: str) -> None:
+            done.append("checkpoint" if new.endswith("log-start-offset-checkpoint") else "file")
+            rename(old, new)
+
+        monkeypatch.setattr(disk, "rename", noted)
+        assert manager.apply_retention(NOW_MS + 2_000) == 20
+        assert done[0] == "checkpoint"
+        assert done.count("checkpoint") == 1
+        assert {log.log_start_offset for log in manager.logs} == {1}
