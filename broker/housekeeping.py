@@ -8,8 +8,8 @@
     high watermarks      replica.high.watermark.checkpoint.interval.ms
     producer expiry      producer.id.expiration.check.interval.ms
 
-I/O: runs on the event loop's timers; what syncs a log goes through the flusher's threads, what removes
-files through `executor`, one round at a time.
+I/O: runs on the event loop's timers; what syncs a log goes through the flusher's threads, what writes
+checkpoints or removes files through `executor`, one round of each kind at a time.
 Source: kafka.log.LogManager, kafka.server.ReplicaManager.
 """
 
@@ -18,6 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from functools import partial
 from typing import TypeAlias
 
 from broker.clock import Clock
@@ -25,7 +26,9 @@ from broker.config import BrokerConfig
 from broker.flusher import Flusher
 from broker.purgatory.timers import Timers
 from broker.purgatory.timing_wheel import TimerEntry
-from storage.log_manager import LogManager, Removal
+from storage.errors import StorageFailure
+from storage.log_directory import CheckpointKind
+from storage.log_manager import DirectoryWork, LogManager
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +36,7 @@ DELETED_FILES_INTERVAL_MS = 15_000
 # Sealed segments become durable soon after they are sealed, which keeps recovery short.
 FLUSH_INTERVAL_MS = 1_000
 
-FailedRemoval: TypeAlias = tuple[Removal, OSError]
+Failed: TypeAlias = tuple[DirectoryWork, OSError | StorageFailure]
 
 
 class Housekeeping:
@@ -51,7 +54,7 @@ class Housekeeping:
         self._logs = logs
         self._flusher = flusher
         self._executor = executor
-        self._removing: Future[list[FailedRemoval]] | None = None
+        self._running: dict[str, Future[list[Failed]]] = {}
         self._timers = timers
         self._clock = clock
         self._entries: dict[str, TimerEntry] = {}
@@ -62,17 +65,17 @@ class Housekeeping:
             (
                 "recovery points",
                 config.log_flush_offset_checkpoint_interval_ms,
-                logs.checkpoint_recovery_points,
+                partial(self._checkpoint, CheckpointKind.RECOVERY_POINT),
             ),
             (
                 "log start offsets",
                 config.log_flush_start_offset_checkpoint_interval_ms,
-                logs.checkpoint_log_start_offsets,
+                partial(self._checkpoint, CheckpointKind.LOG_START_OFFSET),
             ),
             (
                 "high watermarks",
                 config.replica_high_watermark_checkpoint_interval_ms,
-                logs.checkpoint_high_watermarks,
+                partial(self._checkpoint, CheckpointKind.HIGH_WATERMARK),
             ),
             (
                 "producer expiry",
@@ -111,16 +114,23 @@ class Housekeeping:
             logger.info("retention deleted %d segments", deleted)
 
     def _delete_expired(self) -> None:
-        """Have what is due removed in a thread: giving back a large file takes the disk a while."""
-        if self._removing is not None:
-            if not self._removing.done():
+        self._in_background("removal", lambda: self._logs.planned_removals(self._clock.wall_ms()))
+
+    def _checkpoint(self, kind: CheckpointKind) -> None:
+        self._in_background(kind.value, lambda: self._logs.planned_checkpoints(kind))
+
+    def _in_background(self, name: str, plan: Callable[[], list[DirectoryWork]]) -> None:
+        """Have the disk work in a thread, if it is done with the last round; hear how that one went."""
+        running = self._running.get(name)
+        if running is not None:
+            if not running.done():
                 return
-            done, self._removing = self._removing, None
-            for removal, error in done.result():
-                self._logs.removal_failed(removal, error)
-        removals = self._logs.take_removals(self._clock.wall_ms())
-        if removals:
-            self._removing = self._executor.submit(_remove, removals)
+            del self._running[name]
+            for work, error in running.result():
+                self._logs.work_failed(work, error)
+        works = plan()
+        if works:
+            self._running[name] = self._executor.submit(_run_all, works)
 
     def _flush_due(self) -> None:
         for log in self._logs.logs_to_flush(self._clock.wall_ms()):
@@ -130,11 +140,11 @@ class Housekeeping:
         self._logs.remove_expired_producers(self._clock.wall_ms())
 
 
-def _remove(removals: list[Removal]) -> list[FailedRemoval]:
-    failed: list[FailedRemoval] = []
-    for removal in removals:
+def _run_all(works: list[DirectoryWork]) -> list[Failed]:
+    failed: list[Failed] = []
+    for work in works:
         try:
-            removal.run()
-        except OSError as error:
-            failed.append((removal, error))
+            work.run()
+        except (OSError, StorageFailure) as error:
+            failed.append((work, error))
     return failed

@@ -62,6 +62,8 @@ logger = logging.getLogger(__name__)
 
 # Syncing is what these threads do; more of them than disks does not make it faster.
 FLUSH_THREADS: Final = 4
+# Threads of their own: a produce that waits for its fsync must not wait for large files to be removed too.
+HOUSEKEEPING_THREADS: Final = 2
 
 
 class BrokerNode:
@@ -81,6 +83,7 @@ class BrokerNode:
         self._cluster_id = cluster_id
         self._randomness = SystemRandomness()
         self._executor = ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="tidelog-flush")
+        self._housekeepers = ThreadPoolExecutor(HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
         self.services: Services
         self.metrics = BrokerMetrics()
         self.metrics_endpoint: MetricsEndpoint | None = None
@@ -96,6 +99,7 @@ class BrokerNode:
         """
         async with AsyncExitStack() as undo:
             undo.callback(self._executor.shutdown)
+            undo.callback(self._housekeepers.shutdown)
             await self._open(undo)
             await self._join(undo)
             await self._serve(undo)
@@ -152,7 +156,7 @@ class BrokerNode:
         self._store.subscribe(self._follow_topics)
         register_apis(self._dispatcher, self.services)
         self._housekeeping = Housekeeping(
-            self._logs, self._flusher, self._executor, self._timers, self._clock, self.config
+            self._logs, self._flusher, self._housekeepers, self._timers, self._clock, self.config
         )
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
@@ -323,6 +327,7 @@ class BrokerNode:
             await self.metrics_endpoint.close()
         self._driver.stop()
         self._executor.shutdown(wait=True)
+        self._housekeepers.shutdown(wait=True)
         self._locks.release()
 
     def _close_logs(self) -> None:

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from functools import partial
+from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
@@ -40,6 +43,14 @@ from storage.segment import LogSegment
 _log = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
+
+
+class CheckpointKind(Enum):
+    """The offset checkpoints of a log directory."""
+
+    RECOVERY_POINT = "recovery point"
+    HIGH_WATERMARK = "high watermark"
+    LOG_START_OFFSET = "log start offset"
 
 
 class DirectorySettings(NamedTuple):
@@ -243,6 +254,15 @@ class LogDirectory:
         """Write where logs start that do not start with their first segment, if that changed."""
         self._log_start_offsets.write(self._with_damaged(self._log_start_offsets, self._log_start_offset))
 
+    def planned_checkpoint(self, kind: CheckpointKind) -> Callable[[], None] | None:
+        """The writing of one checkpoint, to be done in any thread; None when nothing changed."""
+        checkpoint, offset_of = {
+            CheckpointKind.RECOVERY_POINT: (self._recovery_points, self._recovery_point),
+            CheckpointKind.HIGH_WATERMARK: (self._high_watermarks, self._high_watermark),
+            CheckpointKind.LOG_START_OFFSET: (self._log_start_offsets, self._log_start_offset),
+        }[kind]
+        return checkpoint.planned(self._with_damaged(checkpoint, offset_of))
+
     def log_start_offset_changed(self, log: PartitionLog) -> None:
         """See LogObserver."""
         offsets = self._with_damaged(self._log_start_offsets, self._log_start_offset)
@@ -317,11 +337,18 @@ class LogDirectory:
 
 
 class _Checkpoint:
-    """An offset checkpoint that is written only when it would change."""
+    """An offset checkpoint that is written only when it would change.
+
+    Invariant: a state never replaces a later one in the file, also when a thread writes it late.
+    """
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._file = OffsetCheckpoint(fs, path)
+        self._lock = Lock()
+        self._states = 0
+        self._state_in_file = 0
         self.written: dict[TopicPartition, Offset] = {}
+        """The latest state; it is in the file, or a thread is about to put it there."""
 
     def read(self) -> None:
         """Read the file; a damaged one is reported and counts as empty, as Kafka does."""
@@ -332,13 +359,28 @@ class _Checkpoint:
             self.written = {}
 
     def write(self, offsets: dict[TopicPartition, Offset]) -> None:
-        """Replace the file when `offsets` are not what it holds."""
-        if offsets != self.written:
-            self._file.write(offsets)
+        """Replace the file when `offsets` are not what it holds; waits for a thread that is writing it."""
+        if offsets != self.written or self._state_in_file < self._states:
+            self._states += 1
+            self._put(self._states, offsets)
             self.written = offsets
+
+    def planned(self, offsets: dict[TopicPartition, Offset]) -> Callable[[], None] | None:
+        """The writing, to be done in any thread; None when there is nothing new. Keep `offsets` unchanged."""
+        if offsets == self.written:
+            return None
+        self._states += 1
+        self.written = offsets
+        return partial(self._put, self._states, offsets)
 
     def forget(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Take lines out, those of them that are there."""
         stale = {each for each in topic_partitions if each in self.written}
         if stale:
             self.write({key: value for key, value in self.written.items() if key not in stale})
+
+    def _put(self, state: int, offsets: dict[TopicPartition, Offset]) -> None:
+        with self._lock:
+            if state > self._state_in_file:
+                self._file.write(offsets)
+                self._state_in_file = state

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -22,7 +23,7 @@ from storage.config import LogConfig
 from storage.errors import StorageFailure
 from storage.files import FileSystem
 from storage.log import PartitionLog
-from storage.log_directory import DirectorySettings, LogDirectory
+from storage.log_directory import CheckpointKind, DirectorySettings, LogDirectory
 from storage.partition_directory import DirectoryKind
 from storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 
@@ -48,15 +49,15 @@ class LogDirDescription(NamedTuple):
     usable_bytes: int
 
 
-class Removal(NamedTuple):
-    """Files and directories out of use that one log directory may remove now."""
+class DirectoryWork(NamedTuple):
+    """Something slow that a log directory's disk has to do: `run` blocks, and may run in any thread.
+
+    Errors of `run`: OSError, StorageFailure, which are for `LogManager.work_failed`.
+    """
 
     directory: LogDirectory
-    paths: list[str]
-
-    def run(self) -> int:
-        """Remove them; how many. I/O: long for large files; from any thread. Errors: OSError."""
-        return self.directory.remove(self.paths)
+    name: str
+    run: Callable[[], object]
 
 
 class LogManager:
@@ -239,15 +240,27 @@ class LogManager:
         """Remove what was renamed out of use file.delete.delay.ms ago; how many files and directories."""
         return self._sum(lambda directory: directory.delete_expired(now_ms))
 
-    def take_removals(self, now_ms: int) -> list[Removal]:
-        """The work of `delete_expired`, to be done in another thread; report one that fails."""
+    def planned_removals(self, now_ms: int) -> list[DirectoryWork]:
+        """The work of `delete_expired`, to be done in another thread."""
         return [
-            Removal(each, paths) for each in self.online_directories if (paths := each.take_expired(now_ms))
+            DirectoryWork(each, "removal of deleted files", partial(each.remove, paths))
+            for each in self.online_directories
+            if (paths := each.take_expired(now_ms))
         ]
 
-    def removal_failed(self, removal: Removal, error: Exception) -> None:
-        """The disk did not let go of files: their directory goes offline."""
-        self.take_offline(removal.directory, f"removal of deleted files: {error}")
+    def planned_checkpoints(self, kind: CheckpointKind) -> list[DirectoryWork]:
+        """The writing of a checkpoint in every directory where it changed, to be done in another thread."""
+        self.take_failed_offline()
+        return [
+            DirectoryWork(each, f"{kind.value} checkpoint", write)
+            for each in self.online_directories
+            if (write := each.planned_checkpoint(kind)) is not None
+        ]
+
+    def work_failed(self, work: DirectoryWork, error: Exception) -> None:
+        """Work of another thread failed: its directory goes offline, nothing is tried again."""
+        if work.directory.offline_reason is None:
+            self.take_offline(work.directory, f"{work.name}: {error}")
 
     def remove_expired_producers(self, now_ms: int) -> None:
         """Forget idle producers of every log (producer.id.expiration.check.interval.ms)."""
@@ -255,15 +268,15 @@ class LogManager:
             log.producers.remove_expired(now_ms)
 
     def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points that changed (log.flush.offset.checkpoint.interval.ms)."""
+        """Write the recovery points that changed, now."""
         self._sum(lambda directory: directory.checkpoint_recovery_points())
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks that changed (replica.high.watermark.checkpoint.interval.ms)."""
+        """Write the high watermarks that changed, now."""
         self._sum(lambda directory: directory.checkpoint_high_watermarks())
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write the log start offsets that changed (log.flush.start.offset.checkpoint.interval.ms)."""
+        """Write the log start offsets that changed, now."""
         self._sum(lambda directory: directory.checkpoint_log_start_offsets())
 
     def logs_to_flush(self, now_ms: int) -> list[PartitionLog]:

@@ -106,6 +106,7 @@ def test_checkpoints_are_written_at_their_intervals(executor: ThreadPoolExecutor
     house.replicas.create("t")
     house.append("t", 2)
     house.pass_ms(5_001)
+    executor.submit(lambda: None).result()
     text = house.replicas.fs.read("/data/replication-offset-checkpoint").decode()
     assert "t 0 2" in text
 

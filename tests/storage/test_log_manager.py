@@ -14,6 +14,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from storage.config import LogConfig
 from storage.log import PartitionLog
+from storage.log_directory import CheckpointKind
 from storage.log_manager import LogManager, PartitionSize
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
@@ -506,3 +507,27 @@ class TestTakingAway:
         assert done[0] == "checkpoint"
         assert done.count("checkpoint") == 1
         assert {log.log_start_offset for log in manager.logs} == {1}
+
+    def test_a_checkpoint_that_a_thread_writes_late_does_not_replace_a_newer_one(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk, "/a")
+        log = create(manager)
+        append(log, "a")
+        append(log, "b")
+        log.flush(NOW_MS)
+        (late,) = manager.planned_checkpoints(CheckpointKind.RECOVERY_POINT)
+        assert manager.planned_checkpoints(CheckpointKind.RECOVERY_POINT) == []
+        log.truncate_to(1, NOW_MS, below_high_watermark=True)
+        late.run()
+        assert disk.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nevents 0 1\n"
+
+    def test_a_failed_checkpoint_of_a_thread_takes_its_directory_offline(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        append(create(manager), "a")
+        (work,) = manager.planned_checkpoints(CheckpointKind.HIGH_WATERMARK)
+        disk.fail_next_fsync("replication-offset-checkpoint")
+        with pytest.raises(KafkaError) as caught:
+            work.run()
+        manager.work_failed(work, caught.value)
+        assert manager.online_directories == []
