@@ -136,7 +136,9 @@ class BrokerProcess(ServerProcess):
 def run_load(module: str, **options: Any) -> dict[str, Any]:
     """Run one load to its end; what it found."""
     command = [sys.executable, "-m", f"benchmarks.loads.{module}", json.dumps(options)]
-    done = subprocess.run(command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True, check=False
+    )
     if done.returncode != 0:
         raise BenchmarkError(f"load {module} with {options} ended with code {done.returncode}")
     findings: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -144,7 +146,7 @@ def run_load(module: str, **options: Any) -> dict[str, Any]:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, except that Python keeps its compiled files, as it does on any machine that is not told not to."""
+    """Ours, except that Python keeps its compiled files, as it does where nobody forbids it."""
     environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return environment
