@@ -101,9 +101,9 @@ def produce_cpu(effort: Effort) -> Iterator[Figure]:
                 partial(cpu_us, broker, True, *shape),
                 partial(cpu_us, bare, False, *shape),
             )
-            name = f"CPU per produce, {name}"
-            yield Figure(name, ours, "us", prototype_us, "prototype", at_most=1.5)
-            yield Figure(f"{name}, in this run", ours, "us", reference, "bare")
+            title = f"CPU per produce, {name}"
+            yield Figure(title, ours, "us", prototype_us, "prototype", at_most=1.5)
+            yield Figure(f"{title}, in this run", ours, "us", reference, "bare")
 
 
 def produce_latency(effort: Effort) -> Iterator[Figure]:
