@@ -43,7 +43,8 @@ class AdminBase:
 
     async def start(self) -> None:
         """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
-        assert not self._started, "an admin client is started once"
+        if self._started:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "an admin client is started once")
         self._client = ClientBase(
             self.config,
             self._environment,
@@ -74,7 +75,8 @@ class AdminBase:
 
     def _deadline_ms(self, timeout_ms: int | None) -> int:
         if not self._started or self._is_closed:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the admin client is not open")
+            state = "closed" if self._is_closed else "not started"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the admin client is {state}")
         limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         return self._client.now_ms() + limit
 

@@ -17,6 +17,7 @@ from clients.options import (
     require_between,
     require_bool,
     require_one_of,
+    unknown_option,
 )
 
 _INT32_MAX = 2**31 - 1
@@ -242,5 +243,5 @@ def make_config(config_type: type[ConfigT], options: Mapping[str, Any]) -> Confi
     known = {field.name for field in fields(config_type)}
     for option, value in options.items():
         if option not in known:
-            raise ConfigError(option, value, "one of " + ", ".join(sorted(known)))
+            raise unknown_option(option, value, known)
     return config_type(**options)

@@ -44,6 +44,14 @@ from protocol.ids import TopicPartition
 Records = dict[TopicPartition, list[ConsumerRecord]]
 
 
+def _topic_partition(given: object) -> TopicPartition:
+    """`given` as the topic and partition that it names; a topic alone is refused."""
+    match given:
+        case (str(topic), int(partition)) if partition >= 0:
+            return TopicPartition(topic, partition)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{given!r} is not a (topic, partition)")
+
+
 class Consumer(ConsumerPositions):
     """An asyncio consumer; use it as an async context manager, or call `start` and `close`.
 
@@ -74,7 +82,8 @@ class Consumer(ConsumerPositions):
 
     async def start(self) -> None:
         """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
-        assert not self._started, "a consumer is started once"
+        if self._started:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a consumer is started once")
         config = self.config
         self._client = ClientBase(
             config,
@@ -185,7 +194,7 @@ class Consumer(ConsumerPositions):
         self._require_usable()
         if self._group is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
-        wanted = [TopicPartition(topic, partition) for topic, partition in partitions]
+        wanted = [_topic_partition(given) for given in partitions]
         self._assigned.set(wanted)
         self._client.updater.set_topics({tp.topic for tp in wanted})
         self._driver.wake()
@@ -200,6 +209,7 @@ class Consumer(ConsumerPositions):
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of `topic`; awaits its metadata."""
+        self._require_usable()
         await self._client.updater.ensure_topic(topic, self._deadline_ms())
         return tuple(self._client.metadata.topics[topic].partitions)
 
@@ -210,7 +220,7 @@ class Consumer(ConsumerPositions):
 
         At most `max_records` (else `max_poll_records`), each partition's in offset order.
         """
-        self._require_usable()
+        self._require_reading()
         limit = self.config.max_poll_records if max_records is None else max_records
         deadline_ms = self._client.now_ms() + timeout_ms
         while True:
@@ -231,7 +241,7 @@ class Consumer(ConsumerPositions):
         """The next record; None when none came within `timeout_ms` (None: wait for ever)."""
         deadline_ms = None if timeout_ms is None else self._client.now_ms() + timeout_ms
         while True:
-            self._require_usable()
+            self._require_reading()
             record = self._handed_out.next()
             if record is not None:
                 return record
@@ -299,6 +309,11 @@ class Consumer(ConsumerPositions):
         elif self._lookup is not None and len(self._assigned):
             self._committer.auto_commit_if_due()
         self._initializer.advance()
+
+    def _require_reading(self) -> None:
+        self._require_usable()
+        if self._group is None and not len(self._assigned):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "nothing to read: call subscribe or assign first")
 
     def _on_metadata(self) -> None:
         subscription = self._subscription

@@ -100,6 +100,7 @@ class GroupCoordinator:
 
     async def close(self, timeout_ms: int) -> None:
         """Commit if that is automatic, give up all partitions and leave."""
+        deadline_ms = self._client.now_ms() + timeout_ms
         if self._join_task is not None:
             self._join_task.cancel()
             with suppress(asyncio.CancelledError, KafkaError):
@@ -110,12 +111,13 @@ class GroupCoordinator:
         self._client.updater.on_update.remove(self._on_metadata)
         try:
             if self.membership.state is MemberState.STABLE:
-                await self._committer.auto_commit_now(self._client.now_ms() + timeout_ms)
+                await self._committer.auto_commit_now(deadline_ms)
             await self._give_up(self._assigned.topic_partitions, lost=self.membership.lost_partitions)
         finally:
             await self.heartbeater.close()
             if self.membership.leaves_on_close:
-                await self.heartbeater.leave("the consumer is being closed", timeout_ms)
+                left_ms = max(1, deadline_ms - self._client.now_ms())
+                await self.heartbeater.leave("the consumer is being closed", left_ms)
             self._committer.membership = None
 
     # --- before joining -------------------------------------------------------------------

@@ -64,18 +64,21 @@ class Heartbeater:
         membership = self._membership
         try:
             deadline_ms = self._client.now_ms() + timeout_ms
-            response = await self._lookup.request(
-                ApiKey.LEAVE_GROUP,
-                lambda version: membership.leave_request(version, reason),
-                LeaveGroupResponse,
-                deadline_ms,
-                timeout_ms=timeout_ms,
-            )
+            # Looking for the coordinator may wait for connections, which know no deadline.
+            async with asyncio.timeout(timeout_ms / 1000):
+                response = await self._lookup.request(
+                    ApiKey.LEAVE_GROUP,
+                    lambda version: membership.leave_request(version, reason),
+                    LeaveGroupResponse,
+                    deadline_ms,
+                    timeout_ms=timeout_ms,
+                )
             code = known_code(response.error_code)
             if code is not ErrorCode.NONE:
                 _log.info("leaving group %r: %s", membership.group_id, code.name)
-        except KafkaError as error:
-            _log.info("leaving group %r: %s", membership.group_id, error)
+        except (KafkaError, TimeoutError) as error:
+            reason_lost = str(error) or f"no answer within {timeout_ms} ms"
+            _log.info("leaving group %r: %s", membership.group_id, reason_lost)
         membership.left(reason)
 
     async def _run(self) -> None:

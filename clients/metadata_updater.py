@@ -44,6 +44,7 @@ class MetadataUpdater:
         self._wake = asyncio.Event()
         self._waiters: set[asyncio.Future[None]] = set()
         self._last_error: KafkaError | None = None
+        self._is_lost = False
 
     def start(self) -> None:
         """Start the task; once."""
@@ -132,11 +133,17 @@ class MetadataUpdater:
             try:
                 await self._refresh()
             except (KafkaError, OSError) as error:
-                _log.info("metadata refresh failed: %s", error)
+                self._log_failure(error)
                 self._last_error = error if isinstance(error, KafkaError) else None
                 self.policy.failed(self._environment.monotonic_ms())
                 if isinstance(error, KafkaError) and not error.code.retriable:
                     self._notify(error)
+
+    def _log_failure(self, error: Exception) -> None:
+        """Warn once when a cluster that was there is lost; what keeps failing, or never began, is no news."""
+        is_lost = bool(self.metadata.brokers) and not self._is_lost
+        self._is_lost = self._is_lost or is_lost
+        _log.log(logging.WARNING if is_lost else logging.INFO, "metadata refresh failed: %s", error)
 
     async def _sleep(self, duration_ms: int) -> None:
         self._wake.clear()
@@ -161,6 +168,9 @@ class MetadataUpdater:
             raise failure(response.error_code, "metadata")
         self.metadata.apply(response, full=full)
         self._network.set_brokers(self.metadata.brokers.values())
+        if self._is_lost:
+            self._is_lost = False
+            _log.warning("the cluster answers again")
         self._last_error = None
         policy.succeeded(self._environment.monotonic_ms(), fruitful=self._is_fruitful(names))
         for callback in self.on_update:

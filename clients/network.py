@@ -205,7 +205,8 @@ class Network:
             if isinstance(error, KafkaError) and not error.code.retriable:
                 raise
             reason = str(error) or type(error).__name__
-            text = f"broker {node_id} at {address.host}:{address.port} cannot be reached: {reason}"
+            name = f"broker {node_id} at " if node_id >= 0 else "bootstrap server "
+            text = f"{name}{address.host}:{address.port} cannot be reached: {reason}"
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
         attempts.failures = 0
         self._connections[key] = connection

@@ -52,11 +52,17 @@ class OffsetCommitter:
         """
         attempt = 0
         left = dict(offsets)
+        error: KafkaError | None = None
         while left:
             try:
                 committer = self._committer()
-                codes = await commit_once(self._lookup, left, committer, deadline_ms)
+                # Looking for the coordinator may wait for connections, which know no deadline.
+                async with asyncio.timeout(max(0, deadline_ms - self._client.now_ms()) / 1000):
+                    codes = await commit_once(self._lookup, left, committer, deadline_ms)
                 error = self._judge(codes, committer)
+            except TimeoutError:
+                text = f"commit to group {self._lookup.group_id!r} did not end in time"
+                raise error or KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
             except KafkaError as caught:
                 error, codes = caught, {}
                 if not error.code.retriable:
@@ -89,7 +95,7 @@ class OffsetCommitter:
         if not self._config.enable_auto_commit:
             return
         if self._auto_task is not None:
-            await asyncio.wait({self._auto_task})
+            await asyncio.wait({self._auto_task}, timeout=max(0, deadline_ms - self._client.now_ms()) / 1000)
         offsets = self._positions()
         if not offsets or offsets == self._last_auto:
             return

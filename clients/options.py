@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 from protocol.errors import ErrorCode, KafkaError
 
@@ -10,10 +11,22 @@ from protocol.errors import ErrorCode, KafkaError
 class ConfigError(KafkaError):
     """A client option has a value that is not allowed; the text names option, value and allowed values."""
 
-    def __init__(self, option: str, value: object, allowed: str) -> None:
-        super().__init__(ErrorCode.INVALID_CONFIG, f"{option}={value!r} is not allowed: expected {allowed}")
+    def __init__(self, option: str, value: object, allowed: str, *, text: str | None = None) -> None:
+        text = f"{option}={value!r} is not allowed: expected {allowed}" if text is None else text
+        super().__init__(ErrorCode.INVALID_CONFIG, text)
         self.option = option
         self.value = value
+
+
+def unknown_option(option: str, value: object, known: Iterable[str]) -> ConfigError:
+    """The refusal of an option that does not exist; names those that are spelt much like it."""
+    names = sorted(known)
+    wanted = option.replace(".", "_").replace("-", "_").lower()
+    near = [name for name in names if name.startswith(wanted)]
+    near += [name for name in get_close_matches(wanted, names) if name not in near]
+    allowed = "one of " + ", ".join(names)
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"expected {allowed}"
+    return ConfigError(option, value, allowed, text=f"there is no option {option!r}: {hint}")
 
 
 def require_between(option: str, value: int, lowest: int, highest: int | None = None) -> None:
@@ -42,11 +55,20 @@ def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[tuple[str, in
 
     IPv6 hosts stand in brackets: "[::1]:9092".
     """
-    texts = servers.split(",") if isinstance(servers, str) else list(servers)
+    texts = servers.split(",") if isinstance(servers, str) else _texts(servers)
     addresses = tuple(_address(text.strip(), servers) for text in texts if text.strip())
     if not addresses:
         raise ConfigError("bootstrap_servers", servers, "at least one host:port")
     return addresses
+
+
+def _texts(servers: object) -> list[str]:
+    texts = []
+    for text in servers if isinstance(servers, Iterable) else [servers]:
+        if not isinstance(text, str):
+            raise ConfigError("bootstrap_servers", servers, f"host:port as text; bad part {text!r}")
+        texts.append(text)
+    return texts
 
 
 def _address(text: str, servers: object) -> tuple[str, int]:

@@ -89,6 +89,7 @@ class ProduceCore:
             )
             batch.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
             self._give_up(batch)
+        _log_lost(expired, f"not written within delivery_timeout_ms={self._delivery_timeout_ms}")
         return len(expired)
 
     def answered(self, batch: ProducerBatch, answer: BatchAnswer, now_ms: int) -> bool:
@@ -116,9 +117,11 @@ class ProduceCore:
 
     def fail_queued(self, error: KafkaError) -> None:
         """Fail everything that waits, because the producer cannot or may not send any more."""
-        for batch in self.accumulator.take_all() + list(self._sent):
+        lost = [batch for batch in self.accumulator.take_all() + list(self._sent) if not batch.done]
+        for batch in lost:
             batch.fail(error)
             self._give_up(batch)
+        _log_lost(lost, str(error))
 
     def _complete(self, batch: ProducerBatch, answer: BatchAnswer) -> None:
         offset = -1 if answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else answer.base_offset
@@ -145,6 +148,7 @@ class ProduceCore:
             surely_not_written = batch.attempts < self._retries
             self.identity.failed(batch, error.code, surely_not_written=surely_not_written)
         batch.fail(error)
+        _log_lost([batch], str(error))
         self.accumulator.release(batch)
 
     def _give_up(self, batch: ProducerBatch) -> None:
@@ -172,3 +176,11 @@ def produce_request(
 
 def _size_and_place(batch: ProducerBatch) -> tuple[int, str]:
     return batch.size_bytes, str(batch.topic_partition)
+
+
+def _log_lost(batches: Sequence[ProducerBatch], reason: str) -> None:
+    """One line, as nobody may be looking at the deliveries."""
+    if batches:
+        records = sum(batch.record_count for batch in batches)
+        places = ", ".join(sorted({str(batch.topic_partition) for batch in batches})[:5])
+        _log.warning("%d records in %d batches (%s) are lost: %s", records, len(batches), places, reason)

@@ -28,6 +28,7 @@ from clients.partitioner import StickyPartitioner, partition_for_key
 from clients.produce_core import ProduceCore
 from clients.producer_batch import RecordMetadata
 from clients.producer_identity import ProducerIdentity
+from clients.record_checks import refuse_bad_record
 from clients.sender import Sender
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
@@ -35,6 +36,8 @@ from protocol.ids import TopicPartition
 from protocol.record import RecordHeader
 
 _BATCHES_BEFORE_YIELD = 8
+# What encoding a record of wrong types ends in; checking the types of every good one would cost more.
+_ENCODING_ERRORS = (TypeError, AttributeError, ValueError)
 
 DeliveryFuture = asyncio.Future[RecordMetadata]
 
@@ -84,7 +87,8 @@ class Producer:
 
     async def start(self) -> None:
         """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
-        assert not self._started, "a producer is started once"
+        if self._started:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer is started once")
         config = self.config
         self._loop = asyncio.get_running_loop()
         self._client = ClientBase(
@@ -139,6 +143,8 @@ class Producer:
 
         Deliveries that fail do not make `flush` fail. KafkaError(REQUEST_TIMED_OUT) after `timeout_ms`.
         """
+        if not self._started:
+            self._check_usable()
         serial = self._accumulator.begin_flush()
         self._sender.wake()
         try:
@@ -187,13 +193,18 @@ class Producer:
 
         Waits for the topic's metadata and for room in `buffer_memory`, at most `max_block_ms`.
         `timestamp_ms` None is now. Errors: KafkaError(MESSAGE_TOO_LARGE) for a record over
-        `max_request_size`, KafkaError(REQUEST_TIMED_OUT) when there is no room in time.
+        `max_request_size`, KafkaError(REQUEST_TIMED_OUT) when there is no room in time, TypeError for a
+        value, key or header that is not bytes.
         """
         future = None
-        if self._line.is_empty:
-            future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
-        if future is None:
-            future = await self._enqueue_later(topic, value, key, headers, partition, timestamp_ms)
+        try:
+            if self._line.is_empty:
+                future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
+            if future is None:
+                future = await self._enqueue_later(topic, value, key, headers, partition, timestamp_ms)
+        except _ENCODING_ERRORS as error:
+            refuse_bad_record(value, key, headers, error)
+            raise
         if self._new_batches >= _BATCHES_BEFORE_YIELD:
             # A loop of sends that never waits would starve the sender.
             self._new_batches = 0
@@ -216,7 +227,11 @@ class Producer:
         """
         if not self._line.is_empty:
             return None
-        return self._enqueue(topic, value, key, headers, partition, timestamp_ms)
+        try:
+            return self._enqueue(topic, value, key, headers, partition, timestamp_ms)
+        except _ENCODING_ERRORS as error:
+            refuse_bad_record(value, key, headers, error)
+            raise
 
     async def send_and_wait(
         self,
@@ -354,7 +369,7 @@ class Producer:
     def _new_queue(self, state: _TopicState, topic: str, partition: int) -> PartitionQueue:
         if partition not in state.metadata.partitions:
             count = len(state.metadata.partitions)
-            text = f"topic {topic!r} has no partition {partition}, only 0..{count - 1}"
+            text = f"topic {topic!r} has no partition {partition!r}, only 0..{count - 1}"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         queue = self._accumulator.queue(TopicPartition(topic, partition))
         state.queues[partition] = queue

@@ -45,6 +45,9 @@ class Delivery(Protocol):
     def set_exception(self, exception: BaseException, /) -> None:
         """The record was not written."""
 
+    def exception(self) -> BaseException | None:
+        """Why it was not written; asking counts as having taken notice."""
+
 
 class ProducerBatch:
     """Records for `topic_partition`.
@@ -168,13 +171,18 @@ class ProducerBatch:
         return True
 
     def fail(self, error: KafkaError) -> bool:
-        """Tell every delivery that its record was not written; False if the batch was done already."""
+        """Tell every delivery that its record was not written; False if the batch was done already.
+
+        The caller logs it, so that a loss does not go unseen where nobody awaits deliveries.
+        """
         if self.done:
             return False
         self.done = True
         for delivery in self.deliveries:
             if not delivery.done():
                 delivery.set_exception(KafkaError(error.code, str(error)))
+                # Else asyncio complains once a record when the application drops its futures.
+                delivery.exception()
         return True
 
     def records(self) -> list[Record]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -31,7 +32,6 @@ def test_defaults_are_kafkas() -> None:
         (ProducerConfig, {"delivery_timeout_ms": 10}, "delivery_timeout_ms=10"),
         (ProducerConfig, {"linger_ms": 1.5}, "linger_ms=1.5"),
         (ProducerConfig, {"enable_idempotence": "yes"}, "'yes'"),
-        (ProducerConfig, {"lingerms": 5}, "lingerms=5"),
         (ConsumerConfig, {"auto_offset_reset": "newest"}, "'newest'"),
         (ConsumerConfig, {"isolation_level": "serializable"}, "'serializable'"),
         (ConsumerConfig, {"group_id": ""}, "group_id=''"),
@@ -49,6 +49,27 @@ def test_a_bad_value_is_refused_by_option_and_value(kind: Any, options: dict[str
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert shown in str(caught.value)
     assert "expected" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [
+        ("linger", "did you mean linger_ms"),
+        ("linger.ms", "did you mean linger_ms?"),
+        ("compresion_type", "did you mean compression_type"),
+        ("zebra", "expected one of acks, batch_size"),
+    ],
+)
+def test_a_misspelt_option_is_answered_with_those_spelt_much_like_it(option: str, hint: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no option '{re.escape(option)}'") as caught:
+        make_config(ProducerConfig, {option: 5})
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize("servers", [None, 9092, ["a:1", 5], [("a", 1)]])
+def test_bootstrap_servers_that_are_not_text_are_refused_by_name(servers: Any) -> None:
+    with pytest.raises(ConfigError, match="bootstrap_servers="):
+        make_config(ProducerConfig, {"bootstrap_servers": servers})
 
 
 def test_bootstrap_servers_are_given_as_text_or_as_a_list() -> None:

@@ -50,6 +50,9 @@ class Outcome:
         assert isinstance(exception, KafkaError)
         self.error = exception
 
+    def exception(self) -> BaseException | None:
+        return self.error
+
 
 def cluster(leaders: dict[TopicPartition, int], *, epoch: int = 1) -> ClusterMetadata:
     """Metadata in which these brokers lead these partitions."""

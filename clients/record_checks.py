@@ -1,0 +1,34 @@
+"""Says what is wrong with a record that could not be encoded; asked only after that has failed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_BYTES: Final = (bytes, bytearray, memoryview)
+
+
+def refuse_bad_record(value: object, key: object, headers: object, cause: Exception) -> None:
+    """Raise a TypeError naming what cannot stand in a record; return when nothing is wrong with its types."""
+    text = _explain(value, key, headers)
+    if text is not None:
+        raise TypeError(text) from cause
+
+
+def _explain(value: object, key: object, headers: object) -> str | None:
+    for name, content in (("value", value), ("key", key)):
+        if content is not None and not isinstance(content, _BYTES):
+            return f"{name}={_shown(content)} is a {type(content).__name__}, expected bytes or None"
+    if not isinstance(headers, list | tuple):
+        return f"headers={_shown(headers)} is a {type(headers).__name__}, expected a list of (str, bytes)"
+    for header in headers:
+        match header:
+            case (str(), content) if content is None or isinstance(content, _BYTES):
+                continue
+        return f"header {_shown(header)}: expected (str, bytes or None)"
+    return None
+
+
+def _shown(content: object) -> str:
+    """At most the first characters, as a message may be large."""
+    text = repr(content)
+    return text if len(text) <= 60 else text[:57] + "..."
