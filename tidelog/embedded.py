@@ -84,6 +84,9 @@ class EmbeddedCluster:
         if not started.wait(START_TIMEOUT_S):
             raise TimeoutError(f"the broker did not start within {START_TIMEOUT_S:.0f} s")
         if failure:
+            self._thread.join(STOP_TIMEOUT_S)
+            self._loop = self._thread = self._node = None
+            self._remove_data()
             raise failure[0]
         return self
 
@@ -114,6 +117,9 @@ class EmbeddedCluster:
     def stop(self) -> None:
         """Stop; the data goes too, unless `data_dir` was given: then it is shut down cleanly."""
         self._end(clean=self._keeps_data)
+        self._remove_data()
+
+    def _remove_data(self) -> None:
         if not self._keeps_data:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 

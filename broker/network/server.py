@@ -101,7 +101,9 @@ class NetworkServer:
             connection.drain()
         if not await self._wait_until_gone(timeout_s):
             for connection in list(self.connections()):
-                logger.warning("aborting connection from %s at shutdown", connection.peer)
+                # Without a grace period nobody was slow: that is how the owner wants to end.
+                level = logging.WARNING if timeout_s > 0 else logging.DEBUG
+                logger.log(level, "aborting connection from %s at shutdown", connection.peer)
                 connection.abort()
             await self._wait_until_gone(1.0)
 
