@@ -13,20 +13,23 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tidelog.demo.corpus import Corpus
-from tidelog.demo.run import Demo
-
 
 def main() -> int:
     """Run it on the standard library, in a folder that is removed afterwards."""
-    with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as folder:
-        demo = Demo(Corpus.standard_library(), Path(folder))
-        try:
-            return 0 if asyncio.run(demo.run()) else 1
-        except KeyboardInterrupt:
-            return 130
-        finally:
-            demo.close()
+    try:
+        # Imported here, so that ctrl-C is answered in the same way from the first moment on.
+        from tidelog.demo.corpus import Corpus
+        from tidelog.demo.run import Demo
+
+        with tempfile.TemporaryDirectory(prefix="tidelog-demo-") as folder:
+            demo = Demo(Corpus.standard_library(), Path(folder))
+            try:
+                return 0 if asyncio.run(demo.run()) else 1
+            finally:
+                demo.close()
+    except KeyboardInterrupt:
+        print("\ninterrupted", file=sys.stderr)
+        return 130
 
 
 if __name__ == "__main__":

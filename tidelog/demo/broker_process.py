@@ -49,7 +49,9 @@ class BrokerProcess:
         line = self._process.stdout.readline() if readable else ""
         if "is ready" not in line:
             self.kill()
-            raise RuntimeError(f"the broker did not start; see {log.name}")
+            # The folder goes with the demo, so what the broker said has to be told now.
+            said = Path(log.name).read_text(errors="replace").strip().splitlines()
+            raise RuntimeError("the broker did not start: " + (said[-1] if said else "it said nothing"))
         return time.perf_counter() - started
 
     def stop(self) -> None:
