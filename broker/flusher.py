@@ -10,6 +10,7 @@ wait get KAFKA_STORAGE_ERROR.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 
@@ -17,6 +18,8 @@ from broker.clock import Clock
 from protocol.errors import KafkaError
 from storage.errors import StorageFailure
 from storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
 
 
 class Flusher:
@@ -56,21 +59,26 @@ class Flusher:
             del self._running[log]
 
     async def _flush_once(self, log: PartitionLog, done: asyncio.Future[None]) -> None:
-        plan = log.flush_plan()
         try:
+            plan = log.flush_plan()
             await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
-        except (StorageFailure, OSError) as error:
-            failure = (
-                error
-                if isinstance(error, StorageFailure)
-                else StorageFailure(log.directory, "fsync", error.strerror or str(error))
-            )
+        except Exception as error:
+            # Also of a fault of our own nobody may wait for ever, or believe that his records are safe.
+            failure = _storage_failure(log, error)
             self._on_failure(log, failure)
             _fail(done, log.storage_error("flush", failure, is_final=True))
         else:
             log.flushed(plan, self._clock.wall_ms())
             if not done.done():
                 done.set_result(None)
+
+
+def _storage_failure(log: PartitionLog, error: Exception) -> StorageFailure:
+    if isinstance(error, StorageFailure):
+        return error
+    if not isinstance(error, OSError):
+        logger.error("the flush of %s failed", log.directory, exc_info=error)
+    return StorageFailure(log.directory, "fsync", getattr(error, "strerror", None) or str(error))
 
 
 def _fail(done: asyncio.Future[None], error: KafkaError) -> None:

@@ -160,6 +160,11 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     return header
 
 
+def claims_transaction(records: bytes | bytearray | memoryview) -> bool:
+    """Whether the first batch says that it belongs to a transaction; of a batch that is torn, False."""
+    return len(records) > _ATTRIBUTES_AT + 1 and bool(records[_ATTRIBUTES_AT + 1] & ATTRIBUTE_TRANSACTIONAL)
+
+
 def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
     """Whether the checksum of the batch at `position` holds; False when the batch is not all there."""
     end = position + LOG_OVERHEAD + header.batch_length

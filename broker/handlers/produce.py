@@ -23,6 +23,7 @@ from broker.partition import ACKS_ALL
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.topic_traffic import TopicTraffic
+from protocol.batch import claims_transaction
 from protocol.errors import ErrorCode, KafkaError
 from protocol.produce_view import (
     ProducePartition,
@@ -105,6 +106,9 @@ class ProduceHandler:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
             if asked.records is None:
                 raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+            if claims_transaction(asked.records):
+                # No coordinator could ever end it, and read_committed would stand still there for good.
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the records are of no transaction under way")
             info = partition.append(asked.records, acks, now_ms)
         except KafkaError as error:
             traffic.failed_produce_requests += 1

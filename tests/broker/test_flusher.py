@@ -90,6 +90,22 @@ async def test_fsyncgate_a_failed_fsync_is_final_and_never_tried_again(
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
+async def test_nobody_waits_for_ever_when_a_flush_fails_in_an_unknown_way(
+    executor: ThreadPoolExecutor, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(plan: FlushPlan) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(FlushPlan, "run", run)
+    log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    made = Flushes(executor)
+    async with asyncio.timeout(10):
+        with pytest.raises(KafkaError, match="out of order") as caught:
+            await made.flusher.flush(log)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [failed for failed, _ in made.failures] == [log]
+
+
 async def test_close_waits_for_what_is_running(executor: ThreadPoolExecutor, log: PartitionLog) -> None:
     log.append_as_leader(batch(["a"]), 0, NOW_MS)
     flusher = Flushes(executor).flusher

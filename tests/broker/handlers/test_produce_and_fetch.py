@@ -178,6 +178,15 @@ def test_damaged_records_are_refused_and_nothing_is_appended(broker: Broker) -> 
     assert broker.replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
 
 
+def test_kip_890_records_of_no_known_transaction_do_not_stop_read_committed(broker: Broker) -> None:
+    builder = BatchBuilder(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    builder.append(NOW_MS, None, b"hanging")
+    refused = produced(broker.produce(bytes(builder.build())))
+    assert refused.error_code == ErrorCode.INVALID_TXN_STATE
+    broker.produce(batch(b"goes on"))
+    assert values(fetched(broker.fetch(at(0), isolation_level=1))[0]) == [b"goes on"]
+
+
 def test_acks_all_is_refused_while_there_are_too_few_in_sync_replicas(broker: Broker) -> None:
     broker.replicas.create("two", min_insync_replicas="2")
     refused = produced(broker.produce(batch(b"a"), topic="two", acks=-1))
