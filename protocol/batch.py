@@ -54,6 +54,7 @@ _TIMESTAMP: Final = struct.Struct(">q")
 
 _LEADER_EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
+_MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
 
@@ -161,8 +162,12 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
 
 
 def claims_transaction(records: bytes | bytearray | memoryview) -> bool:
-    """Whether the first batch says that it belongs to a transaction; of a batch that is torn, False."""
-    return len(records) > _ATTRIBUTES_AT + 1 and bool(records[_ATTRIBUTES_AT + 1] & ATTRIBUTE_TRANSACTIONAL)
+    """Whether the first batch says that it belongs to a transaction; False for what is no batch."""
+    return (
+        len(records) >= BATCH_OVERHEAD
+        and records[_MAGIC_AT] == MAGIC
+        and bool(records[_ATTRIBUTES_AT + 1] & ATTRIBUTE_TRANSACTIONAL)
+    )
 
 
 def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
