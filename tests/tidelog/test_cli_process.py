@@ -87,6 +87,21 @@ def test_a_consumer_that_is_stopped_leaves_its_group_quietly(
     assert out.splitlines()[:2] in ([b"0", b"1"], [])
 
 
+def test_a_consumer_tells_once_that_the_broker_went_away_and_once_that_it_is_back(tmp_path: Path) -> None:
+    with EmbeddedCluster(data_dir=tmp_path) as own:
+        tidelog_output("produce", "tides", stdin="high\n", bootstrap=own.bootstrap_servers)
+        with process("consume", "tides", bootstrap=own.bootstrap_servers) as consumer:
+            assert consumer.stdout is not None
+            assert consumer.stderr is not None
+            assert consumer.stdout.readline() == b"high\n"
+            own.stop()
+            assert consumer.stderr.readline().startswith(b"tidelog: metadata refresh failed: no broker")
+            own.start()
+            assert consumer.stderr.readline() == b"tidelog: the cluster answers again\n"
+            tidelog_output("produce", "tides", stdin="low\n", bootstrap=own.bootstrap_servers)
+            assert consumer.stdout.readline() == b"low\n"
+
+
 def test_a_producer_that_waits_for_input_is_stopped_by_ctrl_c(broker: EmbeddedCluster) -> None:
     with process(
         "produce", "tides", "-v", bootstrap=broker.bootstrap_servers, stdin=subprocess.PIPE

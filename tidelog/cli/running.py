@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import uvloop
 
-from tidelog.cli.failures import Terminated
+from tidelog.cli.failures import Terminated, complain
 
 T = TypeVar("T")
 
@@ -53,10 +53,23 @@ async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
         loop.remove_signal_handler(signal.SIGTERM)
 
 
+class _Complaints(logging.Handler):
+    """Prints each warning as the line that a failure would be."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        complain(record.getMessage())
+
+
 def _set_up_logging() -> None:
-    """Keep logs out of the way: a command says itself what failed. TIDELOG_LOG_LEVEL shows them."""
+    """Keep logs out of the way: a command says itself what failed. TIDELOG_LOG_LEVEL shows them.
+
+    Only that the cluster was lost, and came back, is told: a command that waits for it would seem idle.
+    """
     level = os.environ.get(LOG_LEVEL_VARIABLE)
     if level:
         logging.basicConfig(level=level.upper())
     elif not logging.getLogger().handlers:
         logging.getLogger().addHandler(logging.NullHandler())
+    told = logging.getLogger("tidelog.clients.metadata")
+    if not level and not told.handlers:
+        told.addHandler(_Complaints(logging.WARNING))
