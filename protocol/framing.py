@@ -62,7 +62,7 @@ def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             client_id = str(frame[position:end], "utf-8", "replace")
             position = end
         if api_version >= flexible_from:
-            position = skip_tagged_fields(frame, position)
+            position = skip_tagged_fields(frame, position) if frame[position] else position + 1
     except (struct.error, IndexError) as error:
         raise DecodeError(f"request header in a frame of {len(frame)} bytes: {error}") from error
     return RequestHeader(api_key, api_version, correlation_id, client_id), position

