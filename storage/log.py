@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from protocol.batch import BatchHeader, stamp, stamped
+from protocol.batch import LOG_OVERHEAD, BatchHeader, stamp, stamped
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import LeaderEpoch, Offset, TopicPartition
 from storage import log_truncation
@@ -103,16 +103,20 @@ class PartitionLog(ReadableLog):
         `transaction_version` is the transaction.version feature by which a coordinator's marker is checked.
         Errors: KafkaError, see storage.validation, storage.producer_entry and the module.
         """
-        self.refuse_after_failure()
+        if self.failure is not None:
+            self.refuse_after_failure()
         if origin is AppendOrigin.RAFT:
             return self._append_of_quorum(records, leader_epoch, now_ms)
         header = read_single_batch(records)
-        records, header = validate_batch(records, header, self.rules, origin, now_ms)
-        size_bytes = header.batch_length + 12
+        changed = validate_batch(records, header, self.rules, origin, now_ms)
+        if changed is not None:
+            records, header = changed
+        size_bytes = header.batch_length + LOG_OVERHEAD
         if size_bytes != len(records):
             records = memoryview(records)[:size_bytes]
-        stamp(records, 0, self.log_end_offset, leader_epoch)
-        header = stamped(header, self.log_end_offset, leader_epoch)
+        first_offset = self.log_end_offset
+        stamp(records, 0, first_offset, leader_epoch)
+        header = stamped(header, first_offset, leader_epoch)
         return self._append(records, [header], now_ms, origin, transaction_version)
 
     def append_as_follower(
@@ -153,11 +157,11 @@ class PartitionLog(ReadableLog):
         origin: AppendOrigin,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        size_bytes = len(data)
-        if size_bytes > self.rules.segment_bytes:
+        size_bytes, rules = len(data), self.rules
+        if size_bytes > rules.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size_bytes} bytes to append, segment.bytes is {self.rules.segment_bytes}",
+                f"{size_bytes} bytes to append, segment.bytes is {rules.segment_bytes}",
             )
         first, last = batches[0], batches[-1]
         last_offset = last.base_offset + last.last_offset_delta
@@ -185,7 +189,7 @@ class PartitionLog(ReadableLog):
         self.log_end_offset = self.producers.map_end_offset = last_offset + 1
         if markers is not None:
             self._update_producers(segment, batches, markers)
-        log_append_time = newest if self.rules.log_append_time else -1
+        log_append_time = newest if rules.log_append_time else -1
         return AppendInfo(
             first.base_offset, last_offset, newest, log_append_time, self.log_start_offset, size_bytes, False
         )

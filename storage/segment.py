@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from protocol.batch import BatchHeader
+from protocol.batch import LOG_OVERHEAD, BatchHeader
 from protocol.ids import Offset
 from storage.batch_scan import LONG_SCAN_BYTES, SHORT_SCAN_BYTES, headers
 from storage.config import LogConfig
@@ -126,18 +126,18 @@ class LogSegment:
 
     def _index(self, batches: list[BatchHeader], position: int) -> None:
         for header in batches:
-            size_bytes = header.batch_length + 12
-            if header.max_timestamp > self.max_timestamp:
-                self.max_timestamp = header.max_timestamp
-                self.offset_of_max_timestamp = header.base_offset + header.last_offset_delta
+            last_offset, newest = header.base_offset + header.last_offset_delta, header.max_timestamp
+            size_bytes = header.batch_length + LOG_OVERHEAD
+            if newest > self.max_timestamp:
+                self.max_timestamp, self.offset_of_max_timestamp = newest, last_offset
             if position == 0:
-                self._first_timestamp = header.max_timestamp
+                self._first_timestamp = newest
             if self._bytes_since_last_index_entry > self._index_interval_bytes:
-                self._add_index_entries(header.base_offset + header.last_offset_delta, position)
+                self._add_index_entries(last_offset, position)
             self._bytes_since_last_index_entry += size_bytes
             position += size_bytes
             # Where this batch starts is known as the end of the one before.
-            self.remember_boundary(header.base_offset + header.last_offset_delta + 1, position)
+            self.remember_boundary(last_offset + 1, position)
 
     def _add_index_entries(self, last_offset: Offset, position: int) -> None:
         self.offset_index.append(last_offset, position)

@@ -68,7 +68,7 @@ class AppendOrigin(Enum):
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch that may be stored; the buffer is another one when it had to be compressed anew."""
+    """A batch that was changed before it is stored, in another buffer if it had to be compressed anew."""
 
     records: bytearray | memoryview
     header: BatchHeader
@@ -88,6 +88,8 @@ class ValidationRules:
     """The codec batches are stored in; None keeps the producer's."""
     compression_level: int | None
     decompressed_bytes_max: int
+    looks_at_records: bool
+    """Whether headers alone cannot tell if a batch may be stored."""
 
     def timestamps_at(self, now_ms: int) -> tuple[int, int]:
         """The oldest and the newest timestamp that may be stored now."""
@@ -107,6 +109,7 @@ class ValidationRules:
             stored_compression=stored,
             compression_level=level,
             decompressed_bytes_max=decompressed_bytes_max(config.max_message_bytes),
+            looks_at_records=config.is_compacted or config.message_timestamp_before_max_ms != _NO_LIMIT,
         )
 
 
@@ -173,9 +176,10 @@ def validate_batch(
     rules: ValidationRules,
     origin: AppendOrigin,
     now_ms: int,
-) -> ValidatedBatch:
-    """Check one whole batch, and set its timestamp where the topic's is the broker's time.
+) -> ValidatedBatch | None:
+    """Check one whole batch; what to store instead of it, None when it is stored as it came.
 
+    Where the topic's timestamps are the broker's time, they are set in place.
     Errors: KafkaError, see the table above.
     """
     from_client = origin is AppendOrigin.CLIENT
@@ -202,24 +206,22 @@ def validate_batch(
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    count = header.record_count
-    if count <= 0 or header.last_offset_delta + 1 != count:
+    # Unpacked, because each field of a named tuple costs more than all of them at once.
+    _, length, _, _, _, attributes, last_offset_delta, _, _, producer_id, _, base_sequence, count = header
+    if count <= 0 or last_offset_delta + 1 != count:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"record count {count} contradicts the last offset delta {header.last_offset_delta}",
+            f"record count {count} contradicts the last offset delta {last_offset_delta}",
         )
-    payload_bytes = header.batch_length + (LOG_OVERHEAD - BATCH_OVERHEAD)
-    if (
-        count * RECORD_BYTES_MIN
-        > payload_bytes * _EXPANSION_MAX[header.attributes & ATTRIBUTE_COMPRESSION_MASK]
-    ):
+    payload_bytes = length + (LOG_OVERHEAD - BATCH_OVERHEAD)
+    if count * RECORD_BYTES_MIN > payload_bytes * _EXPANSION_MAX[attributes & ATTRIBUTE_COMPRESSION_MASK]:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records cannot stand in {payload_bytes} bytes")
-    if header.attributes & ATTRIBUTE_CONTROL:
+    if attributes & ATTRIBUTE_CONTROL:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
-    if header.producer_id >= 0 and header.base_sequence < 0:
+    if producer_id >= 0 and base_sequence < 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"sequence {header.base_sequence} in a batch of producer {header.producer_id}",
+            f"sequence {base_sequence} in a batch of producer {producer_id}",
         )
 
 
@@ -229,26 +231,25 @@ def _with_create_time(
     rules: ValidationRules,
     now_ms: int,
     must_recompress: bool,
-) -> ValidatedBatch:
+) -> ValidatedBatch | None:
     newest = header.max_timestamp
     if newest > now_ms + rules.timestamp_after_max_ms:
         raise _timestamp_error(newest, rules, now_ms)
-    if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
+    says_append_time = header.attributes & ATTRIBUTE_LOG_APPEND_TIME
+    if says_append_time:
         if newest == NO_TIMESTAMP:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
         set_max_timestamp(records, 0, newest, log_append_time=False)
         header = read_header(records)
-    limits_age = rules.timestamp_before_max_ms != _NO_LIMIT
-    if not (rules.is_compacted or limits_age or must_recompress):
-        return ValidatedBatch(records, header)
-    payload = _payload(records, header, rules)
-    actual_newest = _check_records(payload, header, rules, now_ms)
-    if must_recompress:
-        return _recompressed(payload, header, rules, actual_newest, log_append_time=False)
-    if actual_newest != newest:
-        set_max_timestamp(records, 0, actual_newest, log_append_time=False)
-        header = read_header(records)
-    return ValidatedBatch(records, header)
+    if rules.looks_at_records or must_recompress:
+        payload = _payload(records, header, rules)
+        actual_newest = _check_records(payload, header, rules, now_ms)
+        if must_recompress:
+            return _recompressed(payload, header, rules, actual_newest, log_append_time=False)
+        if actual_newest != newest:
+            set_max_timestamp(records, 0, actual_newest, log_append_time=False)
+            return ValidatedBatch(records, read_header(records))
+    return ValidatedBatch(records, header) if says_append_time else None
 
 
 def _with_log_append_time(

@@ -30,7 +30,9 @@ def validate(
     data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT, now_ms: int = NOW_MS, **settings: Any
 ) -> ValidatedBatch:
     rules = ValidationRules.of(replace(LogConfig(), **settings))
-    return validate_batch(data, read_single_batch(data), rules, origin, now_ms)
+    header = read_single_batch(data)
+    changed = validate_batch(data, header, rules, origin, now_ms)
+    return ValidatedBatch(data, header) if changed is None else changed
 
 
 def error_of(data: bytearray, **options: Any) -> ErrorCode:
