@@ -1,7 +1,7 @@
 """The pytest fixture `tidelog_broker`: a real broker for one test, gone afterwards.
 
-    def test_orders(tidelog_broker):
-        producer = confluent_kafka.Producer({"bootstrap.servers": tidelog_broker.bootstrap_servers})
+A test that names it as an argument gets an `EmbeddedCluster` that runs; clients connect to its
+`bootstrap_servers`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -249,3 +250,29 @@ def test_the_broker_does_not_load_the_command_lines_libraries() -> None:
     loaded = imported_by("broker", "--help")
     assert "broker.node" in loaded
     assert not {"typer", "rich"} & loaded
+
+
+# --- the demo
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_demo_that_is_stopped_takes_its_broker_along(number: signal.Signals) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "tidelog.demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    try:
+        assert demo.stdout is not None
+        port = int(demo.stdout.readline().rpartition(b":")[2])
+        demo.send_signal(number)
+        _, err = demo.communicate(timeout=DEADLINE_S)
+    finally:
+        demo.kill()
+    assert demo.returncode == 130
+    assert b"Traceback" not in err
+    assert err.endswith(b"interrupted\n")
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0

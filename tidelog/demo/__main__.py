@@ -9,6 +9,7 @@ compare      count, offsets without a gap, order per key, SHA-256 of all content
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +17,9 @@ from pathlib import Path
 
 def main() -> int:
     """Run it on the standard library, in a folder that is removed afterwards."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # The broker is a process of its own and would stay behind.
+        signal.signal(number, signal.default_int_handler)
     try:
         # Imported here, so that ctrl-C is answered in the same way from the first moment on.
         from tidelog.demo.corpus import Corpus

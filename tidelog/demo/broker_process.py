@@ -43,7 +43,16 @@ class BrokerProcess:
         started = time.perf_counter()
         log = (self.data_dir.parent / "broker.log").open("a")
         with log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            # In a process group of its own: a ctrl-C at the terminal is for the demo, whose clients
+            # could not leave their groups if it ended the broker, too.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                process_group=0,
+            )
         assert self._process.stdout is not None
         readable, _, _ = select.select([self._process.stdout], [], [], START_TIMEOUT_S)
         line = self._process.stdout.readline() if readable else ""

@@ -72,15 +72,17 @@ async def read_with_aiokafka(servers: str, topic: str, expected: int, advance: A
     return received
 
 
-def read_with_confluent(servers: str, topic: str, expected: int, advance: Advance) -> Received:
-    """All records with a group of two confluent-kafka consumers, each in a thread."""
+def read_with_confluent(
+    servers: str, topic: str, expected: int, advance: Advance, stop: threading.Event
+) -> Received:
+    """All records, fewer once `stop` is set, with a group of two confluent-kafka consumers in threads."""
     received = Received()
     deadline = time.monotonic() + DEADLINE_S
     failures: list[BaseException] = []
 
     def member(number: int) -> None:
         try:
-            _read_as_confluent_member(number, servers, topic, expected, received, advance, deadline)
+            _read_as_confluent_member(number, servers, topic, expected, received, advance, deadline, stop)
         except BaseException as error:
             failures.append(error)
 
@@ -102,6 +104,7 @@ def _read_as_confluent_member(
     received: Received,
     advance: Advance,
     deadline: float,
+    stop: threading.Event,
 ) -> None:
     from confluent_kafka import Consumer as ConfluentConsumer
 
@@ -110,7 +113,7 @@ def _read_as_confluent_member(
     )
     consumer.subscribe([topic])
     try:
-        while received.records < expected:
+        while received.records < expected and not stop.is_set():
             records = []
             for message in consumer.consume(POLL_RECORDS, 0.3):
                 partition, offset = message.partition(), message.offset()

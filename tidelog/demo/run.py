@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -27,7 +28,12 @@ Reader = Callable[[str, str, int, Advance], Awaitable[Received]]
 
 
 async def _read_in_threads(servers: str, topic: str, expected: int, advance: Advance) -> Received:
-    return await asyncio.to_thread(read_with_confluent, servers, topic, expected, advance)
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(read_with_confluent, servers, topic, expected, advance, stop)
+    finally:
+        # A thread cannot be cancelled; without this ctrl-C would wait for records that never come.
+        stop.set()
 
 
 class Demo:
