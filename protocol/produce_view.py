@@ -44,7 +44,7 @@ _ACKS_TIMEOUT_COMPACT_COUNT: Final = struct.Struct(">hiB")
 _ID_COMPACT_COUNT: Final = struct.Struct(">16sB")
 _INDEX_LENGTH: Final = struct.Struct(">ii")
 _INDEX_COMPACT_LENGTH: Final = struct.Struct(">iB")
-_NO_TAGGED_FIELDS: Final = b"\0\0\0"
+_NO_TAGGED_FIELDS: Final = memoryview(b"\0\0\0")
 
 # A request for one partition: transactional id, acks, timeout, topics, length of the name | name |
 # partitions, index | length of the records, records.
