@@ -105,8 +105,8 @@ class Dispatcher:
             request.close(str(error))
             return
         request.header = header
-        entry = self._entries.get(header.api_key)
-        version = header.api_version
+        key, version, _, _ = header
+        entry = self._entries.get(key)
         if entry is None or not entry.lowest <= version <= entry.highest:
             _refuse(request, entry)
             return

@@ -137,7 +137,7 @@ def _read_one(body: memoryview) -> ProduceRequestView | None:
     partitions, index = _ONE_PARTITION.unpack_from(body, name_end)
     length, at = read_unsigned_varint(body, name_end + _ONE_PARTITION.size)
     end = at + length - 1
-    if partitions != 2 or not length or body[end:] != _NO_TAGGED_FIELDS:
+    if partitions != 2 or not length or body[end:].tobytes() != _NO_TAGGED_FIELDS:
         return None
     partition = ProducePartition(str(body[9:name_end], "utf-8"), None, index, body[at:end])
     return ProduceRequestView(None, acks, timeout_ms, [partition])

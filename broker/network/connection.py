@@ -37,7 +37,9 @@ class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket."""
 
     __slots__ = (
+        "_answered_ns",
         "_buffer",
+        "_clock",
         "_draining",
         "_ended",
         "_held_bytes",
@@ -68,12 +70,14 @@ class Connection(asyncio.BufferedProtocol):
         self._listener = listener
         self._on_request = on_request
         self._loop = server.loop
+        self._clock = server.clock
         self._memory = server.request_memory
         self._buffer = ReceiveBuffer(server.config.socket_request_max_bytes, server.spare_memory)
         self._request: Request | None = None
         self._transport: asyncio.Transport | None = None
         self._writer: ResponseWriter | None = None
         self._held_bytes = 0
+        self._answered_ns = 0
         self._in_turn = self._scheduled = self._waits_for_memory = False
         self._draining = self._peer_finished = self._ended = False
         self._reading = True
@@ -145,9 +149,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         assert self._writer is not None
         self._done_with_request()
+        now_ns = self._answered_ns = self._clock.monotonic_ns()
         if request.route is not None:
-            elapsed_ns = self._listener.server.clock.monotonic_ns() - request.started_ns
-            request.route.metrics.answered(elapsed_ns)
+            request.route.metrics.answered(now_ns - request.started_ns)
         if self._ended:
             return
         try:
@@ -217,24 +221,26 @@ class Connection(asyncio.BufferedProtocol):
         if self._in_turn or self._scheduled or self._request is not None or self._ended:
             self._check_room()
             return
-        server, writer = self._listener.server, self._writer
+        writer, memory = self._writer, self._memory
         assert writer is not None
-        now_ns, received_ms = server.clock.monotonic_ns(), server.clock.wall_ms()
-        turn_ends_ns = now_ns + TURN_NS
+        next_frame, on_request = self._buffer.next_frame, self._on_request
+        started_ns, received_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
+        turn_ends_ns = started_ns + TURN_NS
         self._in_turn = True
         try:
             while not (writer.blocked or self._draining or self._ended):
-                if self._memory is not None and not self._hold_memory():
+                if memory is not None and not self._hold_memory():
                     break
-                frame = self._buffer.next_frame()
+                frame = next_frame()
                 if frame is None:
                     break
-                request = self._request = Request(self, frame, received_ms, now_ns)
-                self._on_request(request)
+                request = self._request = Request(self, frame, received_ms, started_ns)
+                on_request(request)
                 if self._request is not None:
                     break
-                now_ns = server.clock.monotonic_ns()
-                if now_ns > turn_ends_ns:
+                # The next request begins when this one was answered: one look at the clock for both.
+                started_ns = self._answered_ns
+                if started_ns > turn_ends_ns:
                     self._schedule()
                     break
         except InvalidFrameError as error:

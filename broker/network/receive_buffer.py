@@ -89,19 +89,18 @@ class ReceiveBuffer:
 
         Errors: InvalidFrameError.
         """
-        start = self._start
-        available = self._end - start - SIZE_BYTES
-        if available < 0:
+        start, end = self._start + SIZE_BYTES, self._end
+        if start > end:
             return None
-        size: int = _unpack_size(self._data, start)[0]
+        size: int = _unpack_size(self._data, start - SIZE_BYTES)[0]
         if not 0 <= size <= self._frame_bytes_max:
             raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
-        if available < size:
+        frame_end = start + size
+        if frame_end > end:
             return None
-        start += SIZE_BYTES
-        self._start = start + size
+        self._start = frame_end
         self._pinned = True
-        return self._view[start : start + size]
+        return self._view[start:frame_end]
 
     def has_frame(self) -> bool:
         """Whether a whole frame waits (a frame with a bad size counts: it wants to be refused)."""

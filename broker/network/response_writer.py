@@ -139,15 +139,12 @@ class ResponseWriter:
         if answer is None:
             return
         if isinstance(answer, bytes):
-            self.sent_bytes += len(answer)
             self._cork(answer)
             return
         for part in answer:
             if not isinstance(part, FileSlice):
-                self.sent_bytes += len(part)
                 self._put(part)
             elif part.length:
-                self.sent_bytes += part.length
                 if part.length >= SENDFILE_BYTES and _has_descriptor(part):
                     self._put_slice(part)
                 else:
@@ -200,18 +197,22 @@ class ResponseWriter:
 
     def _put(self, data: bytes | bytearray | memoryview) -> None:
         if self._queue:
+            self.sent_bytes += len(data)
             self._queue.append(memoryview(data))
         else:
             self._cork(data)
 
     def _cork(self, data: bytes | bytearray | memoryview) -> None:
+        size = len(data)
+        self.sent_bytes += size
         self._corked.append(data)
-        self._corked_bytes += len(data)
+        self._corked_bytes += size
         if self._corked_bytes > JOIN_BYTES:
             self.flush()
 
     def _put_slice(self, part: FileSlice) -> None:
         """Queue a large slice, behind what is corked: from here on the answer goes past the transport."""
+        self.sent_bytes += part.length
         if self._corked and not self._queue and not self._tls:
             self._queue.append(memoryview(b"".join(self._corked)))
             self._corked.clear()
