@@ -28,6 +28,7 @@ from tests.support.foreign_clients.face import (
     Received,
 )
 from tests.support.foreign_clients.loop_thread import LOOP
+from tests.support.foreign_clients.patient_poll import PatientPoll
 
 ResultT = TypeVar("ResultT")
 
@@ -37,6 +38,7 @@ ASSIGNORS = {
     "sticky": StickyPartitionAssignor,
 }
 LOCAL_ERROR = -1000
+POLL_MS = 300
 
 
 @contextmanager
@@ -144,6 +146,7 @@ class AiokafkaConsumer:
             return consumer
 
         self._consumer = LOOP.run(start())
+        self._patient = PatientPoll(lambda: LOOP.start(self._consumer.getmany(timeout_ms=POLL_MS)))
 
     def assign(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Read partitions without a group."""
@@ -180,7 +183,7 @@ class AiokafkaConsumer:
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """What has been fetched."""
         with _errors():
-            found = LOOP.run(self._consumer.getmany(timeout_ms=int(timeout_s * 1000)))
+            found = self._patient.poll(timeout_s)
         return [self._received(record) for records in found.values() for record in records]
 
     @staticmethod

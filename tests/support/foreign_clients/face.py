@@ -249,14 +249,14 @@ def read_exactly(consumer: ForeignConsumer, count: int, deadline_s: float = DEAD
 
 def poll_all_until(
     consumers: Sequence[ForeignConsumer],
-    condition: Callable[[], bool],
+    condition: Callable[[list[Received]], bool],
     what: str,
     deadline_s: float = DEADLINE_S,
 ) -> list[Received]:
-    """Poll several consumers in turn until `condition` holds; everything that came meanwhile."""
+    """Poll several consumers in turn until `condition` holds of all that came; that is returned."""
     received: list[Received] = []
     ends = time.monotonic() + deadline_s
-    while not condition():
+    while not condition(received):
         for consumer in consumers:
             received += consumer.poll(0.02)
         assert time.monotonic() < ends, f"within {deadline_s:.0f} s there was no {what}"

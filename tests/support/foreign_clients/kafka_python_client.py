@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,6 +27,7 @@ from tests.support.foreign_clients.face import (
     Receipt,
     Received,
 )
+from tests.support.foreign_clients.patient_poll import PatientPoll
 
 ASSIGNORS = {
     "range": RangePartitionAssignor,
@@ -34,6 +36,7 @@ ASSIGNORS = {
     "cooperative-sticky": CooperativeStickyAssignor,
 }
 LOCAL_ERROR = -1000
+POLL_MS = 300
 
 
 @contextmanager
@@ -92,10 +95,15 @@ class KafkaPythonProducer:
 
 
 class KafkaPythonConsumer:
-    """kafka.KafkaConsumer."""
+    """kafka.KafkaConsumer, used from a thread of its own.
+
+    A `poll` that ends before a group's assignment arrives loses it, so each gets plenty of time.
+    """
 
     def __init__(self, servers: str, options: ConsumerOptions) -> None:
         self._topic = ""
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka-python")
+        self._patient = PatientPoll(lambda: self._thread.submit(self._consumer.poll, POLL_MS, 10_000))
         self._consumer = KafkaConsumer(
             bootstrap_servers=servers,
             client_id=options.client_id,
@@ -118,13 +126,16 @@ class KafkaPythonConsumer:
             reconnect_backoff_max_ms=200,
         )
 
+    def _do(self, action: Any, *arguments: Any) -> Any:
+        with _errors():
+            return self._thread.submit(action, *arguments).result(2 * DEADLINE_S)
+
     def assign(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Read partitions without a group."""
         self._topic = topic
-        with _errors():
-            self._consumer.assign([TopicPartition(topic, number) for number in offsets])
-            for number, offset in offsets.items():
-                self.seek(number, offset)
+        self._do(self._consumer.assign, [TopicPartition(topic, number) for number in offsets])
+        for number, offset in offsets.items():
+            self.seek(number, offset)
 
     def _partition(self, partition: int) -> TopicPartition:
         return TopicPartition(self._topic, partition)
@@ -132,12 +143,12 @@ class KafkaPythonConsumer:
     def subscribe(self, *topics: str) -> None:
         """Join the group."""
         self._topic = topics[0]
-        self._consumer.subscribe(list(topics))
+        self._do(self._consumer.subscribe, list(topics))
 
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """What has been fetched."""
         with _errors():
-            found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=10_000)
+            found = self._patient.poll(timeout_s)
         return [self._received(record) for records in found.values() for record in records]
 
     @staticmethod
@@ -159,58 +170,57 @@ class KafkaPythonConsumer:
 
     def seek(self, partition: int, offset: int) -> None:
         """Read on from `offset`."""
-        with _errors():
-            if offset == EARLIEST:
-                self._consumer.seek_to_beginning(self._partition(partition))
-            elif offset == LATEST:
-                self._consumer.seek_to_end(self._partition(partition))
-            else:
-                self._consumer.seek(self._partition(partition), offset)
+        if offset == EARLIEST:
+            self._do(self._consumer.seek_to_beginning, self._partition(partition))
+        elif offset == LATEST:
+            self._do(self._consumer.seek_to_end, self._partition(partition))
+        else:
+            self._do(self._consumer.seek, self._partition(partition), offset)
 
     def position(self, partition: int) -> int:
         """The offset after the last message that was polled."""
-        return int(self._consumer.position(self._partition(partition)))
+        return int(self._do(self._consumer.position, self._partition(partition)))
 
     def pause(self, *partitions: int) -> None:
         """Stop giving messages of these."""
-        self._consumer.pause(*(self._partition(number) for number in partitions))
+        self._do(self._consumer.pause, *(self._partition(number) for number in partitions))
 
     def resume(self, *partitions: int) -> None:
         """Go on with these."""
-        self._consumer.resume(*(self._partition(number) for number in partitions))
+        self._do(self._consumer.resume, *(self._partition(number) for number in partitions))
 
     def commit(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Commit and wait."""
-        with _errors():
-            self._consumer.commit(
-                {
-                    TopicPartition(topic, number): kafka.OffsetAndMetadata(offset, "", -1)
-                    for number, offset in offsets.items()
-                }
-            )
+        self._do(
+            self._consumer.commit,
+            {
+                TopicPartition(topic, number): kafka.OffsetAndMetadata(offset, "", -1)
+                for number, offset in offsets.items()
+            },
+        )
 
     def committed(self, topic: str, partition: int) -> int | None:
         """The committed offset."""
-        with _errors():
-            found: int | None = self._consumer.committed(TopicPartition(topic, partition))
+        found: int | None = self._do(self._consumer.committed, TopicPartition(topic, partition))
         return found
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """Look up a timestamp."""
         key = self._partition(partition)
-        with _errors():
-            found = self._consumer.offsets_for_times({key: timestamp_ms})[key]
+        found = self._do(self._consumer.offsets_for_times, {key: timestamp_ms})[key]
         return None if found is None or found.offset < 0 else found.offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """First offset and end offset, asked of the broker."""
         key = self._partition(partition)
-        with _errors():
-            return self._consumer.beginning_offsets([key])[key], self._consumer.end_offsets([key])[key]
+        low = self._do(self._consumer.beginning_offsets, [key])
+        high = self._do(self._consumer.end_offsets, [key])
+        return low[key], high[key]
 
     def close(self) -> None:
         """Leave the group."""
-        self._consumer.close(autocommit=False)
+        self._thread.submit(self._consumer.close, autocommit=False, timeout_ms=2000).result(DEADLINE_S)
+        self._thread.shutdown()
 
 
 class KafkaPythonAdmin:

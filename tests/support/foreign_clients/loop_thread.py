@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from tests.support.foreign_clients.face import DEADLINE_S
@@ -21,7 +22,11 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Run a coroutine to its end; TimeoutError after a minute."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(2 * DEADLINE_S)
+        return self.start(work).result(2 * DEADLINE_S)
+
+    def start(self, work: Coroutine[Any, Any, ResultT]) -> Future[ResultT]:
+        """Start a coroutine."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

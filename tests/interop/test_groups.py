@@ -1,0 +1,315 @@
+"""Consumer groups: members of one kind and of several kinds, coming, going and being restarted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import permutations
+from uuid import uuid4
+
+import pytest
+
+from protocol.errors import ErrorCode
+from tests.support.foreign_clients import (
+    CLIENTS,
+    ForeignClient,
+    ForeignConsumer,
+    ForeignError,
+    Message,
+    Received,
+)
+from tests.support.foreign_clients.face import poll_all_until, wait_until
+from tests.support.foreign_clients.opening import Opened
+from tidelog.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+PARTITIONS = 6
+# Who can divide partitions by which rule.
+ASSIGNORS = {
+    "range": ["confluent", "aiokafka", "kafka_python", "tidelog"],
+    "roundrobin": ["confluent", "aiokafka", "kafka_python", "tidelog"],
+    "sticky": ["aiokafka", "kafka_python", "tidelog"],
+    "cooperative-sticky": ["confluent", "kafka_python", "tidelog"],
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """Sessions may be short here, so that a lost member is soon missed."""
+    with EmbeddedCluster(config={"group.min.session.timeout.ms": "100"}) as running:
+        yield running
+
+
+@pytest.fixture
+def group() -> str:
+    """A group of the test's own."""
+    return f"group-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def topic(new_topic: Callable[..., str]) -> str:
+    """A topic with several partitions."""
+    return new_topic(PARTITIONS)
+
+
+def parts(consumer: ForeignConsumer) -> set[int]:
+    return {partition for _, partition in consumer.assignment()}
+
+
+def are_shared_out(consumers: Sequence[ForeignConsumer], partitions: int = PARTITIONS) -> bool:
+    """Whether every partition has one owner and every member has its fair share."""
+    shares = [parts(consumer) for consumer in consumers]
+    fair = partitions // len(consumers)
+    return (
+        sum(map(len, shares)) == partitions
+        and set().union(*shares) == set(range(partitions))
+        and all(fair <= len(share) <= fair + 1 for share in shares)
+    )
+
+
+def wait_for_shares(consumers: Sequence[ForeignConsumer], partitions: int = PARTITIONS) -> list[Received]:
+    """Poll until the partitions are divided."""
+    return poll_all_until(
+        consumers,
+        lambda _: are_shared_out(consumers, partitions),
+        f"division among {len(consumers)} members",
+    )
+
+
+class Feed:
+    """Numbered messages over all partitions, and whether all of them have been read."""
+
+    def __init__(self, opened: Opened, topic: str) -> None:
+        self._producer = opened.producer(CLIENTS["confluent"])
+        self._topic = topic
+        self._sent: set[bytes] = set()
+        self.read: list[Received] = []
+
+    def send(self, count: int = 60) -> None:
+        """Send more of them and wait until they are taken."""
+        first = len(self._sent)
+        numbers = range(first, first + count)
+        self._producer.send(
+            self._topic, [Message(b"%d" % number, partition=number % PARTITIONS) for number in numbers]
+        )
+        self._producer.flush()
+        self._sent |= {b"%d" % number for number in numbers}
+
+    def read_all(self, consumers: Sequence[ForeignConsumer]) -> None:
+        """Poll until each has come at least once."""
+
+        def have_all_come(received: list[Received]) -> bool:
+            return self._sent <= {one.value for one in self.read + received}
+
+        self.read += poll_all_until(consumers, have_all_come, "delivery of every message")
+
+
+@pytest.mark.parametrize(
+    ("assignor", "name"), [(assignor, name) for assignor, names in ASSIGNORS.items() for name in names]
+)
+def test_members_of_one_kind_share_come_and_go(
+    assignor: str, name: str, group: str, topic: str, opened: Opened
+) -> None:
+    feed = Feed(opened, topic)
+    members = []
+    for number in range(3):
+        member = opened.consumer(CLIENTS[name], group=group, assignor=assignor, client_id=f"m{number}")
+        member.subscribe(topic)
+        members.append(member)
+        feed.read += wait_for_shares(members)
+        feed.send()
+        feed.read_all(members)
+    opened.close_early(members.pop(0))
+    feed.read += wait_for_shares(members)
+    feed.send()
+    feed.read_all(members)
+
+
+MIXED = [
+    pytest.param(assignor, first, id=f"{assignor}-{first}-leads")
+    for assignor, names in ASSIGNORS.items()
+    for first in names
+]
+
+
+@pytest.mark.parametrize(("assignor", "first"), MIXED)
+def test_members_of_all_kinds_share_whoever_leads(
+    assignor: str, first: str, group: str, topic: str, opened: Opened
+) -> None:
+    names = [first, *(name for name in ASSIGNORS[assignor] if name != first)]
+    feed = Feed(opened, topic)
+    members = []
+    for name in names:
+        member = opened.consumer(CLIENTS[name], group=group, assignor=assignor, client_id=name)
+        member.subscribe(topic)
+        members.append(member)
+        feed.read += wait_for_shares(members)
+    feed.send()
+    feed.read_all(members)
+    view = opened.admin(CLIENTS["confluent"]).describe_group(group)
+    assert (view.state, view.clients) == ("stable", tuple(sorted(names)))
+    # The one who led goes; somebody else divides now.
+    opened.close_early(members.pop(0))
+    feed.read += wait_for_shares(members)
+    feed.send()
+    feed.read_all(members)
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader"), list(permutations(["confluent", "aiokafka", "kafka_python", "tidelog"], 2))
+)
+def test_one_client_goes_on_where_another_committed(
+    writer: str, reader: str, group: str, topic: str, opened: Opened
+) -> None:
+    Feed(opened, topic).send(60)
+    first = opened.consumer(CLIENTS[writer], group=group)
+    first.subscribe(topic)
+    wait_for_shares([first])
+    first.commit(topic, {0: 4, 1: 10})
+    assert (first.committed(topic, 0), first.committed(topic, 2)) == (4, None)
+    opened.close_early(first)
+    second = opened.consumer(CLIENTS[reader], group=group)
+    second.subscribe(topic)
+    assert second.committed(topic, 0) == 4
+    received = poll_all_until([second], lambda so_far: len(so_far) >= 46, "46 messages")
+    assert sorted(one.offset for one in received if one.partition == 0) == list(range(4, 10))
+    assert [one for one in received if one.partition == 1] == []
+
+
+def test_positions_are_committed_by_themselves(
+    client: ForeignClient, group: str, topic: str, opened: Opened
+) -> None:
+    feed = Feed(opened, topic)
+    feed.send(60)
+    member = opened.consumer(client, group=group, auto_commit=True)
+    member.subscribe(topic)
+    feed.read_all([member])
+    admin = opened.admin(CLIENTS["confluent"])
+    expected = {(topic, partition): 10 for partition in range(PARTITIONS)}
+    poll_all_until([member], lambda _: admin.group_offsets(group) == expected, "commit of every position")
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
+def test_committed_offsets_and_members_outlive_a_restart(
+    client: ForeignClient, clean: bool, group: str, topic: str, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    feed = Feed(opened, topic)
+    feed.send(60)
+    member = opened.consumer(client, group=group)
+    member.subscribe(topic)
+    feed.read_all([member])
+    member.commit(topic, dict.fromkeys(range(PARTITIONS), 7))
+    cluster.restart(clean=clean)
+    admin = opened.admin(CLIENTS["confluent"])
+    assert set(admin.group_offsets(group).values()) == {7}
+    # The member need not know: its session goes on with the coordinator that came back.
+    feed.send(60)
+    feed.read_all([member])
+    other = opened.consumer(client, group=group, client_id="other")
+    other.subscribe(topic)
+    wait_for_shares([member, other])
+
+
+def test_new_partitions_reach_running_members(
+    client: ForeignClient, group: str, topic: str, opened: Opened
+) -> None:
+    members = [
+        opened.consumer(client, group=group, metadata_age_ms_max=300, client_id=f"m{number}")
+        for number in range(2)
+    ]
+    for member in members:
+        member.subscribe(topic)
+    wait_for_shares(members)
+    opened.admin(client).add_partitions(topic, PARTITIONS + 4)
+    wait_for_shares(members, PARTITIONS + 4)
+    opened.produce(client, topic, [Message(b"in a new partition", partition=PARTITIONS + 3)])
+    received = poll_all_until(members, bool, "message of a new partition")
+    assert [(one.partition, one.value) for one in received] == [(PARTITIONS + 3, b"in a new partition")]
+
+
+def test_a_member_that_no_longer_polls_loses_its_partitions(
+    client: ForeignClient, group: str, topic: str, opened: Opened
+) -> None:
+    idle = opened.consumer(client, group=group, session_timeout_ms=600, poll_interval_ms_max=800)
+    idle.subscribe(topic)
+    wait_for_shares([idle])
+    busy = opened.consumer(CLIENTS["confluent"], group=group)
+    busy.subscribe(topic)
+    wait_for_shares([idle, busy])
+    poll_all_until(
+        [busy], lambda _: parts(busy) == set(range(PARTITIONS)), "taking over from the idle member"
+    )
+
+
+@pytest.mark.parametrize("name", ["confluent", "aiokafka", "kafka_python", "tidelog"])
+def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
+    name: str, group: str, topic: str, opened: Opened, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = CLIENTS[name]
+    caplog.set_level(logging.INFO, "broker.groups.rebalance")
+
+    def member(number: int) -> ForeignConsumer:
+        made = opened.consumer(client, group=group, instance_id=f"instance-{number}", client_id=f"m{number}")
+        made.subscribe(topic)
+        return made
+
+    members = [member(0), member(1)]
+    wait_for_shares(members)
+    owned = parts(members[0])
+    caplog.clear()
+    opened.close_early(members[0])
+    members[0] = member(0)
+    poll_all_until(members, lambda _: parts(members[0]) == owned, "return of the static member")
+    assert are_shared_out(members)
+    assert [line for line in caplog.messages if group in line] == []
+
+
+@pytest.mark.parametrize("name", ["confluent", "kafka_python", "tidelog"])
+def test_the_older_of_two_with_one_instance_id_is_fenced(
+    name: str, group: str, topic: str, opened: Opened
+) -> None:
+    # aiokafka does not name its instance in heartbeats and commits: it never learns, and joins again.
+    client = CLIENTS[name]
+    older = opened.consumer(client, group=group, instance_id="same", client_id="older")
+    older.subscribe(topic)
+    wait_for_shares([older])
+    newer = opened.consumer(client, group=group, instance_id="same", client_id="newer")
+    newer.subscribe(topic)
+    wait_for_shares([newer])
+    failures: list[ForeignError] = []
+
+    def is_fenced() -> bool:
+        newer.poll(0.01)
+        try:
+            older.poll(0.01)
+            older.commit(topic, {0: 1})
+        except ForeignError as failure:
+            failures.append(failure)
+        return bool(failures)
+
+    wait_until(is_fenced, "fencing of the older member")
+    assert failures[0].code == ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_a_group_reads_several_topics(
+    client: ForeignClient, group: str, new_topic: Callable[..., str], opened: Opened
+) -> None:
+    topics = sorted(new_topic(2) for _ in range(3))
+    for topic in topics:
+        opened.produce(client, topic, [Message(b"to " + topic.encode(), partition=1)])
+    members = [opened.consumer(client, group=group, client_id=f"m{number}") for number in range(2)]
+    for member in members:
+        member.subscribe(*topics)
+    received = poll_all_until(
+        members,
+        lambda so_far: (
+            len({one.topic for one in so_far}) == 3
+            and sum(len(member.assignment()) for member in members) == 6
+            and all(member.assignment() for member in members)
+        ),
+        "message of each topic to two members",
+    )
+    assert {(one.topic, one.value) for one in received} == {
+        (topic, b"to " + topic.encode()) for topic in topics
+    }

@@ -1,0 +1,34 @@
+"""Polls that go on in the background while the test attends to other members of the group.
+
+Some clients' `poll` does not return before a rebalance has ended, and a rebalance does not end
+before all members have joined; in one thread that would wait for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+Found = Mapping[Any, list[Any]]
+
+
+class PatientPoll:
+    """At most one poll at a time; who cannot wait for it comes back for it later."""
+
+    def __init__(self, start: Callable[[], Future[Any]]) -> None:
+        self._start = start
+        self._running: Future[Any] | None = None
+
+    def poll(self, timeout_s: float) -> Found:
+        """What the poll found, nothing if it goes on; raises what it raised."""
+        if self._running is None:
+            self._running = self._start()
+        running = self._running
+        try:
+            running.exception(timeout_s)
+        except TimeoutError:
+            return {}
+        self._running = None
+        found: Found = running.result()
+        return found
