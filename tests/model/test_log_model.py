@@ -192,6 +192,9 @@ class LogMachine(RuleBasedStateMachine):
         active = self.log.segments.active
         flushed = active.position_of(max(self.log.recovery_point, active.base_offset))
         size = flushed + round(part * (active.size_bytes - flushed))
+        written = active.file.pread(active.size_bytes, 0)
+        while zeros and size < len(written) and written[size] == 0:
+            size += 1  # a zero in place of a zero is no loss: batches may well end with some
         end = active.base_offset
         for position, header in active.batches():
             if position + header.size_bytes <= size:
