@@ -57,7 +57,6 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         services.fetch_purgatory,
         services.traffic,
         services.flusher,
-        clock,
     )
     fetch = FetchHandler(
         replicas,

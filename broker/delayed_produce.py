@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from broker.network.request import Request
 from broker.partition import Partition
@@ -12,7 +12,8 @@ from protocol.ids import Offset
 from protocol.produce_view import ProducePartition, ProducePartitionResult, encode_produce_response
 
 
-class Appended(NamedTuple):
+@dataclass(slots=True)
+class Appended:
     """One partition's records in the leader's log: committed once `required_offset` is reached."""
 
     partition: Partition

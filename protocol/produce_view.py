@@ -47,10 +47,11 @@ _INDEX_COMPACT_LENGTH: Final = struct.Struct(">iB")
 _NO_TAGGED_FIELDS: Final = memoryview(b"\0\0\0")
 
 # A request for one partition: transactional id, acks, timeout, topics, length of the name | name |
-# partitions, index | length of the records, records.
+# partitions, index | length of the records, records | no tagged fields, three times.
 _ONE_START: Final = struct.Struct(">BhiBB")
 _ONE_PARTITION: Final = struct.Struct(">Bi")
-_ONE_BYTES_MIN: Final = _ONE_PARTITION.size + 1 + len(_NO_TAGGED_FIELDS)
+_ONE_TAGS_BYTES: Final = 3
+_ONE_BYTES_MIN: Final = _ONE_PARTITION.size + 1 + _ONE_TAGS_BYTES
 
 _SIZE_AND_CORRELATION: Final = struct.Struct(">ii")
 _ONE_HEAD: Final = struct.Struct(">iiBB")
@@ -137,7 +138,9 @@ def _read_one(body: memoryview) -> ProduceRequestView | None:
     partitions, index = _ONE_PARTITION.unpack_from(body, name_end)
     length, at = read_unsigned_varint(body, name_end + _ONE_PARTITION.size)
     end = at + length - 1
-    if partitions != 2 or not length or body[end:].tobytes() != _NO_TAGGED_FIELDS:
+    if partitions != 2 or not length or len(body) - end != _ONE_TAGS_BYTES:
+        return None
+    if body[end] or body[end + 1] or body[end + 2]:
         return None
     partition = ProducePartition(str(body[9:name_end], "utf-8"), None, index, body[at:end])
     return ProduceRequestView(None, acks, timeout_ms, [partition])

@@ -15,7 +15,6 @@ import asyncio
 import logging
 from typing import Final
 
-from broker.clock import Clock
 from broker.delayed_produce import Appended, DelayedProduce
 from broker.flusher import Flusher
 from broker.network.request import Request
@@ -58,41 +57,39 @@ class ProduceHandler:
         fetch_purgatory: Purgatory,
         traffic: TopicTraffic,
         flusher: Flusher,
-        clock: Clock,
     ) -> None:
         self._replicas = replicas
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
         self._traffic = traffic
         self._flusher = flusher
-        self._clock = clock
 
     def handle(self, request: Request) -> None:
         """Take one produce request to its end, or park it; DecodeError when it is malformed."""
         version = request.header.api_version
         view = read_produce_request(request.body, version)
         acks = view.acks
-        now_ms = self._clock.wall_ms()
         results: Results = []
         appended: list[Appended] = []
         for asked in view.partitions:
-            results.append((asked, self._append(request, asked, acks, now_ms, appended)))
-        unflushed = [one for one in appended if one.partition.must_flush]
+            results.append((asked, self._append(request, asked, acks, appended)))
+        unflushed: list[Appended] = []
+        for one in appended:
+            self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
+            if one.partition.must_flush:
+                unflushed.append(one)
         if unflushed:
             self._answer_when_flushed(request, acks, results, unflushed)
         elif acks == ACKS_ALL and any(not one.is_committed for one in appended):
             self._park(request, view.timeout_ms, results, appended)
         else:
             self._answer(request, acks, results)
-        for one in appended:
-            self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
 
     def _append(
         self,
         request: Request,
         asked: ProducePartition,
         acks: int,
-        now_ms: int,
         appended: list[Appended],
     ) -> ProducePartitionResult:
         traffic = self._traffic
@@ -109,7 +106,7 @@ class ProduceHandler:
             if claims_transaction(asked.records):
                 # No coordinator could ever end it, and read_committed would stand still there for good.
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the records are of no transaction under way")
-            info = partition.append(asked.records, acks, now_ms)
+            info = partition.append(asked.records, acks, request.received_ms)
         except KafkaError as error:
             traffic.failed_produce_requests += 1
             return _failed(request, asked, error)

@@ -100,6 +100,7 @@ class FakeRequest(Request):
         self.frame = body
         self.header = RequestHeader(message.api_key, version, correlation_id, client_id)
         self.body = body
+        self.received_ms = NOW_MS
         self.throttle_time_ms = 0
         self.answers: list[bytes | None] = []
         self.closed: list[str] = []

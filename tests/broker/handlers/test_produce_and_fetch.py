@@ -49,9 +49,7 @@ class Broker:
         self.traffic = TopicTraffic()
         flusher = cast(Flusher, None)
         manager = self.replicas.manager
-        self._produce = ProduceHandler(
-            manager, self.produces, self.fetches, self.traffic, flusher, self.clock
-        )
+        self._produce = ProduceHandler(manager, self.produces, self.fetches, self.traffic, flusher)
         self._fetch = FetchHandler(
             manager, FetchSessionCache(10, lambda: 1), self.fetches, self.traffic, self.clock, 50_000_000
         )
