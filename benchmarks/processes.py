@@ -125,7 +125,8 @@ class BrokerProcess(ServerProcess):
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.data_dir = tempfile.mkdtemp(prefix="tidelog-bench-")
         values = {**BROKER_SETTINGS, "log.dirs": self.data_dir, **(settings or {})}
-        super().__init__("broker", [f"--override={key}={value}" for key, value in values.items()])
+        overrides = [f"--override={key}={value}" for key, value in values.items()]
+        super().__init__("broker", ["--log-level=WARNING", *overrides])
 
     def stop(self) -> None:
         """Stop the broker and remove its data."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Final
+from typing import Any, Final
 
 from benchmarks import timing_wheel
 from benchmarks.figures import Figure, median, paired
@@ -135,10 +135,57 @@ def produce_latency(effort: Effort) -> Iterator[Figure]:
             yield Figure(name, ours, "us", reference, "echo", at_most=at_most)
 
 
+def librdkafka_latency(effort: Effort) -> Iterator[Figure]:
+    """librdkafka produces one record of 100 bytes at a time, to us and to its mock cluster."""
+    with BrokerProcess() as broker, ServerProcess("benchmarks.servers.mock_cluster") as mock:
+
+        def percentile(server: ServerProcess, which: str) -> float:
+            options = {"topic": "one", "message_bytes": 100, "seconds": effort.seconds}
+            found = run_load("librdkafka", kind="latency", servers=server.address, **options)
+            return float(found[which])
+
+        for which in ("p50_us", "p99_us"):
+            ours, reference = paired(
+                effort.rounds, partial(percentile, broker, which), partial(percentile, mock, which)
+            )
+            yield Figure(f"produce latency {which[:3]}, librdkafka", ours, "us", reference, "mock")
+
+
+def librdkafka_consume(effort: Effort) -> Iterator[Figure]:
+    """librdkafka reads back what it produced; its mock cluster does not keep enough to compare with."""
+    with BrokerProcess() as broker:
+        for message_bytes in MESSAGE_BYTES:
+            size_bytes = int((40_000_000 if message_bytes < 1024 else 250_000_000) * effort.scale)
+            place = {
+                "servers": broker.address,
+                "topic": f"consume-{message_bytes}",
+                "message_bytes": message_bytes,
+            }
+            batch_bytes = 64 * 1024
+            run_load("librdkafka", kind="produce", **place, batch_bytes=batch_bytes, size_bytes=size_bytes)
+            count = size_bytes // message_bytes
+
+            def rate(place: dict[str, Any], count: int) -> float:
+                found = run_load("librdkafka", kind="consume", **place, count=count)
+                return float(found["bytes_per_s"]) / MEGA
+
+            value = median(effort.rounds, partial(rate, place, count))
+            yield Figure(f"consume {message_bytes} B, librdkafka", value, "MB/s")
+
+
 def consume_throughput(effort: Effort) -> Iterator[Figure]:
-    """Reading from the page cache, beside nothing but sendfile of as many bytes."""
+    """Reading from the page cache, beside nothing but sendfile of as many bytes.
+
+    Once with Kafka's default of `socket.send.buffer.bytes`, which keeps Linux from choosing a larger
+    one, and once with -1, which lets it.
+    """
+    for name, send_buffer in (("default send buffer", "102400"), ("send buffer -1", "-1")):
+        yield from _consume(effort, name, send_buffer)
+
+
+def _consume(effort: Effort, name: str, send_buffer: str) -> Iterator[Figure]:
     with (
-        BrokerProcess() as broker,
+        BrokerProcess({"socket.send.buffer.bytes": send_buffer}) as broker,
         ServerProcess("benchmarks.servers.sendfile", [str(FETCH_BYTES)]) as sendfile,
     ):
         place = {"host": broker.host, "port": broker.port, "topic": "consume"}
@@ -160,7 +207,7 @@ def consume_throughput(effort: Effort) -> Iterator[Figure]:
             return float(found["bytes_per_s"]) / MEGA
 
         ours, reference = paired(effort.rounds, fetched, streamed)
-        yield Figure("consume 1 MiB fetches", ours, "MB/s", reference, "sendfile", at_least=0.6)
+        yield Figure(f"consume 1 MiB fetches, {name}", ours, "MB/s", reference, "sendfile", at_least=0.6)
 
 
 def start_and_memory(effort: Effort) -> Iterator[Figure]:
@@ -222,6 +269,8 @@ SUITES: Final[dict[str, Suite]] = {
     "latency": produce_latency,
     "cpu": produce_cpu,
     "consume": consume_throughput,
+    "consume-librdkafka": librdkafka_consume,
+    "latency-librdkafka": librdkafka_latency,
     "produce": produce_throughput,
     "timers": timers,
 }
