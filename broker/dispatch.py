@@ -25,7 +25,7 @@ from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.request_context import RequestContext
 from broker.request_metrics import ApiMetrics, RequestMetrics
-from protocol.codec import decode
+from protocol.codec import decode_prefix
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import encode_response, read_request_header
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -127,7 +127,7 @@ class Dispatcher:
 
     def _dispatch_typed(self, request: Request, entry: _Entry) -> None:
         try:
-            message = decode(request_type(entry.api.key), request.body, request.header.api_version)
+            message = _body(request, entry)
         except DecodeError as error:
             request.close(_malformed(request, entry, error))
             return
@@ -238,7 +238,7 @@ def _failed(request: Request, entry: _Entry, message: ApiMessage | None, error: 
     try:
         asked = message
         if asked is None:
-            asked = decode(request_type(entry.api.key), request.body, version)
+            asked = _body(request, entry)
         response = entry.error_response(asked, version, code, text)
         answer = None if response is None else _encode(request, response)
     except Exception:
@@ -248,6 +248,12 @@ def _failed(request: Request, entry: _Entry, message: ApiMessage | None, error: 
         request.close(f"{entry.api.name} failed with {code.name} and has no error response")
     else:
         request.respond(answer)
+
+
+def _body(request: Request, entry: _Entry) -> ApiMessage:
+    """The decoded body; DecodeError. Bytes behind it are passed over as in Kafka: librdkafka sends some."""
+    version = request.header.api_version
+    return decode_prefix(request_type(entry.api.key), request.body, version, 0)[0]
 
 
 def _encode(request: Request, response: ApiMessage) -> bytes:

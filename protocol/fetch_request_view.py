@@ -80,7 +80,7 @@ class FetchRequestView:
 
 
 def read_fetch_request(body: memoryview, version: int) -> FetchRequestView:
-    """The request that fills `body`; DecodeError when it is not one of that version (4-18)."""
+    """The request at the start of `body`; DecodeError when it is not one of that version (4-18)."""
     try:
         if version >= FIRST_FLEXIBLE_VERSION:
             view, end = _read_flexible(body, version)
@@ -89,7 +89,8 @@ def read_fetch_request(body: memoryview, version: int) -> FetchRequestView:
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"Fetch version {version} in {len(body)} bytes: {error}") from error
     # Positions only grow and slices stop at the end, so one comparison covers every length.
-    if end != len(body):
+    # Bytes behind the request are passed over, as Kafka does.
+    if end > len(body):
         raise DecodeError(f"Fetch version {version} ends at {end} of {len(body)} bytes")
     return view
 

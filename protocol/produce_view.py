@@ -106,7 +106,7 @@ ProduceResult: TypeAlias = tuple[ProducePartition, ProducePartitionResult]
 
 
 def read_produce_request(body: memoryview, version: int) -> ProduceRequestView:
-    """The request that fills `body`; DecodeError when it is not one of that version (3-13)."""
+    """The request at the start of `body`; DecodeError when it is not one of that version (3-13)."""
     try:
         if version >= FIRST_FLEXIBLE_VERSION:
             by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
@@ -119,7 +119,8 @@ def read_produce_request(body: memoryview, version: int) -> ProduceRequestView:
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"Produce version {version} in {len(body)} bytes: {error}") from error
     # Positions only grow and slices stop at the end, so one comparison covers every length.
-    if end != len(body):
+    # Bytes behind the request are passed over, as Kafka does.
+    if end > len(body):
         raise DecodeError(f"Produce version {version} ends at {end} of {len(body)} bytes")
     return view
 
