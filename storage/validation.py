@@ -46,6 +46,7 @@ from storage.time_index import NO_TIMESTAMP
 
 _NO_LIMIT: Final = 2**63 - 1
 _MAGIC_AT: Final = 16
+_HEADER_BYTES_IN_LENGTH: Final = BATCH_OVERHEAD - LOG_OVERHEAD
 _HIGHEST_COMPRESSION: Final = max(Compression)
 _ERRORS_SHOWN: Final = 3
 # How many bytes a byte can stand for, by codec: a batch that is not opened must not claim more offsets.
@@ -182,46 +183,61 @@ def validate_batch(
     Where the topic's timestamps are the broker's time, they are set in place.
     Errors: KafkaError, see the table above.
     """
+    # Unpacked, because each field of a named tuple costs more than all of them at once.
+    base_offset, length, _, _, crc, attributes, last_delta, _, newest, producer_id, _, sequence, count = (
+        header
+    )
+    size_bytes = LOG_OVERHEAD + length
     from_client = origin is AppendOrigin.CLIENT
-    if from_client and header.base_offset != 0:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"base offset is {header.base_offset}, clients send 0")
-    if LOG_OVERHEAD + header.batch_length > rules.max_message_bytes:
+    if from_client and base_offset != 0:
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"base offset is {base_offset}, clients send 0")
+    if size_bytes > rules.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"batch of {header.size_bytes} bytes, max.message.bytes is {rules.max_message_bytes}",
+            f"batch of {size_bytes} bytes, max.message.bytes is {rules.max_message_bytes}",
         )
     if not crc_is_valid(records, 0, header):
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"checksum {header.crc:#010x} of the batch does not hold")
-    attributes = header.attributes
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"checksum {crc:#010x} of the batch does not hold")
     codec = attributes & ATTRIBUTE_COMPRESSION_MASK
     if codec > _HIGHEST_COMPRESSION:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression {codec} is unknown")
-    if from_client:
+    if from_client and (
+        last_delta + 1 != count
+        or count * RECORD_BYTES_MIN > length - _HEADER_BYTES_IN_LENGTH
+        or attributes & ATTRIBUTE_CONTROL
+        or producer_id >= 0 > sequence
+        or count <= 0
+    ):
         _check_client_header(header)
     stored = rules.stored_compression
     must_recompress = stored is not None and stored != codec and not attributes & ATTRIBUTE_CONTROL
     if rules.log_append_time:
         return _with_log_append_time(records, header, rules, now_ms, must_recompress)
-    return _with_create_time(records, header, rules, now_ms, must_recompress)
+    if newest > now_ms + rules.timestamp_after_max_ms:
+        raise _timestamp_error(newest, rules, now_ms)
+    if must_recompress or rules.looks_at_records or attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        return _with_create_time(records, header, rules, now_ms, must_recompress)
+    return None
 
 
 def _check_client_header(header: BatchHeader) -> None:
-    # Unpacked, because each field of a named tuple costs more than all of them at once.
-    _, length, _, _, _, attributes, last_offset_delta, _, _, producer_id, _, base_sequence, count = header
-    if count <= 0 or last_offset_delta + 1 != count:
+    """What of a header may be wrong, once something looks odd; many records may just be well compressed."""
+    count = header.record_count
+    if count <= 0 or header.last_offset_delta + 1 != count:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"record count {count} contradicts the last offset delta {last_offset_delta}",
+            f"record count {count} contradicts the last offset delta {header.last_offset_delta}",
         )
-    payload_bytes = length + (LOG_OVERHEAD - BATCH_OVERHEAD)
-    if count * RECORD_BYTES_MIN > payload_bytes * _EXPANSION_MAX[attributes & ATTRIBUTE_COMPRESSION_MASK]:
+    payload_bytes = header.batch_length - _HEADER_BYTES_IN_LENGTH
+    expansion_max = _EXPANSION_MAX[header.attributes & ATTRIBUTE_COMPRESSION_MASK]
+    if count * RECORD_BYTES_MIN > payload_bytes * expansion_max:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records cannot stand in {payload_bytes} bytes")
-    if attributes & ATTRIBUTE_CONTROL:
+    if header.attributes & ATTRIBUTE_CONTROL:
         raise KafkaError(ErrorCode.INVALID_RECORD, "clients may not write control records")
-    if producer_id >= 0 and base_sequence < 0:
+    if header.producer_id >= 0 and header.base_sequence < 0:
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"sequence {base_sequence} in a batch of producer {producer_id}",
+            f"sequence {header.base_sequence} in a batch of producer {header.producer_id}",
         )
 
 
@@ -231,12 +247,9 @@ def _with_create_time(
     rules: ValidationRules,
     now_ms: int,
     must_recompress: bool,
-) -> ValidatedBatch | None:
+) -> ValidatedBatch:
     newest = header.max_timestamp
-    if newest > now_ms + rules.timestamp_after_max_ms:
-        raise _timestamp_error(newest, rules, now_ms)
-    says_append_time = header.attributes & ATTRIBUTE_LOG_APPEND_TIME
-    if says_append_time:
+    if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
         if newest == NO_TIMESTAMP:
             raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set log append time")
         set_max_timestamp(records, 0, newest, log_append_time=False)
@@ -248,8 +261,8 @@ def _with_create_time(
             return _recompressed(payload, header, rules, actual_newest, log_append_time=False)
         if actual_newest != newest:
             set_max_timestamp(records, 0, actual_newest, log_append_time=False)
-            return ValidatedBatch(records, read_header(records))
-    return ValidatedBatch(records, header) if says_append_time else None
+            header = read_header(records)
+    return ValidatedBatch(records, header)
 
 
 def _with_log_append_time(
