@@ -66,6 +66,7 @@ class ConfluentProducer:
                 "linger.ms": options.linger_ms,
                 "batch.size": options.batch_bytes,
                 "message.max.bytes": options.request_bytes_max,
+                "topic.metadata.propagation.max.ms": options.unknown_topic_ms,
                 "queue.buffering.max.kbytes": 1_000_000,
                 "reconnect.backoff.max.ms": 200,
             }

@@ -84,6 +84,7 @@ class ProducerOptions:
     linger_ms: int = 5
     batch_bytes: int = 16_384
     request_bytes_max: int = 8_000_000
+    unknown_topic_ms: int = 30_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -61,6 +62,7 @@ class KafkaPythonProducer:
             linger_ms=options.linger_ms,
             batch_size=options.batch_bytes,
             max_request_size=options.request_bytes_max,
+            max_block_ms=options.unknown_topic_ms,
             reconnect_backoff_max_ms=200,
         )
 
@@ -286,7 +288,10 @@ class KafkaPythonAdmin:
     def _alter(self, topic: str, key: str, operation: AlterConfigOp, value: str | None) -> None:
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, {key: (operation, value)})
         with _errors():
-            self.client.alter_configs([resource], raise_on_unknown=False)
+            outcome = self.client.alter_configs([resource], raise_on_unknown=False)["topic"][topic]
+        if outcome != "OK":
+            code = re.match(r"\[Error (\d+)\]", outcome)
+            raise ForeignError(int(code[1]) if code else LOCAL_ERROR, outcome)
 
     def set_config(self, topic: str, key: str, value: str) -> None:
         """IncrementalAlterConfigs SET."""

@@ -60,6 +60,7 @@ class TidelogProducer:
                 linger_ms=options.linger_ms,
                 batch_size=options.batch_bytes,
                 max_request_size=options.request_bytes_max,
+                max_block_ms=options.unknown_topic_ms,
                 reconnect_backoff_max_ms=200,
             )
             await producer.start()

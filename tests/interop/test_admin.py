@@ -1,0 +1,258 @@
+"""Topics, partitions, configs, records, groups and the cluster through each client's admin interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import cast
+from uuid import uuid4
+
+import pytest
+from kafka import KafkaAdminClient
+
+from protocol.errors import ErrorCode
+from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient, ForeignError, Message
+from tests.support.foreign_clients.face import GroupAdmin, read_exactly, wait_until
+from tests.support.foreign_clients.opening import Opened
+from tidelog.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+# aiokafka can neither ask for defaults, nor alter one key alone, nor write or delete a group's offsets.
+ABLE = ["confluent", "kafka_python", "tidelog"]
+
+
+@pytest.fixture
+def admin(client: ForeignClient, opened: Opened) -> ForeignAdmin:
+    """The admin interface of each client in turn."""
+    return opened.admin(client)
+
+
+@pytest.fixture(params=ABLE)
+def able_admin(request: pytest.FixtureRequest, opened: Opened) -> GroupAdmin:
+    """The admin interface of each client that can do more, in turn."""
+    return cast(GroupAdmin, opened.admin(CLIENTS[request.param]))
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that nothing has yet."""
+    return f"name-{uuid4().hex[:10]}"
+
+
+def refused(action: Callable[[], object]) -> ErrorCode:
+    """The code with which an action is refused."""
+    with pytest.raises(ForeignError) as refusal:
+        action()
+    return ErrorCode(refusal.value.code)
+
+
+# ---- topics
+
+
+def test_a_topic_is_created_listed_described_and_deleted(admin: ForeignAdmin, name: str) -> None:
+    admin.create_topic(name, 3, {"retention.ms": "3600000"})
+    assert name in admin.topics()
+    assert admin.partition_leaders(name) == {0: 1, 1: 1, 2: 1}
+    assert admin.config(name)["retention.ms"] == "3600000"
+    admin.delete_topic(name)
+    wait_until(lambda: name not in admin.topics(), "end of the topic")
+    admin.create_topic(name, 1)
+    assert admin.partition_leaders(name) == {0: 1}
+    assert admin.config(name)["retention.ms"] == "604800000"
+
+
+def test_minus_one_takes_the_defaults_of_the_broker(able_admin: GroupAdmin, name: str) -> None:
+    able_admin.create_topic(name, -1, replication=-1)
+    assert set(able_admin.partition_leaders(name)) == {0, 1, 2}
+
+
+def test_a_topic_of_a_name_that_exists_is_refused(admin: ForeignAdmin, topic: str) -> None:
+    assert refused(lambda: admin.create_topic(topic)) is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize(
+    "bad_name", ["", ".", "..", "with space", "a/b", "x" * 250], ids=lambda bad_name: bad_name[:10] or "empty"
+)
+def test_a_bad_name_is_refused(admin: ForeignAdmin, bad_name: str) -> None:
+    assert refused(lambda: admin.create_topic(bad_name)) is ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+def test_what_cannot_be_made_is_refused(admin: ForeignAdmin, name: str) -> None:
+    assert refused(lambda: admin.create_topic(name, 0)) is ErrorCode.INVALID_PARTITIONS
+    assert refused(lambda: admin.create_topic(name, 1, replication=3)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    bad_value = {"retention.ms": "soon"}
+    assert refused(lambda: admin.create_topic(name, 1, bad_value)) is ErrorCode.INVALID_CONFIG
+    unknown_key = {"no.such.key": "1"}
+    assert refused(lambda: admin.create_topic(name, 1, unknown_key)) is ErrorCode.INVALID_CONFIG
+    assert name not in admin.topics()
+
+
+def test_validating_makes_nothing(admin: ForeignAdmin, name: str) -> None:
+    admin.create_topic(name, 2, validate_only=True)
+    assert name not in admin.topics()
+
+
+def test_a_topic_that_is_not_there_cannot_be_deleted(admin: ForeignAdmin, name: str) -> None:
+    assert refused(lambda: admin.delete_topic(name)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_partitions_are_added_but_never_removed(admin: ForeignAdmin, topic: str) -> None:
+    admin.add_partitions(topic, 4)
+    assert set(admin.partition_leaders(topic)) == {0, 1, 2, 3}
+    assert refused(lambda: admin.add_partitions(topic, 2)) is ErrorCode.INVALID_PARTITIONS
+    assert refused(lambda: admin.add_partitions("no-such-topic", 9)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_many_partitions_are_created_and_described(admin: ForeignAdmin, name: str) -> None:
+    admin.create_topic(name, 120)
+    assert admin.partition_leaders(name) == dict.fromkeys(range(120), 1)
+
+
+# ---- configs
+
+
+def test_a_config_that_is_set_holds_at_once(client: ForeignClient, topic: str, opened: Opened) -> None:
+    admin = opened.admin(client)
+    assert admin.config(topic)["max.message.bytes"] == "1048588"
+    admin.set_config(topic, "max.message.bytes", "1000")
+    assert admin.config(topic)["max.message.bytes"] == "1000"
+    producer = opened.producer(client)
+    producer.send(topic, [Message(b"x" * 2000)])
+    assert refused(producer.flush) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_a_bad_config_is_refused_and_changes_nothing(admin: ForeignAdmin, topic: str) -> None:
+    assert refused(lambda: admin.set_config(topic, "segment.bytes", "1")) is ErrorCode.INVALID_CONFIG
+    assert refused(lambda: admin.set_config(topic, "no.such.key", "1")) is ErrorCode.INVALID_CONFIG
+    assert admin.config(topic)["segment.bytes"] == "1073741824"
+
+
+def test_single_keys_are_set_appended_to_and_reset(able_admin: GroupAdmin, topic: str) -> None:
+    able_admin.set_config(topic, "retention.ms", "1000")
+    able_admin.set_config(topic, "segment.ms", "2000")
+    able_admin.append_config(topic, "cleanup.policy", "compact")
+    found = able_admin.config(topic)
+    assert (found["retention.ms"], found["segment.ms"]) == ("1000", "2000")
+    assert set(found["cleanup.policy"].split(",")) == {"delete", "compact"}
+    able_admin.subtract_config(topic, "cleanup.policy", "delete")
+    able_admin.unset_config(topic, "retention.ms")
+    found = able_admin.config(topic)
+    assert found["cleanup.policy"] == "compact"
+    assert (found["retention.ms"], found["segment.ms"]) == ("604800000", "2000")
+
+
+def test_the_broker_tells_its_configs(admin: ForeignAdmin) -> None:
+    found = admin.broker_config(1)
+    assert found["num.partitions"] == "3"
+    assert found["node.id"] == "1"
+    assert len(found) > 200
+
+
+def test_configs_outlive_a_restart(name: str) -> None:
+    with EmbeddedCluster() as cluster:
+        opened = Opened(cluster.bootstrap_servers)
+        opened.admin(CLIENTS["confluent"]).create_topic(name, 2, {"retention.ms": "5000"})
+        cluster.restart(clean=False)
+        found = opened.admin(CLIENTS["kafka_python"])
+        assert found.config(name)["retention.ms"] == "5000"
+        assert set(found.partition_leaders(name)) == {0, 1}
+        opened.close()
+
+
+# ---- records
+
+
+def test_records_are_deleted_up_to_an_offset(
+    client: ForeignClient, admin: ForeignAdmin, topic: str, opened: Opened
+) -> None:
+    opened.produce(client, topic, [Message(b"%d" % number) for number in range(20)])
+    assert admin.delete_records(topic, 0, 5) == 5
+    assert [one.offset for one in opened.consume(client, topic, 15)] == list(range(5, 20))
+    assert refused(lambda: admin.delete_records(topic, 0, 21)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert admin.delete_records(topic, 0, 20) == 20
+
+
+# ---- groups
+
+
+@pytest.fixture
+def group_with_offsets(topic: str, name: str, opened: Opened) -> Iterator[str]:
+    """A group that has read ten messages, committed, and has no members any more."""
+    opened.produce(CLIENTS["confluent"], topic, [Message(b"%d" % number) for number in range(10)])
+    member = opened.consumer(CLIENTS["tidelog"], group=name, client_id="reader")
+    member.subscribe(topic)
+    read_exactly(member, 10)
+    member.commit(topic, {0: 10})
+    opened.close_early(member)
+    yield name
+
+
+def test_a_group_is_listed_and_described(
+    client: ForeignClient, admin: ForeignAdmin, topic: str, name: str, opened: Opened
+) -> None:
+    opened.produce(client, topic, [Message(b"v")])
+    member = opened.consumer(client, group=name, client_id="somebody")
+    member.subscribe(topic)
+    read_exactly(member, 1)
+    assert name in admin.groups()
+    view = admin.describe_group(name)
+    assert (view.state, view.clients) == ("stable", ("somebody",))
+    opened.close_early(member)
+    wait_until(lambda: admin.describe_group(name).state == "empty", "end of membership")
+
+
+def test_the_offsets_of_a_group_are_told(admin: ForeignAdmin, group_with_offsets: str, topic: str) -> None:
+    assert admin.group_offsets(group_with_offsets) == {(topic, 0): 10}
+
+
+def test_the_offsets_of_a_group_are_altered(
+    able_admin: GroupAdmin, group_with_offsets: str, topic: str, opened: Opened
+) -> None:
+    able_admin.set_group_offset(group_with_offsets, topic, 0, 3)
+    assert able_admin.group_offsets(group_with_offsets) == {(topic, 0): 3}
+    member = opened.consumer(CLIENTS["aiokafka"], group=group_with_offsets)
+    member.subscribe(topic)
+    assert [one.offset for one in read_exactly(member, 7)] == list(range(3, 10))
+
+
+def test_a_group_with_members_is_neither_altered_nor_deleted(
+    able_admin: GroupAdmin, topic: str, name: str, opened: Opened
+) -> None:
+    opened.produce(CLIENTS["confluent"], topic, [Message(b"v")])
+    member = opened.consumer(CLIENTS["confluent"], group=name)
+    member.subscribe(topic)
+    read_exactly(member, 1)
+    assert refused(lambda: able_admin.set_group_offset(name, topic, 0, 0)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert refused(lambda: able_admin.delete_group(name)) is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_a_group_is_deleted_with_its_offsets(able_admin: GroupAdmin, group_with_offsets: str) -> None:
+    able_admin.delete_group(group_with_offsets)
+    assert group_with_offsets not in able_admin.groups()
+    assert able_admin.group_offsets(group_with_offsets) == {}
+    assert refused(lambda: able_admin.delete_group(group_with_offsets)) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+# ---- cluster
+
+
+def test_the_cluster_is_described(admin: ForeignAdmin, cluster: EmbeddedCluster) -> None:
+    cluster_id, brokers = admin.cluster()
+    assert brokers == {1}
+    assert cluster_id == cluster.run(lambda node: node.services.store.image.cluster_id)
+
+
+def test_log_directories_are_described(topic: str, opened: Opened, cluster: EmbeddedCluster) -> None:
+    opened.produce(CLIENTS["confluent"], topic, [Message(b"x" * 5000)])
+    # Of the foreign clients only kafka-python asks for them.
+    client = KafkaAdminClient(bootstrap_servers=opened.servers)
+    (broker,) = client.describe_log_dirs()
+    (directory,) = broker["log_dirs"]
+    sizes = {
+        (entry["name"], partition["partition_index"]): partition["partition_size"]
+        for entry in directory["topics"]
+        for partition in entry["partitions"]
+    }
+    assert directory["log_dir"] == str(cluster.data_dir)
+    assert 5000 < sizes[topic, 0] < 6000
+    client.close()

@@ -1,0 +1,119 @@
+"""Topics that come into being because somebody uses them, and topics that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from uuid import uuid4
+
+import pytest
+
+from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignError, Message
+from tests.support.foreign_clients.face import EARLIEST, poll_all_until, read_exactly, wait_until
+from tests.support.foreign_clients.opening import Opened
+from tidelog.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def name() -> str:
+    """A topic that nobody has made."""
+    return f"unmade-{uuid4().hex[:10]}"
+
+
+@pytest.fixture(scope="module")
+def strict_servers() -> Iterator[str]:
+    """A broker that makes no topics by itself."""
+    with EmbeddedCluster(config={"auto.create.topics.enable": "false"}) as cluster:
+        yield cluster.bootstrap_servers
+
+
+def test_producing_makes_the_topic_with_the_broker_s_defaults(
+    client: ForeignClient, name: str, opened: Opened
+) -> None:
+    opened.produce(client, name, [Message(b"first", partition=2)])
+    admin = opened.admin(client)
+    assert set(admin.partition_leaders(name)) == {0, 1, 2}
+    (received,) = opened.consume(client, name, 1, {2: EARLIEST})
+    assert received.value == b"first"
+
+
+@pytest.mark.parametrize("client_name", ["kafka_python", "tidelog"])
+def test_subscribing_makes_the_topic_if_the_consumer_allows(
+    client_name: str, name: str, opened: Opened
+) -> None:
+    # librdkafka has the option too, but never asks for a subscribed topic to be made.
+    client = CLIENTS[client_name]
+    admin = opened.admin(CLIENTS["confluent"])
+    member = opened.consumer(client, group=name, auto_create=True, metadata_age_ms_max=300)
+    member.subscribe(name)    poll_all_until([member], lambda _: name in admin.topics(), "topic of the subscription")
+    opened.produce(client, name, [Message(b"v")])
+    assert read_exactly(member, 1)[0].value == b"v"
+
+
+@pytest.mark.parametrize("client_name", ["confluent", "tidelog"])
+def test_subscribing_makes_no_topic_if_the_consumer_forbids(
+    client_name: str, name: str, opened: Opened
+) -> None:
+    # kafka-python has the option too, but asks for topics to be made all the same.
+    member = opened.consumer(CLIENTS[client_name], group=name, auto_create=False)
+    member.subscribe(name)
+    with suppress(ForeignError):
+        member.poll(0.5)
+    assert name not in opened.admin(CLIENTS["confluent"]).topics()
+
+
+@pytest.mark.parametrize("client_name", ["confluent", "tidelog"])
+def test_an_unknown_topic_is_an_error_where_none_is_made(
+    client_name: str, name: str, strict_servers: str
+) -> None:
+    opened = Opened(strict_servers)
+    producer = opened.producer(CLIENTS[client_name], unknown_topic_ms=500)
+    with pytest.raises(ForeignError):
+        producer.send(name, [Message(b"v")])
+        producer.flush()
+    assert name not in opened.admin(CLIENTS[client_name]).topics()
+    opened.close()
+
+
+def test_a_topic_that_is_made_later_is_found_by_who_waits_for_it(
+    client: ForeignClient, name: str, strict_servers: str
+) -> None:
+    opened = Opened(strict_servers)
+    member = opened.consumer(client, group=name, metadata_age_ms_max=300)
+    member.subscribe(name)
+    with suppress(ForeignError):
+        member.poll(0.2)
+    opened.admin(client).create_topic(name)
+    opened.produce(client, name, [Message(b"at last")])
+    assert read_exactly(member, 1)[0].value == b"at last"
+    opened.close()
+
+
+def test_a_topic_that_is_made_anew_starts_at_zero(client: ForeignClient, name: str, opened: Opened) -> None:
+    admin = opened.admin(client)
+    admin.create_topic(name)
+    opened.produce(client, name, [Message(b"old %d" % number) for number in range(5)])
+    admin.delete_topic(name)
+    wait_until(lambda: name not in admin.topics(), "end of the topic")
+    admin.create_topic(name)
+    (receipt,) = opened.produce(client, name, [Message(b"new")])
+    assert receipt.offset == 0
+    assert [one.value for one in opened.consume(client, name, 1)] == [b"new"]
+
+
+def test_a_running_producer_goes_on_when_its_topic_is_made_anew(
+    client: ForeignClient, name: str, opened: Opened
+) -> None:
+    admin = opened.admin(CLIENTS["confluent"])
+    admin.create_topic(name)
+    producer = opened.producer(client)
+    producer.send(name, [Message(b"old")])
+    producer.flush()
+    admin.delete_topic(name)
+    wait_until(lambda: name not in admin.topics(), "end of the topic")
+    admin.create_topic(name)
+    producer.send(name, [Message(b"new")])
+    producer.flush()
+    assert [one.value for one in opened.consume(client, name, 1)] == [b"new"]
