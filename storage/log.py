@@ -11,6 +11,7 @@ Source: UnifiedLog and LocalLog of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 from uuid import UUID
 
 from protocol.batch import LOG_OVERHEAD, BatchHeader, stamp, stamped
@@ -46,6 +47,8 @@ __all__ = [
     "ReadResult",
     "RecordPlace",
 ]
+
+_RAFT: Final = AppendOrigin.RAFT
 
 
 class PartitionLog(ReadableLog):
@@ -105,7 +108,7 @@ class PartitionLog(ReadableLog):
         """
         if self.failure is not None:
             self.refuse_after_failure()
-        if origin is AppendOrigin.RAFT:
+        if origin is _RAFT:
             return self._append_of_quorum(records, leader_epoch, now_ms)
         header = read_single_batch(records)
         changed = validate_batch(records, header, self.rules, origin, now_ms)

@@ -68,6 +68,10 @@ class AppendOrigin(Enum):
     """The metadata quorum's leader: offsets and epochs are given and must be right."""
 
 
+# To look a member up in its enum takes 70 ns, which counts where it is done for every batch.
+_CLIENT: Final = AppendOrigin.CLIENT
+
+
 class ValidatedBatch(NamedTuple):
     """A batch that was changed before it is stored, in another buffer if it had to be compressed anew."""
 
@@ -188,7 +192,7 @@ def validate_batch(
         header
     )
     size_bytes = LOG_OVERHEAD + length
-    from_client = origin is AppendOrigin.CLIENT
+    from_client = origin is _CLIENT
     if from_client and base_offset != 0:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"base offset is {base_offset}, clients send 0")
     if size_bytes > rules.max_message_bytes:
