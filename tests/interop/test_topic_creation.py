@@ -47,7 +47,8 @@ def test_subscribing_makes_the_topic_if_the_consumer_allows(
     client = CLIENTS[client_name]
     admin = opened.admin(CLIENTS["confluent"])
     member = opened.consumer(client, group=name, auto_create=True, metadata_age_ms_max=300)
-    member.subscribe(name)    poll_all_until([member], lambda _: name in admin.topics(), "topic of the subscription")
+    member.subscribe(name)
+    poll_all_until([member], lambda _: name in admin.topics(), "topic of the subscription")
     opened.produce(client, name, [Message(b"v")])
     assert read_exactly(member, 1)[0].value == b"v"
 
