@@ -211,10 +211,11 @@ class PartitionLog(ReadableLog):
     def _update_producers(
         self, segment: LogSegment, batches: list[BatchHeader], markers: list[EndTransactionMarker | None]
     ) -> None:
-        producers = self.producers
+        producers, are_transactional = self.producers, False
         for header, marker in zip(batches, markers, strict=True):
             if header.producer_id < 0:
                 continue
+            are_transactional = are_transactional or header.is_transactional or header.is_control
             completed = producers.update(header, header.base_offset, marker)
             if completed is None:
                 continue
@@ -226,7 +227,8 @@ class PartitionLog(ReadableLog):
                 with self.storage_errors("append", is_final=True):
                     segment.txn_index.append(aborted)
             producers.complete_transaction(completed)
-        self.update_first_unstable_offset()
+        if are_transactional:
+            self.update_first_unstable_offset()
 
     # -- segments
 

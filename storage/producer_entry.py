@@ -82,6 +82,15 @@ class ProducerEntry:
         """Offsets from first to last record of the last batch."""
         return self.batches[-1].offset_delta if self.batches else 0
 
+    def continues_with(self, header: BatchHeader) -> bool:
+        """Whether the batch comes right behind the last one: no duplicate, not fenced, in sequence."""
+        batches = self.batches
+        return (
+            bool(batches)
+            and header.base_sequence == (batches[-1].last_sequence + 1) % _SEQUENCES
+            and header.producer_epoch == self.producer_epoch
+        )
+
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         """The remembered batch with the same epoch and sequences."""
         if header.producer_epoch != self.producer_epoch:
