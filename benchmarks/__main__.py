@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks.figures import Figure, show, write
-from benchmarks.suites import FULL, QUICK, SUITES
+from benchmarks.suites import SUITES
+from benchmarks.suites.effort import FULL, QUICK
 
 
 def main() -> None:
@@ -28,16 +29,19 @@ def main() -> None:
     effort = QUICK if given.quick else FULL
     console = Console()
     figures: list[Figure] = []
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task("benchmarks", total=len(given.suites or SUITES))
-        for name in given.suites or SUITES:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        names = given.suites or list(SUITES)
+        task = progress.add_task("benchmarks", total=len(names))
+        for name in names:
             progress.update(task, description=name)
             for figure in SUITES[name](effort):
                 figures.append(figure)
-                progress.console.print(f"{figure.name}: {figure.value:.4g} {figure.unit}")
+                ratio = "" if figure.ratio is None else f" ({figure.ratio:.2f} x {figure.reference_name})"
+                progress.console.print(f"{figure.name}: {figure.value:.4g} {figure.unit}{ratio}")
             progress.advance(task)
     show(console, figures)
-    write(figures)
+    write(figures, effort.rounds)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,28 @@
-"""A figure beside its reference and its target; how they become a table and a file."""
+"""A figure beside its reference and its target; how figures become a table and a file."""
 
 from __future__ import annotations
 
 import json
+import os
 import platform
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table
 
 RESULTS: Final = Path(__file__).resolve().parent / "results" / "bench.json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One row: what was measured, what it is compared with, and which ratio is aimed at.
+    """One row: what was measured, what it is compared with, and what is aimed at.
 
-    `at_least` and `at_most` bound `value / reference` ("x") or, without a reference, `value` itself.
+    `at_least` and `at_most` bound `ratio` where there is a reference, else `value` itself.
     """
 
     name: str
@@ -28,22 +30,65 @@ class Figure:
     unit: str
     reference: float | None = None
     reference_name: str = ""
+    ratio: float | None = None
     at_least: float | None = None
     at_most: float | None = None
-
-    @property
-    def judged(self) -> float:
-        """The number that the target speaks of."""
-        return self.value / self.reference if self.reference else self.value
+    note: str = ""
 
     @property
     def is_met(self) -> bool | None:
         """Whether the target is met; None when there is none."""
+        judged = self.value if self.ratio is None else self.ratio
         if self.at_least is not None:
-            return self.judged >= self.at_least
+            return judged >= self.at_least
         if self.at_most is not None:
-            return self.judged <= self.at_most
+            return judged <= self.at_most
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Medians of ours and of a reference that were measured in turns, so that the machine's moods hit both.
+
+    `ratio` is the median of the rounds' own ratios: a mood that spans one round cancels out in it.
+    """
+
+    ours: float
+    reference: float
+    ratio: float
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[float, float]]) -> Compared:
+        """From one (ours, reference) per round."""
+        rounds = list(pairs)
+        return cls(
+            statistics.median(ours for ours, _ in rounds),
+            statistics.median(reference for _, reference in rounds),
+            statistics.median(ours / reference for ours, reference in rounds),
+        )
+
+    def figure(
+        self,
+        name: str,
+        unit: str,
+        reference_name: str,
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        note: str = "",
+    ) -> Figure:
+        """The row that shows it."""
+        return Figure(
+            name=name,
+            value=self.ours,
+            unit=unit,
+            reference=self.reference,
+            reference_name=reference_name,
+            ratio=self.ratio,
+            at_least=at_least,
+            at_most=at_most,
+            note=note,
+        )
 
 
 def median(rounds: int, measure: Callable[[], float]) -> float:
@@ -51,39 +96,60 @@ def median(rounds: int, measure: Callable[[], float]) -> float:
     return statistics.median(measure() for _ in range(rounds))
 
 
-def paired(rounds: int, ours: Callable[[], float], reference: Callable[[], float]) -> tuple[float, float]:
-    """Two medians, measured in turns so that the machine's moods hit both."""
-    pairs = [(ours(), reference()) for _ in range(rounds)]
-    return statistics.median(pair[0] for pair in pairs), statistics.median(pair[1] for pair in pairs)
-
-
-def write(figures: Sequence[Figure]) -> None:
+def write(figures: Sequence[Figure], rounds: int) -> None:
     """Keep the figures as JSON."""
     RESULTS.parent.mkdir(exist_ok=True)
-    rows = [{**asdict(figure), "judged": figure.judged, "is_met": figure.is_met} for figure in figures]
-    machine = {"python": platform.python_version(), "machine": platform.machine()}
-    RESULTS.write_text(json.dumps({"machine": machine, "figures": rows}, indent=2) + "\n")
+    document = {
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rounds": rounds,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+        "figures": [{**asdict(figure), "is_met": figure.is_met} for figure in figures],
+    }
+    RESULTS.write_text(json.dumps(document, indent=2) + "\n")
 
 
 def show(console: Console, figures: Sequence[Figure]) -> None:
     """Print the figures as a table."""
-    table = Table("figure", "value", "reference", "ratio", "target", "", title="Benchmarks")
+    table = Table(title="Tidelog beside its references")
+    for heading, justify in _COLUMNS:
+        table.add_column(heading, justify=justify)
     for figure in figures:
-        has_reference = figure.reference is not None
-        reference = f"{_number(figure.reference or 0)} {figure.reference_name}" if has_reference else ""
-        ratio = f"{figure.judged:.2f}" if has_reference else ""
-        mark = {True: "[green]met", False: "[red]missed", None: ""}[figure.is_met]
+        reference = "" if figure.reference is None else _number(figure.reference)
         table.add_row(
-            figure.name, f"{_number(figure.value)} {figure.unit}", reference, ratio, _target(figure), mark
+            figure.name,
+            _number(figure.value),
+            figure.unit,
+            reference,
+            figure.reference_name,
+            "" if figure.ratio is None else f"{figure.ratio:.2f}",
+            _target(figure),
+            {True: "[green]met", False: "[red]missed", None: ""}[figure.is_met],
+            figure.note,
         )
     console.print(table)
+
+
+_COLUMNS: Final[tuple[tuple[str, JustifyMethod], ...]] = (
+    ("figure", "left"),
+    ("value", "right"),
+    ("unit", "left"),
+    ("reference", "right"),
+    ("", "left"),
+    ("ratio", "right"),
+    ("target", "left"),
+    ("", "left"),
+    ("", "left"),
+)
 
 
 def _target(figure: Figure) -> str:
     sign, bound = ("≥", figure.at_least) if figure.at_least is not None else ("≤", figure.at_most)
     if bound is None:
         return ""
-    return f"{sign} {bound:g}" + (" x" if figure.reference is not None else f" {figure.unit}")
+    return f"{sign} {bound:g}" + (" x" if figure.ratio is not None else f" {figure.unit}")
 
 
 def _number(value: float) -> str:

@@ -78,15 +78,19 @@ class ServerProcess:
     def start(self) -> float:
         """Start it, and return how many seconds it took until the address was printed."""
         started = time.perf_counter()
-        self._process = subprocess.Popen(
-            self._command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        found = _ADDRESS.search(line)
-        if found is None:
-            self.stop()
-            raise BenchmarkError(f"{' '.join(self._command)} printed {line!r} instead of its address")
+        # What it logs would tear the progress bar; it is shown when the server does not come up.
+        with tempfile.TemporaryFile("w+") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, stderr=log, text=True
+            )
+            assert self._process.stdout is not None
+            line = self._process.stdout.readline()
+            found = _ADDRESS.search(line)
+            if found is None:
+                self.stop()
+                log.seek(0)
+                command = " ".join(self._command)
+                raise BenchmarkError(f"{command} printed {line!r} instead of its address\n{log.read()}")
         self.host, self.port = found[1], int(found[2])
         return time.perf_counter() - started
 

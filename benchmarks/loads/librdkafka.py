@@ -1,110 +1,196 @@
-"""librdkafka as the load, through confluent-kafka: produce, consume, and one record at a time.
+"""librdkafka as the load, through confluent-kafka: produce, fill, consume, and one record at a time.
 
 Messages are queued in lists (`produce_batch`), because a Python call per message would be what is
-measured. Only what was acknowledged without an error counts.
+measured. Afterwards the server is asked how many it has: all must have arrived.
 """
 
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from benchmarks.loads.options import main, percentile
 
-QUEUE_MESSAGES_MAX: Final = 200_000
-QUEUE_KIBIBYTES_MAX: Final = 256 * 1024
-CHUNK_BYTES: Final = 1024 * 1024
-DELIVERY_TIMEOUT_S: Final = 60.0
+QUEUE_MESSAGES_MAX: Final = 1_000_000
+QUEUE_KIBIBYTES_MAX: Final = 64 * 1024
+CHUNK_BYTES: Final = 200_000
+MESSAGE_BYTES_MAX: Final = 4 * 1024 * 1024
+# Batches shall leave because they are full, not because they have waited.
+LINGER_MS: Final = 1_000
+STATISTICS_MS: Final = 200
+TIMEOUT_S: Final = 60.0
+CONSUMED_AT_ONCE: Final = 20_000
 
 
 def librdkafka(kind: str, **options: Any) -> dict[str, Any]:
     """Run the load called `kind`."""
-    return {"produce": produce, "consume": consume, "latency": latency}[kind](**options)
+    return {"produce": produce, "fill": fill, "consume": consume, "latency": latency}[kind](**options)
 
 
-def produce(
-    servers: str, topic: str, message_bytes: int, batch_bytes: int, size_bytes: int
-) -> dict[str, Any]:
-    """Produce `size_bytes` of messages in batches of about `batch_bytes`, acks=1, to one partition."""
-    delivered = failed = 0
+class _Load:
+    """A producer of full batches, and what librdkafka says about its requests."""
 
-    def on_delivery(error: KafkaError | None, _: Message) -> None:
-        nonlocal delivered, failed
-        if error is None:
-            delivered += 1
-        else:
-            failed += 1
+    def __init__(self, servers: str, topic: str, message_bytes: int, batch_bytes: int) -> None:
+        self._producer = Producer(
+            {
+                "bootstrap.servers": servers,
+                "acks": 1,
+                "linger.ms": LINGER_MS,
+                "batch.size": batch_bytes,
+                "batch.num.messages": QUEUE_MESSAGES_MAX,
+                "message.max.bytes": MESSAGE_BYTES_MAX,
+                "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
+                "queue.buffering.max.kbytes": QUEUE_KIBIBYTES_MAX,
+                "statistics.interval.ms": STATISTICS_MS,
+                "stats_cb": self._on_statistics,
+                "log_level": 0,
+            }
+        )
+        self._servers, self._topic = servers, topic
+        self.partitions = self._made_partitions()
+        self._messages = [
+            {"value": b"x" * message_bytes} for _ in range(max(1, CHUNK_BYTES // message_bytes))
+        ]
+        self._statistics: list[dict[str, Any]] = []
+        self.queued = 0
 
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "acks": 1,
-            "linger.ms": 20,
-            "batch.size": batch_bytes,
-            "batch.num.messages": max(1, batch_bytes // message_bytes),
-            "message.max.bytes": 2 * CHUNK_BYTES,
-            "queue.buffering.max.messages": QUEUE_MESSAGES_MAX,
-            "queue.buffering.max.kbytes": QUEUE_KIBIBYTES_MAX,
-            "log_level": 0,
+    def _made_partitions(self) -> list[int]:
+        """The topic's partitions; to ask for them makes a topic, which takes a moment."""
+        deadline = time.perf_counter() + TIMEOUT_S
+        while time.perf_counter() < deadline:
+            found = self._producer.list_topics(self._topic, TIMEOUT_S).topics[self._topic].partitions
+            if found:
+                return sorted(found)
+            time.sleep(0.01)
+        raise RuntimeError(f"topic {self._topic} was not made within {TIMEOUT_S} s")
+
+    def queue(self, partition: int, count: int | None = None) -> None:
+        """Queue a chunk of messages, or `count` of them; waits a moment when the queue is full."""
+        messages = self._messages if count is None else self._messages[:count]
+        queued = self._producer.produce_batch(self._topic, messages, partition=partition)
+        self.queued += queued
+        if queued < len(messages):
+            for message in messages:
+                message.pop("_error", None)
+        self._producer.poll(0 if queued == len(messages) else 0.002)
+
+    def finish(self) -> None:
+        """Wait until all is delivered; RuntimeError when something is missing."""
+        self._producer.flush(TIMEOUT_S)
+
+    def check_arrived(self) -> None:
+        """RuntimeError unless the server has every message that was queued."""
+        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "unused", "log_level": 0})
+        ends = [
+            consumer.get_watermark_offsets(TopicPartition(self._topic, partition), TIMEOUT_S)[1]
+            for partition in self.partitions
+        ]
+        consumer.close()
+        if sum(ends) != self.queued:
+            raise RuntimeError(f"{sum(ends)} of {self.queued} messages have arrived")
+
+    def request_statistics(self) -> dict[str, float]:
+        """Average batch in bytes and round trips in microseconds, as librdkafka has counted them."""
+        windows = [each for each in self._statistics if each["topics"][self._topic]["batchsize"]["cnt"]]
+        batches = [each["topics"][self._topic]["batchsize"] for each in windows]
+        trips = [
+            broker["rtt"] for each in windows for broker in each["brokers"].values() if broker["rtt"]["cnt"]
+        ]
+        return {
+            "batch_bytes_average": sum(each["sum"] for each in batches)
+            / sum(each["cnt"] for each in batches),
+            "round_trip_p50_us": percentile(sorted(each["p50"] for each in trips), 0.5),
+            "round_trip_p99_us": percentile(sorted(each["p99"] for each in trips), 0.5),
         }
-    )
-    producer.list_topics(topic, timeout=10)
-    value = bytes(range(256)) * (message_bytes // 256 + 1)
-    chunk_messages = max(1, CHUNK_BYTES // message_bytes)
-    count = max(chunk_messages, size_bytes // message_bytes)
-    started, queued = time.perf_counter(), 0
-    while queued < count:
-        # librdkafka writes into the dictionaries of messages that it could not queue.
-        messages = [{"value": value[:message_bytes]} for _ in range(min(chunk_messages, count - queued))]
-        while messages:
-            producer.produce_batch(topic, messages, partition=0, on_delivery=on_delivery)
-            unqueued = [{"value": each["value"]} for each in messages if "_error" in each]
-            queued += len(messages) - len(unqueued)
-            messages = unqueued
-            producer.poll(0.01 if messages else 0)
-    producer.flush(DELIVERY_TIMEOUT_S)
+
+    def _on_statistics(self, text: str) -> None:
+        found = json.loads(text)
+        if self._topic in found["topics"]:
+            self._statistics.append(found)
+
+
+def produce(servers: str, topic: str, message_bytes: int, batch_bytes: int, seconds: float) -> dict[str, Any]:
+    """Produce as much as goes in `seconds`, in full batches, acks=1, to all partitions in turns.
+
+    Round trips are the medians of the p50 and p99 that librdkafka gives for each fifth of a second.
+    """
+    load = _Load(servers, topic, message_bytes, batch_bytes)
+    started, turn = time.perf_counter(), 0
+    while time.perf_counter() - started < seconds:
+        load.queue(load.partitions[turn % len(load.partitions)])
+        turn += 1
+    load.finish()
     elapsed = time.perf_counter() - started
-    if failed or delivered != count:
-        raise RuntimeError(f"{delivered} of {count} messages were delivered, {failed} failed")
-    return {"messages_per_s": count / elapsed, "bytes_per_s": count * message_bytes / elapsed}
+    load.check_arrived()
+    return {
+        "messages_per_s": load.queued / elapsed,
+        "bytes_per_s": load.queued * message_bytes / elapsed,
+        **load.request_statistics(),
+    }
 
 
-def consume(servers: str, topic: str, message_bytes: int, count: int) -> dict[str, Any]:
-    """Read `count` messages of one partition from its start."""
+def fill(
+    servers: str, topic: str, message_bytes: int, batch_bytes: int, partition_bytes: int
+) -> dict[str, Any]:
+    """Produce `partition_bytes` to each partition of a topic."""
+    load = _Load(servers, topic, message_bytes, batch_bytes)
+    per_partition = partition_bytes // message_bytes
+    for number, partition in enumerate(load.partitions, 1):
+        while (missing := number * per_partition - load.queued) > 0:
+            load.queue(partition, missing)
+    load.finish()
+    load.check_arrived()
+    return {"messages": load.queued}
+
+
+def consume(servers: str, topics: Sequence[str], message_bytes: int) -> dict[str, Any]:
+    """Read every message of the topics once, from the start; the clock runs from the first message on."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
             "group.id": "unused",
             "enable.auto.commit": False,
-            "fetch.message.max.bytes": 4 * CHUNK_BYTES,
-            "queued.min.messages": 1_000_000,
-            "check.crcs": False,
+            "auto.offset.reset": "earliest",
+            "queued.min.messages": QUEUE_MESSAGES_MAX,
+            "queued.max.messages.kbytes": 4 * QUEUE_KIBIBYTES_MAX,
             "log_level": 0,
         }
     )
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    first = consumer.consume(1, DELIVERY_TIMEOUT_S)
-    started, received = time.perf_counter(), len(first)
-    while received < count:
-        messages = consumer.consume(50_000, 1.0)
-        received += sum(1 for message in messages if message.error() is None)
+    places = [
+        TopicPartition(topic, partition, 0)
+        for topic in topics
+        for partition in consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions
+    ]
+    total = sum(consumer.get_watermark_offsets(place, TIMEOUT_S)[1] for place in places)
+    consumer.assign(places)
+    received = len(consumer.consume(1, TIMEOUT_S))
+    started, first = time.perf_counter(), received
+    while received < total:
+        messages = consumer.consume(min(CONSUMED_AT_ONCE, total - received), TIMEOUT_S)
+        failed = next((message.error() for message in messages if message.error()), None)
+        if failed or not messages:
+            raise RuntimeError(f"{received} of {total} messages were read: {failed}")
+        received += len(messages)
     elapsed = time.perf_counter() - started
     consumer.close()
+    count = received - first
     return {"messages_per_s": count / elapsed, "bytes_per_s": count * message_bytes / elapsed}
 
 
 def latency(servers: str, topic: str, message_bytes: int, seconds: float) -> dict[str, Any]:
     """One message at a time, without lingering: microseconds from produce to its acknowledgement."""
     producer = Producer({"bootstrap.servers": servers, "acks": 1, "linger.ms": 0, "log_level": 0})
-    producer.list_topics(topic, timeout=10)
+    producer.list_topics(topic, TIMEOUT_S)
     value = b"x" * message_bytes
     taken: list[float] = []
     deadline = time.perf_counter() + seconds
     while (started := time.perf_counter()) < deadline:
         producer.produce(topic, value, partition=0)
-        producer.flush(DELIVERY_TIMEOUT_S)
+        producer.flush(TIMEOUT_S)
         taken.append((time.perf_counter() - started) * 1e6)
     taken.sort()
     return {"p50_us": percentile(taken, 0.5), "p99_us": percentile(taken, 0.99), "count": len(taken)}

@@ -1,0 +1,26 @@
+"""What is measured, in groups that can be run one by one. Targets: docs/performance.md."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.suites.clients import clients
+from benchmarks.suites.consume import consume
+from benchmarks.suites.effort import Suite
+from benchmarks.suites.fetch import fetch
+from benchmarks.suites.latency import latency
+from benchmarks.suites.produce import produce
+from benchmarks.suites.requests import requests
+from benchmarks.suites.start_and_memory import start_and_memory
+from benchmarks.suites.timers import timers
+
+SUITES: Final[dict[str, Suite]] = {
+    "start": start_and_memory,
+    "latency": latency,
+    "requests": requests,
+    "fetch": fetch,
+    "produce": produce,
+    "consume": consume,
+    "clients": clients,
+    "timers": timers,
+}

@@ -1,0 +1,42 @@
+"""Reading from the page cache, beside nothing but sendfile of as many bytes.
+
+Once with Kafka's default of socket.send.buffer.bytes, which keeps Linux from choosing a larger one, and once
+with -1, which lets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.figures import Compared, Figure
+from benchmarks.processes import BrokerProcess, ServerProcess, run_load
+from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort
+
+FETCH_AT_LEAST = 0.6
+FETCH_BYTES = MEBIBYTE
+FILL = {"size_bytes": 64 * MEBIBYTE, "batch_bytes": 16 * KIBIBYTE}
+
+
+def fetch(effort: Effort) -> Iterator[Figure]:
+    """Bytes per second of fetches of 1 MiB on one connection."""
+    for name, send_buffer in (("default send buffer", "102400"), ("send buffer -1", "-1")):
+        with (
+            BrokerProcess({"socket.send.buffer.bytes": send_buffer}) as broker,
+            ServerProcess("benchmarks.servers.sendfile", [str(FETCH_BYTES)]) as sendfile,
+        ):
+            run_load("raw", kind="fill", host=broker.host, port=broker.port, topic="fetch", **FILL)
+            compared = Compared.of(
+                (
+                    _rate(broker, "fetch", effort, topic="fetch", max_bytes=FETCH_BYTES),
+                    _rate(sendfile, "stream", effort, length=FETCH_BYTES),
+                )
+                for _ in range(effort.rounds)
+            )
+        title = f"fetch 1 MiB at a time, {name}"
+        yield compared.figure(title, "MB/s", "sendfile", at_least=FETCH_AT_LEAST)
+
+
+def _rate(server: ServerProcess, kind: str, effort: Effort, **options: Any) -> float:
+    found = run_load("raw", kind=kind, host=server.host, port=server.port, seconds=effort.seconds, **options)
+    return float(found["bytes_per_s"]) / MEGA

@@ -1,0 +1,78 @@
+"""What a produce request costs: CPU time of the loop, and how many go through in a second.
+
+Two references. The *prototype* is what a broker written by hand took on a quiet machine of this kind,
+once (docs/performance.md); the target speaks of it. The *bare* server is the least that a broker in
+Python can do, measured now: its ratio does not depend on the machine or its mood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks.figures import Compared, Figure
+from benchmarks.processes import BrokerProcess, ServerProcess, run_load
+from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, Effort
+
+CPU_AT_MOST = 1.5
+# The amount of data is bounded, so that no disk has to keep up.
+SECONDS_MAX: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A kind of produce request and how many of them are on their way."""
+
+    name: str
+    batch_bytes: int
+    partitions: int
+    connections: int
+    in_flight: int
+    prototype_us: float
+
+
+SHAPES: Final = (
+    Shape("1 record of 100 B", 0, 1, 8, 5, 11.5),
+    Shape("16 KiB batch", 16 * KIBIBYTE, 1, 4, 5, 25.0),
+    Shape("6 partitions x 16 KiB", 16 * KIBIBYTE, 6, 4, 5, 130.0),
+    Shape("1 MiB batch", MEBIBYTE, 1, 4, 2, 670.0),
+)
+
+
+def requests(effort: Effort) -> Iterator[Figure]:
+    """Requests of each shape, as many as the broker takes."""
+    seconds = min(effort.seconds, SECONDS_MAX)
+    for shape in SHAPES:
+        rounds = [_round(shape, seconds) for _ in range(effort.rounds)]
+        cpu = Compared.of((ours["cpu_us_per_request"], shape.prototype_us) for ours, _ in rounds)
+        yield cpu.figure(f"CPU per produce, {shape.name}", "us", "prototype", at_most=CPU_AT_MOST)
+        for key, name, unit in (
+            ("cpu_us_per_request", "  beside the bare server", "us"),
+            ("requests_per_s", "  requests", "1/s"),
+        ):
+            yield Compared.of((ours[key], bare[key]) for ours, bare in rounds).figure(name, unit, "bare")
+
+
+def _round(shape: Shape, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the load found with us, and with the bare server."""
+    with BrokerProcess() as broker:
+        ours = _load(broker, shape, seconds, creates_topic=True)
+    with ServerProcess("benchmarks.servers.bare_broker") as bare:
+        return ours, _load(bare, shape, seconds, creates_topic=False)
+
+
+def _load(server: ServerProcess, shape: Shape, seconds: float, *, creates_topic: bool) -> dict[str, Any]:
+    return run_load(
+        "pipelined",
+        host=server.host,
+        port=server.port,
+        topic="requests",
+        partitions=shape.partitions,
+        batch_bytes=shape.batch_bytes,
+        connections=shape.connections,
+        in_flight=shape.in_flight,
+        seconds=seconds,
+        pid=server.pid,
+        creates_topic=creates_topic,
+    )

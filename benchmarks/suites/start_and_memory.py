@@ -1,0 +1,60 @@
+"""From nothing to the first answer, and how much memory a broker takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+from benchmarks.figures import Figure, median
+from benchmarks.frames import metadata_frame
+from benchmarks.loads.pipelined import ask, connect
+from benchmarks.processes import BrokerProcess, run_load
+from benchmarks.suites.effort import BATCH_BYTES, KIBIBYTE, MEBIBYTE, Effort
+
+PROCESS_AT_MOST_S = 0.5
+EMBEDDED_AT_MOST_S = 0.2
+IDLE_AT_MOST_MIB = 60
+LOADED_AT_MOST_MIB = 150
+
+
+def start_and_memory(effort: Effort) -> Iterator[Figure]:
+    """Start on an empty directory; memory idle, and the most of it under librdkafka's load."""
+    value = median(effort.rounds, _first_answer_s)
+    yield Figure(name="start to first answer, process", value=value, unit="s", at_most=PROCESS_AT_MOST_S)
+    _embedded_s()  # the first one also imports the broker
+    value = median(effort.rounds, _embedded_s)
+    yield Figure(name="EmbeddedCluster, start to ready", value=value, unit="s", at_most=EMBEDDED_AT_MOST_S)
+    with BrokerProcess() as broker:
+        with connect(broker.host, broker.port) as connection:
+            ask(connection, metadata_frame("idle"))
+        idle_mib = broker.resident_bytes() / MEBIBYTE
+        yield Figure(name="resident memory, idle", value=idle_mib, unit="MiB", at_most=IDLE_AT_MOST_MIB)
+        for batch_bytes in BATCH_BYTES:
+            run_load(
+                "librdkafka",
+                kind="produce",
+                servers=broker.address,
+                topic=f"memory-{batch_bytes}",
+                message_bytes=KIBIBYTE,
+                batch_bytes=batch_bytes,
+                seconds=effort.seconds,
+            )
+        most_mib = broker.peak_resident_bytes() / MEBIBYTE
+    yield Figure(name="resident memory, under load", value=most_mib, unit="MiB", at_most=LOADED_AT_MOST_MIB)
+
+
+def _first_answer_s() -> float:
+    started = perf_counter()
+    with BrokerProcess() as broker:
+        with connect(broker.host, broker.port) as connection:
+            ask(connection, metadata_frame("first"))
+        return perf_counter() - started
+
+
+def _embedded_s() -> float:
+    from tidelog.embedded import EmbeddedCluster
+
+    cluster = EmbeddedCluster()
+    started = perf_counter()
+    with cluster:
+        return perf_counter() - started
