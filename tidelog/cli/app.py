@@ -33,7 +33,9 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "produce": LazyCommand("tidelog.cli.produce", "Write records to a topic from standard input."),
     "consume": LazyCommand("tidelog.cli.consume", "Read records from topics to standard output."),
     "group": LazyCommand("tidelog.cli.group", "List, describe and delete consumer groups."),
-    "cluster": LazyCommand("tidelog.cli.cluster", "Show the brokers of a cluster and its health."),
+    "cluster": LazyCommand(
+        "tidelog.cli.cluster", "Show a cluster and its health; start one on this machine."
+    ),
     "config": LazyCommand("tidelog.cli.config", "Show and change configurations of topics and brokers."),
     "log": LazyCommand("tidelog.cli.log", "Print and verify files of a log directory."),
     "perf": LazyCommand("tidelog.cli.perf", "Measure how fast a cluster takes and gives records."),

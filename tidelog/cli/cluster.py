@@ -1,4 +1,4 @@
-"""`tidelog cluster`: which brokers there are, and whether every partition is served."""
+"""`tidelog cluster`: which brokers there are, and whether all is served; clusters of this machine."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ import typer
 
 from clients.admin import Admin, ClusterDescription, TopicDescription
 from clients.metadata import PartitionMetadata
+from tidelog.cli import local_cluster
 from tidelog.cli.admin import succeeded, with_admin
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
 
 app = typer.Typer(
-    help="Show the brokers of a cluster and its health.",
+    help="Show a cluster and its health; start and stop one on this machine.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+
+local_cluster.register(app)
 
 
 class PartitionHealth(NamedTuple):
@@ -26,11 +30,6 @@ class PartitionHealth(NamedTuple):
     partitions: int
     without_leader: int
     under_replicated: int
-
-
-@app.callback()
-def cluster() -> None:
-    """Keep `info` a command of its own, as more will stand beside it."""
 
 
 @app.command()

@@ -1,0 +1,138 @@
+"""The nodes of a local cluster together: start them, wait until they serve, stop them."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from clients.admin import Admin
+from protocol.errors import KafkaError
+from tidelog.local_cluster.layout import ClusterLayout, new_layout, read_layout
+from tidelog.local_cluster.node_process import NodeProcess
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
+POLL_S: Final = 0.05
+ASK_TIMEOUT_MS: Final = 2_000
+
+
+class ClusterFailure(Exception):
+    """The cluster did not do what was asked of it; the text says which node, and its last words."""
+
+
+class LocalCluster:
+    """Several brokers on this machine; the processes go on when this object is gone."""
+
+    def __init__(self, layout: ClusterLayout) -> None:
+        self.layout = layout
+        self.nodes = {node.node_id: NodeProcess(layout.node_folder(node.node_id)) for node in layout.nodes}
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        count: int,
+        *,
+        first_port: int | None = None,
+        hosts: Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
+    ) -> LocalCluster:
+        """A new cluster in an empty or missing folder; nothing runs yet."""
+        layout = new_layout(folder, count, first_port=first_port, hosts=hosts, settings=settings)
+        layout.write()
+        return cls(layout)
+
+    @classmethod
+    def open(cls, folder: Path) -> LocalCluster:
+        """The cluster that was created in `folder`."""
+        return cls(read_layout(folder))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Every node's address, for clients."""
+        return self.layout.bootstrap_servers
+
+    @property
+    def running(self) -> list[int]:
+        """Ids of the nodes whose process is there."""
+        return [node_id for node_id, node in self.nodes.items() if node.is_running]
+
+    def start(self, node_ids: Iterable[int] | None = None, timeout_s: float = START_TIMEOUT_S) -> float:
+        """Start nodes, all by default, and wait until each is told to clients; the seconds that took.
+
+        Errors: ClusterFailure for a node that ends, or does not come up in time.
+        """
+        started = time.monotonic()
+        wanted = list(self.nodes if node_ids is None else node_ids)
+        for node_id in wanted:
+            self.nodes[node_id].start()
+        self.wait_for_brokers(wanted, timeout_s)
+        return time.monotonic() - started
+
+    def stop(self, node_ids: Iterable[int] | None = None, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Shut nodes down cleanly, all by default; ClusterFailure names those that had to be killed."""
+        wanted = [self.nodes[node_id] for node_id in (self.nodes if node_ids is None else node_ids)]
+        for node in wanted:
+            node.resume()
+            node.terminate()
+        late = [node for node in wanted if not node.wait(timeout_s)]
+        for node in late:
+            node.kill()
+        if late:
+            names = ", ".join(node.folder.name for node in late)
+            raise ClusterFailure(f"{names} did not stop within {timeout_s:g} s: {late[0].last_words()}")
+
+    def kill(self, node_id: int) -> None:
+        """End a node at once, as a crash would."""
+        self.nodes[node_id].kill()
+
+    def wipe(self, node_id: int) -> None:
+        """Take a stopped node's data away: it comes back as an empty one with the same id."""
+        shutil.rmtree(self.layout.data_folder(node_id))
+        self.layout.data_folder(node_id).mkdir()
+        self.layout.mark(self.layout.node(node_id))
+
+    def remove(self) -> None:
+        """Kill what runs and remove the folder."""
+        for node in self.nodes.values():
+            node.kill()
+        shutil.rmtree(self.layout.folder, ignore_errors=True)
+
+    def wait_for_brokers(self, node_ids: Iterable[int], timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until every one of the nodes is told to clients; ClusterFailure."""
+        wanted = set(node_ids)
+        self.wait_for(lambda: wanted <= self.known_brokers(), f"brokers {sorted(wanted)}", timeout_s)
+
+    def known_brokers(self) -> set[int]:
+        """Ids of the brokers that clients are told of, the same from every node that runs."""
+        found: set[int] | None = None
+        for node_id in self.running:
+            brokers = asyncio.run(_brokers(self.layout.node(node_id).address))
+            found = brokers if found is None else found & brokers
+        return found or set()
+
+    def wait_for(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
+        """Poll until `holds`; ClusterFailure when it does not in time, or when a node has ended."""
+        deadline = time.monotonic() + timeout_s
+        before = set(self.running)
+        while not holds():
+            gone = before - set(self.running)
+            if gone:
+                node = self.nodes[min(gone)]
+                raise ClusterFailure(f"{node.folder.name} has ended: {node.last_words()}")
+            if time.monotonic() > deadline:
+                raise ClusterFailure(f"no {what} within {timeout_s:g} s; running: {self.running}")
+            time.sleep(POLL_S)
+
+
+async def _brokers(address: str) -> set[int]:
+    try:
+        async with Admin(address, request_timeout_ms=ASK_TIMEOUT_MS) as admin:
+            described = await admin.describe_cluster()
+    except (KafkaError, OSError):
+        return set()
+    return {broker.node_id for broker in described.brokers}

@@ -1,0 +1,162 @@
+"""What a local cluster consists of, kept in its folder so that any later command finds it again.
+
+    <folder>/cluster.json             cluster id, and per node its id, host and ports
+    <folder>/node-<id>/data           the node's log directory
+    <folder>/node-<id>/node.log       what it printed and logged
+    <folder>/node-<id>/pid            its process while it runs
+    <folder>/node-<id>/server.properties
+
+Errors: FileNotFoundError for a folder without a cluster, ValueError for one that cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from protocol.ids import uuid_text
+from storage.files import OsFileSystem
+from storage.meta_properties import MetaProperties, MetaPropertiesFile
+
+CLUSTER_FILE: Final = "cluster.json"
+CLIENT_LISTENER: Final = "PLAINTEXT"
+CONTROLLER_LISTENER: Final = "CONTROLLER"
+REPLICAS_AT_MOST: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlace:
+    """One node: where it listens for clients and brokers, and where for controllers."""
+
+    node_id: int
+    host: str
+    port: int
+    controller_port: int
+
+    @property
+    def address(self) -> str:
+        """host:port for clients."""
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLayout:
+    """All nodes of a cluster, and the settings they share over the defaults below."""
+
+    folder: Path
+    cluster_id: str
+    nodes: tuple[NodePlace, ...]
+    settings: Mapping[str, str]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Every node's address, for clients."""
+        return ",".join(node.address for node in self.nodes)
+
+    def node(self, node_id: int) -> NodePlace:
+        """The node with an id; ValueError names the ids that there are."""
+        for node in self.nodes:
+            if node.node_id == node_id:
+                return node
+        raise ValueError(
+            f"there is no node {node_id}; nodes are {', '.join(str(n.node_id) for n in self.nodes)}"
+        )
+
+    def node_folder(self, node_id: int) -> Path:
+        """Where a node keeps everything."""
+        return self.folder / f"node-{node_id}"
+
+    def data_folder(self, node_id: int) -> Path:
+        """A node's log directory."""
+        return self.node_folder(node_id) / "data"
+
+    def properties(self, node: NodePlace) -> dict[str, str]:
+        """A node's settings: its place, what a cluster of this size asks for, and what was chosen."""
+        voters = ",".join(f"{each.node_id}@{each.host}:{each.controller_port}" for each in self.nodes)
+        replicas = min(REPLICAS_AT_MOST, len(self.nodes))
+        # A majority must be enough to go on, and more than one must have a record before it counts.
+        in_sync = max(1, replicas - 1)
+        return {
+            "node.id": str(node.node_id),
+            "process.roles": "broker,controller",
+            "listeners": f"{CLIENT_LISTENER}://{node.address},"
+            f"{CONTROLLER_LISTENER}://{node.host}:{node.controller_port}",
+            "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
+            "inter.broker.listener.name": CLIENT_LISTENER,
+            "controller.listener.names": CONTROLLER_LISTENER,
+            "controller.quorum.voters": voters,
+            "log.dirs": str(self.data_folder(node.node_id)),
+            "default.replication.factor": str(replicas),
+            "min.insync.replicas": str(in_sync),
+            "offsets.topic.replication.factor": str(replicas),
+            "transaction.state.log.replication.factor": str(replicas),
+            "transaction.state.log.min.isr": str(in_sync),
+            "share.coordinator.state.topic.replication.factor": str(replicas),
+            "share.coordinator.state.topic.min.isr": str(in_sync),
+            **self.settings,
+        }
+
+    def write(self) -> None:
+        """Make the folders, mark them as of this cluster, and keep the layout."""
+        for node in self.nodes:
+            data = self.data_folder(node.node_id)
+            data.mkdir(parents=True)
+            self.mark(node)
+            lines = (f"{key}={value}\n" for key, value in self.properties(node).items())
+            (self.node_folder(node.node_id) / "server.properties").write_text("".join(lines))
+        document = {
+            "cluster_id": self.cluster_id,
+            "nodes": [asdict(node) for node in self.nodes],
+            "settings": dict(self.settings),
+        }
+        (self.folder / CLUSTER_FILE).write_text(json.dumps(document, indent=2) + "\n")
+
+    def mark(self, node: NodePlace) -> None:
+        """Write `meta.properties`, as the formatting of a log directory does."""
+        properties = MetaProperties(cluster_id=self.cluster_id, node_id=node.node_id, directory_id=uuid4())
+        MetaPropertiesFile(OsFileSystem(), str(self.data_folder(node.node_id))).write(properties)
+
+
+def new_layout(
+    folder: Path,
+    count: int,
+    *,
+    first_port: int | None = None,
+    hosts: Sequence[str] = (),
+    settings: Mapping[str, str] | None = None,
+) -> ClusterLayout:
+    """A layout of `count` nodes: on free ports, or from `first_port` on, controllers after the brokers.
+
+    `hosts`: an address per node, 127.0.0.1 for all by default.
+    """
+    where = list(hosts) or ["127.0.0.1"] * count
+    ports = _free_ports(2 * count) if first_port is None else list(range(first_port, first_port + 2 * count))
+    nodes = tuple(
+        NodePlace(index + 1, where[index], ports[index], ports[count + index]) for index in range(count)
+    )
+    return ClusterLayout(folder.absolute(), uuid_text(uuid4()), nodes, dict(settings or {}))
+
+
+def read_layout(folder: Path) -> ClusterLayout:
+    """The layout that was written to `folder`."""
+    path = folder.absolute() / CLUSTER_FILE
+    try:
+        document = json.loads(path.read_text())
+        nodes = tuple(NodePlace(**node) for node in document["nodes"])
+        return ClusterLayout(folder.absolute(), document["cluster_id"], nodes, document["settings"])
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not a cluster's layout: {error}") from error
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
