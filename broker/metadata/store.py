@@ -30,7 +30,7 @@ from cluster.image import MetadataImage
 from cluster.image_records import image_records
 from cluster.metadata_loader import MetadataLoader, Published
 from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import BrokerId
+from protocol.ids import BrokerId, LeaderEpoch
 from protocol.metadata_records.abort_transaction_record import AbortTransactionRecord
 from protocol.schema import MetadataRecord
 
@@ -72,6 +72,30 @@ class MetadataStore:
         self._subscribers: list[Subscriber] = []
         self._pending: asyncio.Queue[_Submitted | None] = asyncio.Queue(MAX_PENDING)
         self._worker: asyncio.Task[None] | None = None
+        self.active_epoch: LeaderEpoch | None = None
+        """The epoch in which this node is the active controller; None when it is not."""
+        self._activated: list[Callable[[LeaderEpoch], None]] = []
+        self._resigned: list[Callable[[], None]] = []
+
+    @property
+    def leader(self) -> BrokerId | None:
+        """Which node is the active controller; None while nobody is known to be."""
+        return None if self.active_epoch is None else self._node_id
+
+    @property
+    def controller_image(self) -> MetadataImage:
+        """What commands see: `image` and what they have written that is not committed yet."""
+        return self._loader.image
+
+    def on_activation(self, listener: Callable[[LeaderEpoch], None]) -> None:
+        """Call `listener` with the epoch when this node becomes the active controller, now if it is."""
+        self._activated.append(listener)
+        if self.active_epoch is not None:
+            listener(self.active_epoch)
+
+    def on_resignation(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when this node is no longer the active controller."""
+        self._resigned.append(listener)
 
     async def start(self, min_insync_replicas: int) -> None:
         """Replay the log, begin a new epoch, and write the first records of a new cluster.
@@ -98,6 +122,9 @@ class MetadataStore:
         await self._flush()
         self.image = self._loader.image
         self._worker = asyncio.create_task(self._work(), name="metadata-store")
+        self.active_epoch = self._log.epoch
+        for listener in self._activated:
+            listener(self._log.epoch)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber` with the whole image now, as a change of an empty one, and with every change."""
@@ -121,6 +148,7 @@ class MetadataStore:
     async def close(self) -> None:
         """Finish what was submitted, then close the log."""
         worker, self._worker = self._worker, None
+        self._resign()
         if worker is not None:
             if not worker.done():
                 await self._pending.put(None)
@@ -131,9 +159,16 @@ class MetadataStore:
     async def abandon(self) -> None:
         """Stop as a crash would: what waits is not done, and nothing more is written."""
         worker, self._worker = self._worker, None
+        self._resign()
         if worker is not None:
             worker.cancel()
             await asyncio.gather(worker, return_exceptions=True)
+
+    def _resign(self) -> None:
+        if self.active_epoch is not None:
+            self.active_epoch = None
+            for listener in self._resigned:
+                listener()
 
     async def _work(self) -> None:
         submitted: list[_Submitted] = []
