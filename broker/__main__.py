@@ -19,6 +19,7 @@ from typing import TypeAlias
 import uvloop
 
 from broker.config import BrokerConfig
+from broker.environment import CLUSTER_ID_VARIABLE
 from broker.logging_setup import configure_logging
 from broker.node import BrokerNode
 from protocol.errors import KafkaError
@@ -51,7 +52,7 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
-    node = BrokerNode(config)
+    node = BrokerNode(config, cluster_id=os.environ.get(CLUSTER_ID_VARIABLE))
     await node.start()
     announce(config, tuple(node.addresses()))
     await asked_to_stop.wait()
