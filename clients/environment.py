@@ -29,8 +29,12 @@ class Environment(Protocol):
         host: str,
         port: int,
         ssl: SSLContext | None,
+        local_host: str | None = None,
     ) -> None:
-        """Open a stream to `host:port` whose events go to the protocol that `protocol_factory` makes."""
+        """Open a stream to `host:port` whose events go to the protocol that `protocol_factory` makes.
+
+        `local_host`: the address to connect from, None for any.
+        """
 
 
 class SystemEnvironment:
@@ -58,6 +62,10 @@ class SystemEnvironment:
         host: str,
         port: int,
         ssl: SSLContext | None,
+        local_host: str | None = None,
     ) -> None:
         """Open a TCP (or TLS) connection."""
-        await asyncio.get_running_loop().create_connection(protocol_factory, host, port, ssl=ssl)
+        local = None if local_host is None else (local_host, 0)
+        await asyncio.get_running_loop().create_connection(
+            protocol_factory, host, port, ssl=ssl, local_addr=local
+        )

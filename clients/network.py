@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from clients.backoff import ExponentialBackoff
 from clients.config import ClientConfig
+from clients.connecting import ConnectionSettings, open_connection
 from clients.connection import Authenticator, BrokerConnection
 from clients.environment import Environment
 from clients.metadata import BrokerAddress
@@ -214,24 +215,13 @@ class Network:
 
     async def _open(self, address: BrokerAddress) -> BrokerConnection:
         config = self._config
-
-        connection = BrokerConnection(
-            node_id=address.node_id,
+        settings = ConnectionSettings(
             client_id=config.client_id,
             max_response_bytes=config.max_response_bytes,
             request_timeout_ms=config.request_timeout_ms,
-            monotonic_ms=self._environment.monotonic_ms,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
             receive_buffer_bytes=config.receive_buffer_bytes,
             send_buffer_bytes=config.send_buffer_bytes,
+            ssl=config.ssl_context if config.security_protocol == "SSL" else None,
         )
-        ssl = config.ssl_context if config.security_protocol == "SSL" else None
-        async with asyncio.timeout(config.socket_connection_setup_timeout_ms / 1000):
-            await self._environment.connect(lambda: connection, address.host, address.port, ssl)
-            try:
-                await connection.negotiate()
-                if self._authenticator is not None:
-                    await self._authenticator.authenticate(connection)
-            except BaseException:
-                connection.close()
-                raise
-        return connection
+        return await open_connection(self._environment, settings, address, self._authenticator)

@@ -39,6 +39,7 @@ class BreakingNetwork(SystemEnvironment):
         host: str,
         port: int,
         ssl: SSLContext | None,
+        local_host: str | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         transport, _ = await loop.create_connection(protocol_factory, host, port)
