@@ -85,7 +85,8 @@ class Partition:
         return info
 
     def _advance_high_watermark(self) -> None:
-        self.log.advance_high_watermark(self.log.log_end_offset)
+        log = self.log
+        log.advance_high_watermark(log.log_end_offset)
 
     @property
     def must_flush(self) -> bool:

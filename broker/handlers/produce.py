@@ -73,11 +73,10 @@ class ProduceHandler:
         appended: list[Appended] = []
         for asked in view.partitions:
             results.append((asked, self._append(request, asked, acks, appended)))
-        unflushed: list[Appended] = []
-        for one in appended:
-            self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
-            if one.partition.must_flush:
-                unflushed.append(one)
+        if self._fetch_purgatory.watched:
+            for one in appended:
+                self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
+        unflushed = [one for one in appended if one.partition.must_flush]
         if unflushed:
             self._answer_when_flushed(request, acks, results, unflushed)
         elif acks == ACKS_ALL and any(not one.is_committed for one in appended):
