@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types imports unit test demo bench soak clean
+.PHONY: help install lint types imports unit test demo bench soak failover test-docker clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,12 @@ demo: $(STAMP) ## the main job on real text, with restarts, compared byte for by
 
 bench: $(STAMP) ## benchmarks beside their references; tables and JSON in benchmarks/results
 	$(BIN)/python -m benchmarks
+
+failover: $(STAMP) ## three nodes under load, killed, paused, cut off, restarted; the verdict of the checker
+	$(BIN)/python -m benchmarks.failover
+
+test-docker: $(STAMP) ## the compose cluster for real, where there is a Docker engine
+	docker/smoke.sh
 
 soak: $(STAMP) ## ten minutes of load with kill -9 every 20 s
 	$(BIN)/python -m benchmarks.soak

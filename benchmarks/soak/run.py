@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from benchmarks.soak import consumers, group_members, producers
 from benchmarks.soak.broker import KillableBroker
 from benchmarks.soak.checker import Findings, check
 from benchmarks.soak.history import History, read_history
+from benchmarks.soak.load import MixedLoad
 from benchmarks.soak.memory import Sample, growth_of_start, growth_over_starts
 from tidelog import Admin
 
@@ -100,8 +98,6 @@ class SoakRun:
         self._history = History(directory / "history.jsonl")
         self._samples: list[Sample] = []
         self._start_seconds: list[float] = []
-        self._stop_producers = threading.Event()
-        self._stop_readers = threading.Event()
         self._is_up = False
         self._began = 0.0
 
@@ -111,18 +107,17 @@ class SoakRun:
         try:
             self._start_broker()
             await self._create_topic()
-            await self._load()
-            self._progress("reading everything back")
-            count = await asyncio.to_thread(
-                consumers.read_everything,
+            load = MixedLoad(
                 self._broker.address,
                 TOPIC,
                 self._history,
-                self._options.partitions,
+                rate=self._options.rate,
+                partitions=self._options.partitions,
             )
+            await load.run_during(self._sampled())
+            self._progress("reading everything back")
+            count = await load.read_everything()
         finally:
-            self._stop_producers.set()
-            self._stop_readers.set()
             await asyncio.to_thread(self._broker.stop)
             self._history.close()
         self._progress(f"checking {count} records")
@@ -136,56 +131,13 @@ class SoakRun:
         outcome.judge(self._options)
         return outcome
 
-    async def _load(self) -> None:
-        """Producers, readers and members at work while the broker is killed; then all of them end."""
-        options, address, history = self._options, self._broker.address, self._history
-        stop = self._stop_producers
-        writing = [
-            self._task(
-                run(
-                    address,
-                    TOPIC,
-                    producers.Notes(history, number),
-                    codec,
-                    options.rate,
-                    options.partitions,
-                    stop,
-                )
-            )
-            for number, (run, codec) in enumerate(producers.LOADS)
-        ]
-        stop = self._stop_readers
-        reading = [
-            *(
-                self._task(run(address, TOPIC, history, options.partitions, stop))
-                for run in consumers.READERS
-            ),
-            *(self._task(run(address, TOPIC, history, stop)) for run in group_members.MEMBERS),
-            self._task(group_members.ask_committed(address, TOPIC, history, options.partitions, stop)),
-        ]
-        sampling = self._task(self._sample())
+    async def _sampled(self) -> None:
+        """The kills, and memory sampled meanwhile."""
+        sampling = asyncio.create_task(self._sample())
         try:
-            await self._while_none_fails([*writing, *reading], self._kills())
-            self._stop_producers.set()
-            await asyncio.gather(*writing)
-            # Readers and members go on until they have had the time to see the end.
-            await asyncio.sleep(2.0)
-            self._stop_readers.set()
-            await asyncio.gather(*reading)
+            await self._kills()
         finally:
             sampling.cancel()
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return asyncio.get_running_loop().create_task(work)
-
-    @staticmethod
-    async def _while_none_fails(tasks: list[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-        main = asyncio.ensure_future(work)
-        await asyncio.wait([main, *tasks], return_when=asyncio.FIRST_COMPLETED)
-        for task in (main, *tasks):
-            if task.done():
-                task.result()
-        await main
 
     async def _kills(self) -> None:
         options = self._options
