@@ -1,0 +1,132 @@
+"""The content of a metadata snapshot: record batches between a header and a footer record (KIP-630).
+
+    control batch   SnapshotHeader, and with kraft.version 1: KRaftVersion, Voters
+    data batches    the metadata as records
+    control batch   SnapshotFooter
+
+Offsets begin at 0 and have nothing to do with those of the log; every batch has the epoch of the
+snapshot. The file `bootstrap.checkpoint` has the same form.
+
+Errors: CorruptFile for a snapshot that is damaged or has no footer.
+Source: RecordsSnapshotWriter and RecordsSnapshotReader of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.metadata_log_codec import decode_record, encode_record
+from protocol.batch import crc_is_valid, iterate_headers, read_header
+from protocol.control_batch import ControlMessage, ControlRecordType, control_batch, read_control_record
+from protocol.control_records import (
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from protocol.errors import DecodeError
+from protocol.ids import LeaderEpoch
+from protocol.record import BatchBuilder, read_records
+from protocol.schema import MetadataRecord
+from storage.errors import CorruptFile
+
+BATCH_BYTES: Final = 512 * 1024
+"""A batch is closed when it has grown to this."""
+
+
+@dataclass(slots=True)
+class SnapshotHead:
+    """What a snapshot says of itself before its records.
+
+    `last_contained_log_timestamp`: in ms, of the last batch that the snapshot stands for.
+    `kraft_version` above 0 is written with `voters`.
+    """
+
+    last_contained_log_timestamp: int = 0
+    kraft_version: int = 0
+    voters: VotersRecord | None = None
+
+
+def snapshot_batches(
+    records: Iterable[MetadataRecord], head: SnapshotHead, *, epoch: LeaderEpoch, now_ms: int
+) -> Iterator[bytearray]:
+    """The batches of a snapshot in `epoch`, in order."""
+    first: list[tuple[ControlRecordType, ControlMessage]] = [
+        (
+            ControlRecordType.SNAPSHOT_HEADER,
+            SnapshotHeaderRecord(last_contained_log_timestamp=head.last_contained_log_timestamp),
+        )
+    ]
+    if head.kraft_version > 0:
+        version = KRaftVersionRecord(k_raft_version=head.kraft_version)
+        first.append((ControlRecordType.KRAFT_VERSION, version))
+        if head.voters is not None:
+            first.append((ControlRecordType.KRAFT_VOTERS, head.voters))
+    yield control_batch(first, timestamp=now_ms, base_offset=0, leader_epoch=epoch)
+    offset = len(first)
+    builder = BatchBuilder(base_offset=offset, leader_epoch=epoch)
+    for record in records:
+        builder.append(now_ms, None, encode_record(record))
+        offset += 1
+        if builder.estimated_size_bytes >= BATCH_BYTES:
+            yield builder.build()
+            builder = BatchBuilder(base_offset=offset, leader_epoch=epoch)
+    if builder.record_count:
+        yield builder.build()
+    footer = (ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord())
+    yield control_batch([footer], timestamp=now_ms, base_offset=offset, leader_epoch=epoch)
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A snapshot as read: its head, and its records batch by batch."""
+
+    head: SnapshotHead
+    batches: Sequence[list[MetadataRecord]]
+
+
+def read_snapshot(path: str, data: bytes) -> Snapshot:
+    """All of a snapshot; CorruptFile naming `path` when it is damaged, or ends before its footer."""
+    head: SnapshotHead | None = None
+    batches: list[list[MetadataRecord]] = []
+    is_whole = False
+    try:
+        for position, header in iterate_headers(data):
+            if not crc_is_valid(data, position, header):
+                raise DecodeError(f"the checksum of the batch at {position} is wrong")
+            records = read_records(data, position, header)
+            if not header.is_control:
+                batches.append([decode_record(each.value or b"") for each in records])
+                continue
+            for each in records:
+                control = read_control_record(each)
+                if control is None:
+                    continue
+                message = control[1]
+                if isinstance(message, SnapshotHeaderRecord):
+                    head = SnapshotHead(message.last_contained_log_timestamp)
+                elif isinstance(message, SnapshotFooterRecord):
+                    is_whole = True
+                elif head is not None and isinstance(message, KRaftVersionRecord):
+                    head.kraft_version = message.k_raft_version
+                elif head is not None and isinstance(message, VotersRecord):
+                    head.voters = message
+    except DecodeError as error:
+        raise CorruptFile(path, str(error)) from error
+    if head is None or not is_whole:
+        raise CorruptFile(path, "a snapshot begins with a header record and ends with a footer record")
+    return Snapshot(head, batches)
+
+
+def last_contained_log_timestamp(data: bytes) -> int:
+    """The timestamp in ms that the first batch of a snapshot tells; DecodeError when it is none."""
+    header = read_header(data)
+    if not crc_is_valid(data, 0, header):
+        raise DecodeError("the first batch of the snapshot is damaged")
+    for record in read_records(data, 0, header):
+        control = read_control_record(record) if header.is_control else None
+        if control is not None and isinstance(control[1], SnapshotHeaderRecord):
+            return control[1].last_contained_log_timestamp
+    raise DecodeError("the snapshot does not begin with a header record")
