@@ -123,6 +123,30 @@ class Dispatcher:
         except Exception as error:
             _failed(request, entry, None, error)
 
+    async def call(self, context: RequestContext, message: ApiMessage) -> ApiMessage:
+        """The answer of a typed handler to a message that no connection has brought here.
+
+        `context.header` says in which version. Errors: KafkaError UNSUPPORTED_VERSION when it is not
+        served, NOT_CONTROLLER when it must be asked elsewhere; other errors are in the answer.
+        """
+        key, version, _, _ = context.header
+        entry = self._entries.get(key)
+        if entry is None or entry.typed is None or not entry.lowest <= version <= entry.highest:
+            text = f"{APIS[key].name} version {version} is not served here"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        try:
+            result = entry.typed(context, message)
+            return result if isinstance(result, ApiMessage) else await result
+        except Exception as error:
+            code, text = _code_of(error, entry, context.peer)
+            if code is ErrorCode.NOT_CONTROLLER:
+                raise
+            entry.metrics.errors[code] += 1
+            response = entry.error_response(message, version, code, text)
+            if response is None:
+                raise
+            return response
+
     # ---- typed handlers
 
     def _dispatch_typed(self, request: Request, entry: _Entry) -> None:
@@ -226,11 +250,7 @@ def _refuse(request: Request, entry: _Entry | None) -> None:
 
 def _failed(request: Request, entry: _Entry, message: ApiMessage | None, error: BaseException) -> None:
     """Turn what a handler raised into an error response, or into the end of the connection."""
-    code, text = ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text
-    if isinstance(error, KafkaError):
-        code, text = error.code, str(error)
-    else:
-        logger.error("%s from %s failed", entry.api.name, request.peer, exc_info=error)
+    code, text = _code_of(error, entry, request.peer)
     entry.metrics.errors[code] += 1
     if not request.is_open:
         return
@@ -248,6 +268,14 @@ def _failed(request: Request, entry: _Entry, message: ApiMessage | None, error: 
         request.close(f"{entry.api.name} failed with {code.name} and has no error response")
     else:
         request.respond(answer)
+
+
+def _code_of(error: BaseException, entry: _Entry, peer: str) -> tuple[ErrorCode, str]:
+    """What the asker is told of an error; one that is our own fault is logged."""
+    if isinstance(error, KafkaError):
+        return error.code, str(error)
+    logger.error("%s from %s failed", entry.api.name, peer, exc_info=error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text
 
 
 def _body(request: Request, entry: _Entry) -> ApiMessage:

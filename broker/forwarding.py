@@ -1,0 +1,118 @@
+"""Requests of clients that only the active controller can answer: passed on to it as they came.
+
+A client may ask any broker. The request travels inside an Envelope with who asked and from where; the
+answer's bytes come back and are given to the client as they are. When this node is the active
+controller the Envelope does not leave the process.
+
+    no controller in time           the API's own error response, REQUEST_TIMED_OUT
+    inner version not served there  the client's connection is closed
+    other errors of the Envelope    UNKNOWN_SERVER_ERROR, for they are not the client's fault
+
+Each request is answered once, by the one task that passes it on; a change of controllers makes that
+task ask again.
+
+Bounds: one request per connection; `ControllerChannel` bounds how many are on their way.
+Source: KIP-590; ForwardingManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from ipaddress import ip_address
+from typing import TypeVar
+
+from broker.clock import Clock
+from broker.controller_channel import ControllerChannel
+from broker.network.request import Request
+from broker.network.request_channel import RequestChannel
+from broker.request_context import RequestContext
+from protocol.codec import decode_prefix
+from protocol.errors import DecodeError, ErrorCode, KafkaError
+from protocol.framing import SIZE_BYTES, encode_request, read_response_header
+from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.principal_data import encode_principal
+from protocol.registry import APIS
+from protocol.schema import ApiMessage
+
+logger = logging.getLogger(__name__)
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+
+
+class Forwarder:
+    """Passes requests on; `timeout_ms` is request.timeout.ms."""
+
+    def __init__(
+        self, channel: ControllerChannel, tasks: RequestChannel, clock: Clock, timeout_ms: int
+    ) -> None:
+        self._channel = channel
+        self._tasks = tasks
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    def handle(self, request: Request) -> None:
+        """Answer a client's request with what the active controller answers; a raw handler."""
+        envelope = _envelope(bytes(request.frame), request.principal, request.peer)
+
+        def done(ended: asyncio.Future[EnvelopeResponse]) -> None:
+            if ended.cancelled():
+                request.close("the node is stopping")
+            elif (error := ended.exception()) is not None:
+                request.fail(error)
+            else:
+                _answer(request, ended.result())
+
+        self._tasks.run(self._ask(envelope), done, takes_place=False)
+
+    async def forward(
+        self, context: RequestContext, message: ApiMessage, response: type[ResponseT]
+    ) -> ResponseT:
+        """The active controller's answer to `message` in the name of the client of `context`.
+
+        Errors: KafkaError REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR.
+        """
+        key, version, correlation_id, client_id = context.header
+        frame = encode_request(key, version, correlation_id, client_id, message)[SIZE_BYTES:]
+        answer = await self._ask(_envelope(frame, context.principal, context.peer))
+        if answer.error_code or answer.response_data is None:
+            raise _failure(key, answer)
+        data = memoryview(answer.response_data)
+        try:
+            _, position = read_response_header(data, key, version)
+            return decode_prefix(response, data, version, position)[0]
+        except DecodeError as error:
+            text = f"the controller's answer to {APIS[key].name} is unreadable: {error}"
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+
+    async def _ask(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
+        deadline = self._clock.monotonic_ms() + self._timeout_ms
+        return await self._channel.request(envelope, EnvelopeResponse, deadline=deadline)
+
+
+def _answer(request: Request, answer: EnvelopeResponse) -> None:
+    data = answer.response_data
+    if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+        name, version = APIS[request.header.api_key].name, request.header.api_version
+        request.close(f"the controller does not understand this {name} request version {version}")
+    elif answer.error_code or data is None:
+        request.fail(_failure(request.header.api_key, answer))
+    else:
+        request.respond(len(data).to_bytes(SIZE_BYTES, "big") + data)
+
+
+def _failure(api_key: int, answer: EnvelopeResponse) -> KafkaError:
+    """What a client hears of an error that is between the brokers."""
+    name = APIS[api_key].name
+    logger.warning("%s was not passed on: the controller answered error %d", name, answer.error_code)
+    text = "the request could not be passed on to the controller"
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+
+
+def _envelope(frame: bytes, principal: str, peer: str) -> EnvelopeRequest:
+    host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
+    return EnvelopeRequest(
+        request_data=frame,
+        request_principal=encode_principal(principal),
+        client_host_address=ip_address(host).packed,
+    )

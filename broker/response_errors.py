@@ -1,0 +1,38 @@
+"""Whether an answer names an error anywhere: at its top or in one of its items."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.schema import Struct
+
+_fields_of: Final[dict[type[Struct], tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+
+
+def mentions(answer: Struct, code: ErrorCode) -> bool:
+    """Whether a field of `answer` that holds an error code, at any depth, holds `code`."""
+    codes, others = _fields(type(answer))
+    if any(getattr(answer, name) == code for name in codes):
+        return True
+    for name in others:
+        value = getattr(answer, name)
+        if isinstance(value, Struct):
+            if mentions(value, code):
+                return True
+        elif isinstance(value, tuple) and any(
+            isinstance(item, Struct) and mentions(item, code) for item in value
+        ):
+            return True
+    return False
+
+
+def _fields(owner: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the fields that hold error codes, and of all others."""
+    found = _fields_of.get(owner)
+    if found is None:
+        names = [each.name for each in fields(owner)]  # type: ignore[arg-type]
+        codes = tuple(name for name in names if name.endswith("error_code"))
+        found = _fields_of[owner] = (codes, tuple(name for name in names if name not in codes))
+    return found
