@@ -1,0 +1,189 @@
+"""AlterPartition requests of a leader: batched, one in flight, again until answered."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+from broker.replication.isr_updates import IsrUpdates
+from cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrProposal
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
+from protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from tests.support.eventually import eventually
+from tests.support.replicas import HandClock
+
+TOPIC_ID = UUID(int=77)
+
+
+class FakePartition:
+    """Keeps what it hears; says that a proposal is to be sent again for codes in `retried`."""
+
+    def __init__(self, index: int) -> None:
+        self.topic_id = TOPIC_ID
+        self.topic_partition = TopicPartition("t", index)
+        self.pending_isr: IsrProposal | None = None
+        self.heard: list[IsrCommitted | ErrorCode] = []
+
+    def propose(self, updates: IsrUpdates, *isr: int, epoch: int = 10) -> IsrProposal:
+        self.pending_isr = IsrProposal(
+            members=tuple(IsrMember(broker, 100 + broker) for broker in isr),
+            added=isr[-1],
+            removed=frozenset(),
+            leader_epoch=5,
+            partition_epoch=epoch,
+        )
+        updates.propose(self, self.pending_isr)
+        return self.pending_isr
+
+    def isr_answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
+        self.heard.append(answer)
+        if answer is ErrorCode.UNKNOWN_SERVER_ERROR:
+            return True
+        if proposal is self.pending_isr:
+            self.pending_isr = None
+        return False
+
+
+class FakeChannel:
+    """Answers each request when the test says so."""
+
+    def __init__(self) -> None:
+        self.requests: list[AlterPartitionRequest] = []
+        self.futures: list[asyncio.Future[AlterPartitionResponse]] = []
+
+    async def request(
+        self, message: AlterPartitionRequest, response: type[AlterPartitionResponse], *, deadline: int
+    ) -> AlterPartitionResponse:
+        self.requests.append(message)
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return await self.futures[-1]
+
+    def indexes(self, request: int) -> list[int]:
+        return [p.partition_index for topic in self.requests[request].topics for p in topic.partitions]
+
+    def commit(self, request: int, *, code: ErrorCode = ErrorCode.NONE, without: int | None = None) -> None:
+        """Answer as a controller that makes the change, or that refuses each partition with `code`."""
+        message = self.requests[request]
+        self.futures[request].set_result(
+            AlterPartitionResponse(
+                topics=tuple(
+                    ResponseTopicData(
+                        topic_id=topic.topic_id,
+                        partitions=tuple(
+                            ResponsePartitionData(
+                                partition_index=p.partition_index,
+                                error_code=code,
+                                leader_id=1,
+                                leader_epoch=p.leader_epoch,
+                                isr=tuple(member.broker_id for member in p.new_isr_with_epochs),
+                                partition_epoch=p.partition_epoch + 1,
+                            )
+                            for p in topic.partitions
+                            if p.partition_index != without
+                        ),
+                    )
+                    for topic in message.topics
+                )
+            )
+        )
+
+
+def made() -> tuple[IsrUpdates, FakeChannel]:
+    channel = FakeChannel()
+    return IsrUpdates(channel, 1, lambda: 101, HandClock()), channel
+
+
+async def test_proposals_of_one_turn_go_in_one_request_with_broker_epochs() -> None:
+    updates, channel = made()
+    first, second = FakePartition(0), FakePartition(1)
+    first.propose(updates, 1, 2)
+    second.propose(updates, 1, 3)
+    await eventually(lambda: channel.requests)
+    request = channel.requests[0]
+    assert (request.broker_id, request.broker_epoch) == (1, 101)
+    assert channel.indexes(0) == [0, 1]
+    sent = request.topics[0].partitions[0]
+    assert (sent.leader_epoch, sent.partition_epoch) == (5, 10)
+    assert [(m.broker_id, m.broker_epoch) for m in sent.new_isr_with_epochs] == [(1, 101), (2, 102)]
+    channel.commit(0)
+    await eventually(lambda: second.heard)
+    assert first.heard == [IsrCommitted(leader=1, leader_epoch=5, partition_epoch=11, isr=(1, 2))]
+    await updates.close()
+
+
+async def test_one_request_is_in_flight_and_the_next_takes_all_that_gathered() -> None:
+    updates, channel = made()
+    partitions = [FakePartition(index) for index in range(4)]
+    partitions[0].propose(updates, 1, 2)
+    await eventually(lambda: len(channel.requests) == 1)
+    for partition in partitions[1:]:
+        partition.propose(updates, 1, 2)
+    await asyncio.sleep(0)
+    assert len(channel.requests) == 1
+    channel.commit(0)
+    await eventually(lambda: len(channel.requests) == 2)
+    assert channel.indexes(1) == [1, 2, 3]
+    await updates.close()
+
+
+async def test_an_error_of_the_whole_request_or_a_lost_one_is_sent_again() -> None:
+    updates, channel = made()
+    partition = FakePartition(0)
+    partition.propose(updates, 1, 2)
+    await eventually(lambda: len(channel.requests) == 1)
+    channel.futures[0].set_result(AlterPartitionResponse(error_code=ErrorCode.STALE_BROKER_EPOCH))
+    await eventually(lambda: len(channel.requests) == 2)
+    channel.futures[1].set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller"))
+    await eventually(lambda: len(channel.requests) == 3)
+    assert partition.heard == []
+    channel.commit(2)
+    await eventually(lambda: partition.heard)
+    await updates.close()
+
+
+async def test_a_partition_that_asks_for_it_or_that_is_missing_in_the_answer_is_sent_again() -> None:
+    updates, channel = made()
+    asks, missing = FakePartition(0), FakePartition(1)
+    asks.propose(updates, 1, 2)
+    missing.propose(updates, 1, 2)
+    await eventually(lambda: len(channel.requests) == 1)
+    channel.commit(0, code=ErrorCode.UNKNOWN_SERVER_ERROR, without=1)
+    await eventually(lambda: len(channel.requests) == 2)
+    assert channel.indexes(1) == [0, 1]
+    assert asks.heard == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    await updates.close()
+
+
+async def test_what_the_metadata_overtook_is_not_sent_and_a_newer_proposal_follows_one_in_flight() -> None:
+    updates, channel = made()
+    partition, other = FakePartition(0), FakePartition(1)
+    partition.propose(updates, 1, 2)
+    other.propose(updates, 1, 2)
+    other.pending_isr = None
+    await eventually(lambda: len(channel.requests) == 1)
+    assert channel.indexes(0) == [0]
+    partition.propose(updates, 1, 3, epoch=11)
+    channel.futures[0].set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller"))
+    await eventually(lambda: len(channel.requests) == 2)
+    assert channel.requests[1].topics[0].partitions[0].partition_epoch == 11
+    channel.commit(1)
+    await eventually(lambda: partition.heard)
+    await updates.close()
+
+
+async def test_nothing_is_sent_after_the_end() -> None:
+    updates, channel = made()
+    partition = FakePartition(0)
+    partition.propose(updates, 1, 2)
+    await eventually(lambda: channel.requests)
+    await updates.close()
+    partition.propose(updates, 1, 2)
+    await asyncio.sleep(0)
+    assert len(channel.requests) == 1
+    assert channel.futures[0].cancelled()
