@@ -51,6 +51,8 @@ class LeaderState:
         "broker_id",
         "epoch_start_offset",
         "followers",
+        "is_alone",
+        "is_under_min_isr",
         "isr",
         "leader_epoch",
         "maximal_isr",
@@ -58,6 +60,7 @@ class LeaderState:
         "partition_epoch",
         "pending",
         "removing_replicas",
+        "waits_for_followers",
     )
 
     def __init__(
@@ -86,6 +89,13 @@ class LeaderState:
         """Where this leader epoch starts in the log."""
         self.adding_replicas: tuple[BrokerId, ...] = ()
         self.removing_replicas: tuple[BrokerId, ...] = ()
+        # What every append asks is kept ready for it.
+        self.is_alone = True
+        """Whether there are no other replicas, so that what is appended is committed."""
+        self.is_under_min_isr = False
+        """Whether the committed ISR is too small to promise acks=all."""
+        self.waits_for_followers = False
+        """Whether an append alone cannot move the high watermark: a follower has to fetch first."""
 
     # ---- the metadata
 
@@ -123,11 +133,24 @@ class LeaderState:
         }
         self.adding_replicas = placed.adding_replicas
         self.removing_replicas = placed.removing_replicas
+        self._refresh()
 
     def _commit(self, isr: Iterable[BrokerId]) -> None:
         self.isr = tuple(isr)
         self.maximal_isr = frozenset(self.isr)
         self.pending = None
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Bring what appends ask up to date, after ISR, replicas or min.insync.replicas changed."""
+        self.is_alone = not self.followers
+        self.is_under_min_isr = len(self.isr) < self.effective_min_insync_replicas
+        self.waits_for_followers = len(self.maximal_isr) > 1
+
+    def use_min_insync_replicas(self, min_insync_replicas: int) -> None:
+        """Follow a changed config; the high watermark may advance then."""
+        self.min_insync_replicas = min_insync_replicas
+        self._refresh()
 
     # ---- followers
 
@@ -179,9 +202,9 @@ class LeaderState:
         return min(self.min_insync_replicas, len(self.followers) + 1)
 
     @property
-    def is_under_min_isr(self) -> bool:
-        """Whether acks=all cannot be promised."""
-        return len(self.isr) < self.effective_min_insync_replicas
+    def keeps_acks_all(self) -> bool:
+        """Whether what was appended with acks=all may be acknowledged, once it is committed."""
+        return len(self.maximal_isr) >= self.effective_min_insync_replicas
 
     def high_watermark(self, log_end_offset: Offset, now_ms: int) -> Offset | None:
         """How far every replica that counts has the log; None while the high watermark rests.
@@ -206,11 +229,6 @@ class LeaderState:
         return follower.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms) and self.may_join(
             follower
         )
-
-    @property
-    def waits_for_followers(self) -> bool:
-        """Whether an append alone cannot move the high watermark: a follower has to fetch first."""
-        return len(self.maximal_isr) > 1
 
     # ---- changes of the ISR
 
@@ -240,6 +258,7 @@ class LeaderState:
             return None
         if Safeguard.EXPANSION_COUNTS_AT_ONCE not in self._disabled:
             self.maximal_isr = frozenset((*self.isr, broker_id))
+            self._refresh()
         return self._propose((*self.isr, broker_id), added=broker_id)
 
     def propose_shrink(self, log_end_offset: Offset, now_ms: int) -> IsrProposal | None:
@@ -256,6 +275,7 @@ class LeaderState:
         remaining = tuple(member for member in self.isr if member not in removed)
         if Safeguard.SHRINK_COUNTS_WHEN_COMMITTED in self._disabled:
             self.maximal_isr = frozenset(remaining)
+            self._refresh()
         return self._propose(remaining, removed=removed)
 
     def _keeps_up(self, member: BrokerId, log_end_offset: Offset, now_ms: int) -> bool:
