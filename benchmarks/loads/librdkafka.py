@@ -34,11 +34,11 @@ def librdkafka(kind: str, **options: Any) -> dict[str, Any]:
 class _Load:
     """A producer of full batches, and what librdkafka says about its requests."""
 
-    def __init__(self, servers: str, topic: str, message_bytes: int, batch_bytes: int) -> None:
+    def __init__(self, servers: str, topic: str, message_bytes: int, batch_bytes: int, acks: int = 1) -> None:
         self._producer = Producer(
             {
                 "bootstrap.servers": servers,
-                "acks": 1,
+                "acks": acks,
                 "linger.ms": LINGER_MS,
                 "batch.size": batch_bytes,
                 "batch.num.messages": QUEUE_MESSAGES_MAX,
@@ -113,12 +113,14 @@ class _Load:
             self._statistics.append(found)
 
 
-def produce(servers: str, topic: str, message_bytes: int, batch_bytes: int, seconds: float) -> dict[str, Any]:
-    """Produce as much as goes in `seconds`, in full batches, acks=1, to all partitions in turns.
+def produce(
+    servers: str, topic: str, message_bytes: int, batch_bytes: int, seconds: float, acks: int = 1
+) -> dict[str, Any]:
+    """Produce as much as goes in `seconds`, in full batches, to all partitions in turns.
 
     Round trips are the medians of the p50 and p99 that librdkafka gives for each fifth of a second.
     """
-    load = _Load(servers, topic, message_bytes, batch_bytes)
+    load = _Load(servers, topic, message_bytes, batch_bytes, acks)
     started, turn = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
         load.queue(load.partitions[turn % len(load.partitions)])
@@ -181,9 +183,9 @@ def consume(servers: str, topics: Sequence[str], message_bytes: int) -> dict[str
     return {"messages_per_s": count / elapsed, "bytes_per_s": count * message_bytes / elapsed}
 
 
-def latency(servers: str, topic: str, message_bytes: int, seconds: float) -> dict[str, Any]:
+def latency(servers: str, topic: str, message_bytes: int, seconds: float, acks: int = 1) -> dict[str, Any]:
     """One message at a time, without lingering: microseconds from produce to its acknowledgement."""
-    producer = Producer({"bootstrap.servers": servers, "acks": 1, "linger.ms": 0, "log_level": 0})
+    producer = Producer({"bootstrap.servers": servers, "acks": acks, "linger.ms": 0, "log_level": 0})
     producer.list_topics(topic, TIMEOUT_S)
     value = b"x" * message_bytes
     taken: list[float] = []

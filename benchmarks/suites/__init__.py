@@ -6,10 +6,12 @@ from typing import Final
 
 from benchmarks.suites.clients import clients
 from benchmarks.suites.consume import consume
+from benchmarks.suites.controller import controller
 from benchmarks.suites.effort import Suite
 from benchmarks.suites.fetch import fetch
 from benchmarks.suites.latency import latency
 from benchmarks.suites.produce import produce
+from benchmarks.suites.replication import replication
 from benchmarks.suites.requests import requests
 from benchmarks.suites.start_and_memory import start_and_memory
 from benchmarks.suites.timers import timers
@@ -23,4 +25,6 @@ SUITES: Final[dict[str, Suite]] = {
     "consume": consume,
     "clients": clients,
     "timers": timers,
+    "replication": replication,
+    "controller": controller,
 }

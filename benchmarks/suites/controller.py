@@ -1,0 +1,43 @@
+"""A cluster with many partitions: how long the controller takes to make them, and to find them new leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from time import perf_counter
+
+from benchmarks.failover.watch import Watch
+from benchmarks.figures import Figure
+from benchmarks.suites.effort import Effort
+from benchmarks.suites.replication import VICTIM, WHOLE_WITHIN_S, three_nodes
+from clients.admin import Admin
+
+PARTITIONS = 2_000
+TOPIC = "many"
+
+
+def controller(effort: Effort) -> Iterator[Figure]:
+    """Create a topic of many partitions with three replicas, kill a node, start it again."""
+    count = int(PARTITIONS * effort.scale)
+    with three_nodes() as cluster:
+        watch = Watch(cluster, TOPIC)
+        began = perf_counter()
+        asyncio.run(_create(cluster.bootstrap_servers, count))
+        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
+        yield Figure(name=f"create {count:,} partitions, RF 3", value=perf_counter() - began, unit="s")
+        cluster.kill(VICTIM)
+        taken = asyncio.run(watch.until_led_without(VICTIM, WHOLE_WITHIN_S))
+        yield Figure(name=f"failover of a node of {count:,} partitions", value=taken, unit="s")
+        yield Figure(
+            name=f"start of a node with {count:,} partitions", value=cluster.start([VICTIM]), unit="s"
+        )
+        yield Figure(
+            name="  until all its replicas are in sync",
+            value=asyncio.run(watch.until_whole(WHOLE_WITHIN_S)),
+            unit="s",
+        )
+
+
+async def _create(servers: str, count: int) -> None:
+    async with Admin(servers) as admin:
+        await admin.create_topic(TOPIC, count, 3)

@@ -1,0 +1,151 @@
+"""Three nodes on this machine: what replication costs, how fast a crash is mended, how fast a replica is made.
+
+All nodes share the cores with the load, so the ratio to one node says what a machine of this size can do,
+not what three machines can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks.failover.run import SETTINGS
+from benchmarks.failover.watch import Watch
+from benchmarks.figures import Compared, Figure
+from benchmarks.processes import BrokerProcess, run_load
+from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort, size_name
+from tidelog.local_cluster.cluster import LocalCluster
+
+THROUGHPUT_AT_LEAST = 0.25
+BATCH_BYTES = (16 * KIBIBYTE, MEBIBYTE)
+CATCH_UP_BYTES = 400_000_000
+FAILOVERS = 6
+NODES = 3
+WHOLE_WITHIN_S = 120.0
+VICTIM = 3
+
+
+@contextmanager
+def three_nodes(**settings: str) -> Iterator[LocalCluster]:
+    """A cluster that runs for the length of the block, on an empty folder that goes with it."""
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
+    chosen = {
+        **SETTINGS,
+        "num.partitions": "4",
+        **{key.replace("_", "."): text for key, text in settings.items()},
+    }
+    cluster = LocalCluster.create(folder / "cluster", NODES, settings=chosen)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.remove()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def replication(effort: Effort) -> Iterator[Figure]:
+    """Produce to three replicas beside one; failover; catching up of an empty replica."""
+    for batch_bytes in BATCH_BYTES:
+        rounds = [_produce_round(batch_bytes, effort.seconds) for _ in range(effort.rounds)]
+        yield Compared.of(rounds).figure(
+            f"produce 1 KiB in {size_name(batch_bytes)} batches, RF 3, acks=all",
+            "MB/s",
+            "RF 1, acks=1",
+            at_least=THROUGHPUT_AT_LEAST,
+        )
+    yield from _latency(effort)
+    yield from _failover(max(2, int(FAILOVERS * effort.scale)))
+    yield from _catch_up(int(CATCH_UP_BYTES * effort.scale))
+
+
+def _produce_round(batch_bytes: int, seconds: float) -> tuple[float, float]:
+    options = {
+        "kind": "produce",
+        "topic": "produce",
+        "message_bytes": KIBIBYTE,
+        "batch_bytes": batch_bytes,
+        "seconds": seconds,
+    }
+    with three_nodes() as cluster:
+        ours = run_load("librdkafka", servers=cluster.bootstrap_servers, acks=-1, **options)
+    with BrokerProcess({"num.partitions": "4"}) as broker:
+        alone = run_load("librdkafka", servers=broker.address, acks=1, **options)
+    return ours["bytes_per_s"] / MEGA, alone["bytes_per_s"] / MEGA
+
+
+def _latency(effort: Effort) -> Iterator[Figure]:
+    options = {"kind": "latency", "topic": "one", "message_bytes": 100, "seconds": effort.seconds}
+    with three_nodes() as cluster, BrokerProcess() as broker:
+        rounds = [
+            (
+                run_load("librdkafka", servers=cluster.bootstrap_servers, acks=-1, **options),
+                run_load("librdkafka", servers=broker.address, acks=1, **options),
+            )
+            for _ in range(effort.rounds)
+        ]
+    for percentile in ("p50", "p99"):
+        compared = Compared.of(
+            (ours[f"{percentile}_us"], alone[f"{percentile}_us"]) for ours, alone in rounds
+        )
+        yield compared.figure(f"produce latency {percentile}, RF 3, acks=all", "us", "RF 1, acks=1")
+
+
+def _failover(count: int) -> Iterator[Figure]:
+    """Nodes are killed one after the other; how long until their partitions are led elsewhere."""
+    with three_nodes() as cluster:
+        watch = Watch(cluster, "failover")
+        run_load(
+            "librdkafka",
+            kind="fill",
+            servers=cluster.bootstrap_servers,
+            topic="failover",
+            message_bytes=KIBIBYTE,
+            batch_bytes=16 * KIBIBYTE,
+            partition_bytes=MEBIBYTE,
+        )
+        taken = sorted(asyncio.run(_one_failover(cluster, watch, 1 + turn % NODES)) for turn in range(count))
+    yield Figure(
+        name="failover after kill -9, median", value=taken[len(taken) // 2], unit="s", note=f"of {count}"
+    )
+    yield Figure(name="failover after kill -9, most", value=taken[-1], unit="s")
+
+
+async def _one_failover(cluster: LocalCluster, watch: Watch, node_id: int) -> float:
+    await watch.until_whole(WHOLE_WITHIN_S)
+    await asyncio.to_thread(cluster.kill, node_id)
+    taken = await watch.until_led_without(node_id, WHOLE_WITHIN_S)
+    await asyncio.to_thread(cluster.start, [node_id])
+    return taken
+
+
+def _catch_up(size_bytes: int) -> Iterator[Figure]:
+    """An empty node with the same id, until it is in sync with everything; beside a copy of the same files."""
+    with three_nodes(min_insync_replicas="1") as cluster:
+        watch = Watch(cluster, "catch-up")
+        run_load(
+            "librdkafka",
+            kind="fill",
+            servers=cluster.bootstrap_servers,
+            topic="catch-up",
+            message_bytes=KIBIBYTE,
+            batch_bytes=MEBIBYTE,
+            partition_bytes=size_bytes // 4,
+        )
+        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
+        cluster.stop([VICTIM])
+        source = cluster.layout.data_folder(VICTIM)
+        copied = perf_counter()
+        shutil.copytree(source, cluster.layout.folder / "copy")
+        copy_s = perf_counter() - copied
+        cluster.wipe(VICTIM)
+        cluster.start([VICTIM])
+        began = perf_counter()
+        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
+        elapsed = perf_counter() - began
+    rates = (size_bytes / MEGA / elapsed, size_bytes / MEGA / copy_s)
+    yield Compared.of([rates]).figure("an empty replica catches up", "MB/s", "copy of its files")
