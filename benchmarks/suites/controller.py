@@ -1,4 +1,4 @@
-"""A cluster with many partitions: how long the controller takes to make them, and to find them new leaders."""
+"""A cluster with many partitions: how long it takes to make them, and to find them new leaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three nodes on this machine: what replication costs, how fast a crash is mended, how fast a replica is made.
+"""Three nodes on this machine: what replication costs, how fast a crash is mended, a replica made.
 
 All nodes share the cores with the load, so the ratio to one node says what a machine of this size can do,
 not what three machines can.
@@ -124,7 +124,7 @@ async def _one_failover(cluster: LocalCluster, watch: Watch, node_id: int) -> fl
 
 
 def _catch_up(size_bytes: int) -> Iterator[Figure]:
-    """An empty node with the same id, until it is in sync with everything; beside a copy of the same files."""
+    """An empty node with the same id, until all of it is in sync; beside a copy of the same files."""
     with three_nodes(min_insync_replicas="1") as cluster:
         watch = Watch(cluster, "catch-up")
         run_load(
