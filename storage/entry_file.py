@@ -2,6 +2,9 @@
 
 An index that is only read (its segment is sealed) holds nothing in memory: a search costs a dozen
 preads. The first append, or `load`, brings the entries into a bytearray that stays until `unload`.
+
+Entries may also be collected in memory and written a few dozen at a time, where recovery rebuilds what
+a crash takes: a write for every entry costs as much as the rest of a small append.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from typing import Final
 from storage.errors import CorruptIndex
 from storage.files import File
 
+UNWRITTEN_BYTES_MAX: Final = 1024
+
 _BLOCK_BYTES: Final = 4096
 
 
@@ -19,8 +24,10 @@ class EntryFile:
     """An array of `entry_size`-byte entries, appended at the end and cut from the end.
 
     Invariant: the first `count` entries are the array; bytes after them (a torn entry, or the zeros
-    that Kafka preallocates) are cut off before the next append.
-    Bounds: `max_bytes` rounded down to whole entries, enforced by the owner through `max_count`.
+    that Kafka preallocates) are cut off before the next append. While entries are in memory the file
+    holds the first of them, all but the collected ones.
+    Bounds: `max_bytes` rounded down to whole entries, enforced by the owner through `max_count`;
+    at most UNWRITTEN_BYTES_MAX and an entry are collected.
     """
 
     __slots__ = ("_entries", "count", "entry_size", "file", "max_count")
@@ -55,6 +62,23 @@ class EntryFile:
         self.file.append(entry)
         self._entries += entry
         self.count += 1
+
+    def collect(self, entry: bytes) -> None:
+        """Add one entry to memory; the file gets it together with others. After an OSError nobody has it."""
+        if self._entries is None:
+            self.load()
+        entries = self._entries
+        assert entries is not None
+        if len(entries) - self.file.size() >= UNWRITTEN_BYTES_MAX:
+            self.write()
+        entries += entry
+        self.count += 1
+
+    def write(self) -> None:
+        """Write what was collected."""
+        entries = self._entries
+        if entries is not None and self.file.size() < len(entries):
+            self.file.append(entries[self.file.size() :])
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries."""
@@ -93,7 +117,8 @@ class EntryFile:
             self.file.truncate(self.count * self.entry_size)
 
     def unload(self) -> None:
-        """Let go of the memory; the file is searched in place from now on."""
+        """Let go of the memory; the file, complete now, is searched in place from here on."""
+        self.write()
         self._entries = None
 
     def require_whole_entries(self) -> None:

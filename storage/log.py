@@ -11,6 +11,7 @@ Source: UnifiedLog and LocalLog of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -351,6 +352,9 @@ class PartitionLog(ReadableLog):
     def flush_plan(self) -> FlushPlan:
         """What to sync so that all that is in the log now survives a crash; run it in any thread."""
         unflushed = self.segments.from_offset(self.recovery_point)
+        with suppress(OSError, StorageFailure):
+            # Should it fail, the next append or the roll says so; a crash before has the indexes rebuilt.
+            self.segments.active.write_indexes()
         directories = []
         if any(segment.base_offset >= self.recovery_point for segment in unflushed):
             directories = [self.directory]
@@ -386,7 +390,7 @@ class PartitionLog(ReadableLog):
         """Close the files. `clean` makes all of it durable first, so that opening needs no recovery."""
         if clean and self.failure is None:
             with self.storage_errors("close", is_final=True):
-                self.segments.active.write_last_time_index_entry()
+                self.segments.active.complete_indexes()
                 self.producers.map_end_offset = self.log_end_offset
                 snapshot = self.producers.take_snapshot(sync=False)
                 if snapshot is not None:

@@ -186,7 +186,7 @@ class LogLoader:
         for position, header, batch in checked_batches(segment.file):
             replay_producer(producers, header, batch, 0, segment)
             segment.reindex(header, position)
-        segment.write_last_time_index_entry()
+        segment.complete_indexes()
         for file in segment.files():
             file.fsync()
 

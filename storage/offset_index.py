@@ -83,7 +83,7 @@ class OffsetIndex:
         assert self.can_append(offset), (
             f"{self.file.path}: offset {offset} is too far from {self.base_offset}"
         )
-        entries.append(_ENTRY.pack(offset - self.base_offset, position))
+        entries.collect(_ENTRY.pack(offset - self.base_offset, position))
         self.last_offset = offset
 
     def lookup(self, offset: Offset) -> OffsetPosition:
@@ -139,8 +139,13 @@ class OffsetIndex:
         """Search on disk from now on, as for a sealed segment."""
         self._entries.unload()
 
+    def write(self) -> None:
+        """Bring the file up to date: entries are written a few dozen at a time."""
+        self._entries.write()
+
     def flush(self) -> None:
         """Make the entries durable; StorageFailure when that fails."""
+        self._entries.write()
         self.file.fsync()
 
     def close(self) -> None:

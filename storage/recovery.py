@@ -133,7 +133,7 @@ class TailRecovery:
         damage = self._read(segment)
         if damage is not None:
             self._cut(segment, damage)
-        segment.write_last_time_index_entry()
+        segment.complete_indexes()
         return damage is not None
 
     def _read(self, segment: LogSegment) -> CorruptLog | None:

@@ -184,15 +184,24 @@ class LogSegment:
         self.file.fsync()
 
     def seal(self) -> None:
-        """Write the last time index entry: no batch will follow. Retention and look-ups rely on it."""
-        self.write_last_time_index_entry()
+        """Complete the indexes, as no batch will follow, and let go of their memory."""
+        self.complete_indexes()
         self.offset_index.unload()
         self.time_index.unload()
         self.txn_index.unload()
 
-    def write_last_time_index_entry(self) -> None:
-        """Make the time index end with the segment's largest timestamp."""
+    def complete_indexes(self) -> None:
+        """Make the time index end with the segment's largest timestamp, and write what was only in memory.
+
+        Retention and look-ups in sealed segments rely on it.
+        """
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp, skip_full_check=True)
+        self.write_indexes()
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to date; see `storage.entry_file`."""
+        self.offset_index.write()
+        self.time_index.write()
 
     # -- when to roll
 

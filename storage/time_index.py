@@ -91,7 +91,7 @@ class TimeIndex:
         assert 0 <= relative <= _MAX_RELATIVE_OFFSET, (
             f"{self.file.path}: offset {offset} is too far from {self.base_offset}"
         )
-        entries.append(_ENTRY.pack(timestamp, relative))
+        entries.collect(_ENTRY.pack(timestamp, relative))
         self.last_entry = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
@@ -142,8 +142,13 @@ class TimeIndex:
         """Search on disk from now on, as for a sealed segment."""
         self._entries.unload()
 
+    def write(self) -> None:
+        """Bring the file up to date: entries are written a few dozen at a time."""
+        self._entries.write()
+
     def flush(self) -> None:
         """Make the entries durable; StorageFailure when that fails."""
+        self._entries.write()
         self.file.fsync()
 
     def close(self) -> None:

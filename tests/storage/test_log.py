@@ -11,6 +11,7 @@ import pytest
 from protocol.batch import read_header
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record import read_records
+from storage import entry_file
 from storage.config import LogConfig
 from storage.errors import StorageFailure
 from storage.leader_epoch import EpochEntry
@@ -425,7 +426,10 @@ class TestFailures:
         assert values_of(reopened) == ["a", "a", "a", "c"]
 
     @pytest.mark.parametrize("spare_bytes", [0, 5, 8, 15])
-    def test_an_index_that_does_not_fit_takes_the_batch_back(self, spare_bytes: int) -> None:
+    def test_an_index_that_does_not_fit_takes_the_batch_back(
+        self, spare_bytes: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(entry_file, "UNWRITTEN_BYTES_MAX", 1)
         disk = CrashFileSystem()
         log = open_log(disk, replace(LogConfig(), index_interval_bytes=0))
         for index in range(3):

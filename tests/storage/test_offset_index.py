@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from storage.entry_file import UNWRITTEN_BYTES_MAX
 from storage.errors import CorruptIndex
 from storage.files import OsFileSystem
 from storage.offset_index import ENTRY_SIZE, MAX_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
@@ -40,6 +41,7 @@ def test_entries_are_written_as_kafka_writes_them() -> None:
     index = index_on(disk)
     for offset, position in KAFKAS_ENTRIES:
         index.append(offset, position)
+    index.write()
     assert disk.read("/i.index") == (GOLDEN / "00000000000000001000.index").read_bytes()
 
 
@@ -62,6 +64,7 @@ def test_the_zeros_that_a_dead_kafka_broker_leaves_are_no_entries_and_are_cut_of
     assert index.lookup(1500) == (1010, 8300)
     index.truncate_to(1999)
     index.append(1500, 9000)
+    index.write()
     assert disk.read("/i.index") == preallocated[:16] + bytes.fromhex("000001f400002328")
 
 
@@ -111,6 +114,7 @@ def test_a_torn_entry_is_cut_off_before_the_next_append() -> None:
     disk.open("/i.index", create=True).append(bytes.fromhex("00000003000010040000"))
     index = index_on(disk)
     index.append(BASE + 4, 9)
+    index.write()
     assert list(index_on(disk).entries()) == [(BASE + 3, 0x1004), (BASE + 4, 9)]
 
 
@@ -135,13 +139,33 @@ def test_a_failed_append_leaves_memory_and_file_alike() -> None:
     index = index_on(disk)
     index.append(1001, 1)
     index.append(1002, 2)
+    index.write()
+    collected = UNWRITTEN_BYTES_MAX // ENTRY_SIZE
+    for offset in range(1003, 1003 + collected):
+        index.append(offset, offset)
+    refused = 1003 + collected
     with pytest.raises(OSError):
-        index.append(1003, 3)
-    assert (index.entry_count, index.last_offset, index.lookup(1003)) == (2, 1002, (1002, 2))
+        index.append(refused, refused)
+    assert (index.entry_count, index.last_offset) == (2 + collected, refused - 1)
+    assert index.lookup(refused) == (refused - 1, refused - 1)
     assert disk.size("/i.index") == 16
-    disk.free_bytes = 100
-    index.append(1003, 3)
-    assert index.lookup(1003) == (1003, 3)
+    disk.free_bytes = None
+    index.append(refused, refused)
+    assert index.lookup(refused) == (refused, refused)
+    assert disk.size("/i.index") == 16 + UNWRITTEN_BYTES_MAX
+
+
+def test_collected_entries_can_be_found_and_cut_and_are_in_the_file_once_it_is_unloaded() -> None:
+    disk = CrashFileSystem()
+    index = index_on(disk)
+    for offset in range(1001, 1011):
+        index.append(offset, offset)
+    assert disk.size("/i.index") == 0
+    assert index.lookup(1007) == (1007, 1007)
+    index.truncate_to(1009)
+    index.unload()
+    assert disk.size("/i.index") == 8 * ENTRY_SIZE
+    assert index.lookup(1020) == (1008, 1008)
 
 
 increasing = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=700)
@@ -180,6 +204,7 @@ def test_it_answers_as_a_sorted_list_does(
     index.truncate_to(BASE + cut)
     model = [entry for entry in model if entry.offset < BASE + cut]
     check(index)
+    index.write()
     check(index_on(disk))
     index.append(offset + 1, position + 1)
     assert index.lookup(offset + 1) == (offset + 1, position + 1)

@@ -118,7 +118,7 @@ def test_a_cut_inside_a_batch_is_foretold(segment: LogSegment) -> None:
 def test_a_reopened_segment_knows_what_it_holds(disk: CrashFileSystem, segment: LogSegment) -> None:
     for index in range(8):
         add(segment, (100 + index, 1, 50 - index))
-    segment.write_last_time_index_entry()
+    segment.complete_indexes()
     segment.close()
     again = LogSegment(disk, "/log", 100, CONFIG, 9, create=False)
     assert (again.next_offset(), again.max_timestamp, again.first_timestamp) == (108, 50, 50)

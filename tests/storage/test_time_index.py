@@ -40,6 +40,7 @@ def test_entries_are_written_as_kafka_writes_them() -> None:
     index.maybe_append(1700000000000, 1004)
     index.maybe_append(1700000000001, 1010)
     index.maybe_append(1800000000000, 1999)
+    index.write()
     assert disk.read("/i.timeindex") == (GOLDEN / "00000000000000001000.timeindex").read_bytes()
 
 
@@ -141,6 +142,7 @@ def test_it_answers_as_a_sorted_list_does(
     index.truncate_to(BASE + cut)
     model = [entry for entry in model if entry.offset < BASE + cut]
     check(index)
+    index.write()
     check(index_on(disk))
     index.maybe_append(timestamp + 1, offset + 1)
     assert index.lookup(timestamp + 1) == (timestamp + 1, offset + 1)
