@@ -27,6 +27,7 @@ class Safeguard(Enum):
     # The follower's
     TRUNCATION_BY_EPOCH = "KIP-101: a follower cuts by leader epoch, not to its high watermark"
     TRUNCATION_BEFORE_FETCHING = "KIP-279: a follower looks for divergence at every new leader epoch"
+    EPOCHS_ITERATED = "KIP-279: a follower asks again while the leader names epochs it does not know"
 
 
 SafeguardSet: TypeAlias = frozenset[Safeguard]

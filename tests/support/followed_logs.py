@@ -1,0 +1,62 @@
+"""A follower's log as its state machine sees it, without any bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cluster.replication.follower_fetcher import FollowerFetcher
+from cluster.replication.follower_state import Action, Append, RestartAt, Truncate
+from storage.leader_epoch import LeaderEpochCache
+
+
+@dataclass
+class FollowedLog:
+    """Offsets and epochs only; an append of n bytes adds n records."""
+
+    log_end_offset: int = 0
+    high_watermark: int = 0
+    log_start_offset: int = 0
+    leader_epochs: LeaderEpochCache = field(default_factory=LeaderEpochCache)
+
+    @classmethod
+    def of(cls, *epochs: tuple[int, int], end: int, high_watermark: int = 0) -> FollowedLog:
+        """A log with these (epoch, start offset) pairs."""
+        log = cls(end, high_watermark)
+        for epoch, start in epochs:
+            log.leader_epochs.assign(epoch, start)
+        return log
+
+    def append(self, count: int, epoch: int) -> None:
+        """Add records of an epoch."""
+        self.leader_epochs.assign(epoch, self.log_end_offset)
+        self.log_end_offset += count
+
+    def truncate(self, offset: int) -> None:
+        """End the log at `offset`."""
+        self.log_end_offset = min(self.log_end_offset, offset)
+        self.high_watermark = min(self.high_watermark, offset)
+        self.leader_epochs.truncate_from_end(offset)
+
+    def restart(self, offset: int) -> None:
+        """Be empty and start at `offset`."""
+        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self.leader_epochs.clear()
+
+
+def perform(fetcher: FollowerFetcher, actions: list[Action], epoch: int = 0) -> None:
+    """Do what the fetcher wants on logs of this kind; appended records are of `epoch`."""
+    for action in actions:
+        if not isinstance(action, Append | Truncate | RestartAt):
+            continue
+        log = action.partition.log
+        assert isinstance(log, FollowedLog)
+        if isinstance(action, Append):
+            assert action.offset == log.log_end_offset
+            if action.records:
+                log.append(len(action.records), epoch)
+            log.high_watermark = max(log.high_watermark, min(action.high_watermark, log.log_end_offset))
+        elif isinstance(action, Truncate):
+            log.truncate(action.offset)
+        else:
+            log.restart(action.offset)
+        fetcher.performed(action)
