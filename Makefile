@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types imports unit test demo bench soak failover test-docker clean
+.PHONY: help install lint types imports unit test demo bench soak failover test-docker test-kafka-tools clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ failover: $(STAMP) ## three nodes under load, killed, paused, cut off, restarted
 
 test-docker: $(STAMP) ## the compose cluster for real, where there is a Docker engine
 	docker/smoke.sh
+
+test-kafka-tools: $(STAMP) ## Apache Kafka's own tools against a cluster of ours; needs Java 17 and Maven
+	mvn -q -f tests/kafka_tools/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
+	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/kafka_tools
 
 soak: $(STAMP) ## ten minutes of load with kill -9 every 20 s
 	$(BIN)/python -m benchmarks.soak

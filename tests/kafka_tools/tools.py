@@ -1,0 +1,56 @@
+"""Running Kafka's command line tools by their main classes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+TIMEOUT_S = 90
+
+MAIN_CLASSES = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+}
+
+
+class KafkaTools:
+    """`run` calls a tool as its shell script would."""
+
+    def __init__(self, jars: Path, bootstrap_servers: str) -> None:
+        self._classpath = f"{jars}/*"
+        self.bootstrap_servers = bootstrap_servers
+
+    def run(self, tool: str, *arguments: str, stdin: str = "") -> str:
+        """What the tool prints, once it has ended well; AssertionError with its words otherwise."""
+        done = self.call(tool, *arguments, stdin=stdin)
+        assert done.returncode == 0, (
+            f"{tool} {arguments} ended with {done.returncode}\n{done.stdout}{done.stderr}"
+        )
+        return done.stdout
+
+    def call(self, tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """The ended tool, however it ended."""
+        needs_servers = tool != "kafka-dump-log"
+        servers = ["--bootstrap-server", self.bootstrap_servers] if needs_servers else []
+        return subprocess.run(
+            ["java", "-Xmx256m", "-cp", self._classpath, MAIN_CLASSES[tool], *servers, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
