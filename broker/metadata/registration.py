@@ -8,7 +8,12 @@ from uuid import UUID
 
 from broker.listeners import Listener
 from broker.metadata.store import MetadataStore
-from cluster.controller.brokers import lead_again, register_broker, supported_features, unfence_broker
+from cluster.controller.brokers import (
+    lead_again,
+    register_single_broker,
+    supported_features,
+    unfence_broker,
+)
 from cluster.controller.result import ControllerResult
 from cluster.image import MetadataImage
 from protocol.ids import BrokerId
@@ -49,7 +54,7 @@ def registration_request(
 async def join_cluster(store: MetadataStore, request: BrokerRegistrationRequest) -> int:
     """Register and be let in; the reply is the broker epoch. Errors: KafkaError of the registration."""
     broker = request.broker_id
-    epoch = await store.submit(lambda image: register_broker(image, request, is_single=True))
+    epoch = await store.submit(lambda image: register_single_broker(image, request))
     await store.submit(lambda image: unfence_broker(image, broker, epoch))
     for records in lead_again(store.image, broker):
         await store.submit(partial(_as_they_are, records))

@@ -11,9 +11,9 @@ from uuid import UUID
 from cluster.controller.settings import Randomness
 from cluster.image import MetadataImage, PartitionImage
 from cluster.placement import UsableBroker, place_replicas
+from cluster.replica_directories import default_directory
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId
-from protocol.schema import ZERO_UUID
 
 
 def automatic_partitions(
@@ -55,13 +55,8 @@ def manual_partition(
 
 def _new_partition(image: MetadataImage, replicas: tuple[BrokerId, ...]) -> PartitionImage:
     isr = tuple(broker for broker in replicas if image.brokers[broker].is_active)
-    directories = tuple(_directory(image.brokers[broker].log_dirs) for broker in replicas)
+    directories = tuple(default_directory(image.brokers[broker]) for broker in replicas)
     return PartitionImage(replicas=replicas, isr=isr, leader=isr[0] if isr else -1, directories=directories)
-
-
-def _directory(log_dirs: Sequence[UUID]) -> UUID:
-    """The directory of a replica: known at once only where a broker has just one."""
-    return log_dirs[0] if len(log_dirs) == 1 else ZERO_UUID
 
 
 def _is_cordoned(log_dirs: Sequence[UUID], cordoned: Sequence[UUID]) -> bool:

@@ -108,7 +108,7 @@ def _perform(image: MetadataImage, command, chance: SeededRandomness):  # type: 
                 features=supported_features(),
                 log_dirs=(UUID(int=broker + 300),),
             )
-            return [register_broker(image, registration)]
+            return [register_broker(image, SETTINGS, registration, has_session=False)]
         case ("unfence", broker):
             epoch = image.brokers[broker].epoch if broker in image.brokers else 0
             return [unfence_broker(image, broker, epoch)]

@@ -8,13 +8,20 @@ from uuid import UUID
 import pytest
 
 from cluster.controller.bootstrap import bootstrap_records
-from cluster.controller.brokers import lead_again, register_broker, supported_features, unfence_broker
+from cluster.controller.brokers import (
+    lead_again,
+    register_broker,
+    register_single_broker,
+    supported_features,
+    unfence_broker,
+)
 from cluster.controller.producer_ids import allocate_producer_ids
 from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
+from cluster.controller.settings import ControllerSettings
 from cluster.features import finalized_features
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
+from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
 from protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from protocol.metadata_records.no_op_record import NoOpRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
@@ -31,20 +38,30 @@ REQUEST = BrokerRegistrationRequest(
     rack="r",
     log_dirs=(UUID(int=300),),
 )
+OLD_METADATA_VERSION = (Feature(name="metadata.version", min_supported_version=7, max_supported_version=29),)
+SETTINGS = ControllerSettings(node_id=1)
+
+
+def register(
+    image: MetadataImage, request: BrokerRegistrationRequest, *, has_session: bool = False
+) -> ControllerResult[int]:
+    return register_broker(image, SETTINGS, request, has_session=has_session)
 
 
 def registered() -> MetadataImage:
-    return applied(NEW_CLUSTER, register_broker(NEW_CLUSTER, REQUEST))
+    return applied(NEW_CLUSTER, register(NEW_CLUSTER, REQUEST))
 
 
-def refusal(image: MetadataImage, request: BrokerRegistrationRequest) -> ErrorCode:
+def refusal(
+    image: MetadataImage, request: BrokerRegistrationRequest, *, has_session: bool = False
+) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
-        register_broker(image, request)
+        register(image, request, has_session=has_session)
     return error.value.code
 
 
 def test_a_broker_registers_fenced_with_the_offset_of_its_record_as_epoch() -> None:
-    result = register_broker(NEW_CLUSTER, REQUEST)
+    result = register(NEW_CLUSTER, REQUEST)
     (record,) = result.records
     assert isinstance(record, RegisterBrokerRecord)
     assert result.reply == record.broker_epoch == NEW_CLUSTER.offset + 1
@@ -81,7 +98,12 @@ def test_only_the_latest_registration_counts(broker: int, epoch: int, code: Erro
         (replace(REQUEST, listeners=()), ErrorCode.INVALID_REGISTRATION),
         (replace(REQUEST, log_dirs=(UUID(int=300),) * 2), ErrorCode.INVALID_REGISTRATION),
         (replace(REQUEST, log_dirs=(UUID(int=0),)), ErrorCode.INVALID_REGISTRATION),
-        (replace(REQUEST, features=()), ErrorCode.UNSUPPORTED_VERSION),
+        (replace(REQUEST, log_dirs=(UUID(int=99),)), ErrorCode.INVALID_REGISTRATION),
+        (replace(REQUEST, log_dirs=()), ErrorCode.INVALID_REGISTRATION),
+        (replace(REQUEST, features=()), ErrorCode.INVALID_REGISTRATION),
+        (replace(REQUEST, features=OLD_METADATA_VERSION), ErrorCode.UNSUPPORTED_VERSION),
+        (replace(REQUEST, features=supported_features()[:1]), ErrorCode.UNSUPPORTED_VERSION),
+        (replace(REQUEST, is_migrating_zk_broker=True), ErrorCode.BROKER_ID_NOT_REGISTERED),
     ],
 )
 def test_a_registration_that_cannot_be_is_refused(
@@ -94,19 +116,19 @@ def test_an_id_that_a_living_process_holds_is_refused_to_another() -> None:
     image = registered()
     image = applied(image, unfence_broker(image, 1, image.brokers[1].epoch))
     other = replace(REQUEST, incarnation_id=UUID(int=71))
-    assert refusal(image, other) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert register_broker(image, other, is_single=True).reply == image.offset + 1
+    assert refusal(image, other, has_session=True) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert register_single_broker(image, other).reply == image.offset + 1
 
 
-def test_a_fenced_broker_may_come_back_as_another_process() -> None:
+def test_a_broker_that_was_not_heard_of_may_come_back_as_another_process() -> None:
     image = registered()
-    result = register_broker(image, replace(REQUEST, incarnation_id=UUID(int=71)))
+    result = register(image, replace(REQUEST, incarnation_id=UUID(int=71)))
     assert result.reply == image.offset + 1
 
 
 def test_the_same_process_keeps_its_epoch() -> None:
     image = registered()
-    assert register_broker(image, REQUEST).reply == image.brokers[1].epoch
+    assert register(image, REQUEST).reply == image.brokers[1].epoch
 
 
 def test_a_broker_that_came_back_leads_in_a_new_epoch() -> None:

@@ -1,0 +1,56 @@
+"""BrokerRegistration (key 62), versions 0-4: a broker joins the cluster, fenced at first.
+
+From version 3 on a broker says which epoch it had when it stopped cleanly (KIP-966).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.clock import Clock
+from broker.metadata.store import MetadataStore
+from broker.request_context import RequestContext
+from cluster.controller.brokers import register_broker
+from cluster.controller.heartbeats import BrokerHeartbeats
+from cluster.controller.result import ControllerResult
+from cluster.controller.settings import ControllerSettings
+from cluster.image import MetadataImage
+from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+
+_FIRST_WITH_PREVIOUS_EPOCH: Final = 3
+
+
+class BrokerRegistrationHandler:
+    """Submits the registration, and counts it as a sign of life."""
+
+    def __init__(
+        self, store: MetadataStore, settings: ControllerSettings, heartbeats: BrokerHeartbeats, clock: Clock
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._heartbeats = heartbeats
+        self._clock = clock
+
+    async def handle(
+        self, context: RequestContext, request: BrokerRegistrationRequest
+    ) -> BrokerRegistrationResponse:
+        """Answer the broker's epoch once the registration is durable."""
+        tells_previous_epoch = context.header.api_version >= _FIRST_WITH_PREVIOUS_EPOCH
+
+        def command(image: MetadataImage) -> ControllerResult[int]:
+            existing = image.brokers.get(request.broker_id)
+            has_session = existing is not None and self._heartbeats.has_session(
+                existing.id, existing.epoch, self._clock.monotonic_ms()
+            )
+            return register_broker(
+                image,
+                self._settings,
+                request,
+                has_session=has_session,
+                tells_previous_epoch=tells_previous_epoch,
+            )
+
+        epoch = await self._store.submit(command)
+        image = self._store.controller_image
+        self._heartbeats.contact(image, request.broker_id, epoch, self._clock.monotonic_ms())
+        return BrokerRegistrationResponse(broker_epoch=epoch)
