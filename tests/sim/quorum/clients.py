@@ -1,0 +1,122 @@
+"""Who uses the quorum: clients that append, and an operator who adds, removes and updates voters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cluster.quorum.events import Received
+from cluster.quorum.voter_set import VoterSet
+from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from protocol.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftVoterRequest
+from protocol.messages.update_raft_voter import Listener as UpdatedListener
+from protocol.schema import ApiMessage
+from tests.sim.quorum.faults import live_majority, possible_voter_sets
+from tests.sim.quorum.network import Request
+
+if TYPE_CHECKING:
+    from tests.sim.quorum.node import SimNode
+    from tests.sim.quorum.world import World
+
+CLIENT = -1
+"""Stands for the sender of what does not come from a node."""
+
+
+class Appender:
+    """Appends numbered records at every node that takes itself for the leader."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.appended = 0
+        self._schedule()
+
+    def _schedule(self) -> None:
+        every = self.world.swarm.append_every
+        self.world.at(self.world.now + 1 + self.world.random.randrange(2 * every), self._append)
+
+    def _append(self) -> None:
+        for node in self.world.leaders():
+            count = self.world.random.choice((1, 1, 1, 2, 5))
+            node.append([b"record-%d" % (self.appended + each) for each in range(count)])
+            self.appended += count
+        self._schedule()
+
+
+class Operator:
+    """Changes the voter set now and then, also twice at the same time, never so that no majority can live."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.stopped = False
+        self.answers: list[int] = []
+        world.client_answers = self._answered
+        if world.swarm.voter_change_every:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        every = self.world.swarm.voter_change_every
+        self.world.at(self.world.now + 1 + int(self.world.random.expovariate(1 / every)), self._change)
+
+    def _change(self) -> None:
+        if self.stopped:
+            return
+        self._schedule()
+        world, random = self.world, self.world.random
+        leaders = [node for node in world.leaders() if not node.paused]
+        if not leaders:
+            return
+        leader = random.choice(leaders)
+        for _ in range(random.choice((1, 1, 1, 2))):
+            assert leader.quorum is not None
+            voters = leader.quorum.voters
+            ids = list(world.nodes)
+            node = world.nodes[random.choice(ids)]
+            here = voters.by_id.get(node.id)
+            if here is None:
+                self._propose(leader, voters.with_voter(world.voter(node.disk)), self._add(node))
+            elif here.key.directory_id != node.disk.directory_id or random.random() < 0.6:
+                request = RemoveRaftVoterRequest(
+                    voter_id=node.id, voter_directory_id=here.key.wire_directory_id
+                )
+                self._propose(leader, voters.without(node.id), request)
+            else:
+                self._propose(leader, voters, self._update(leader, node))
+
+    def _propose(self, leader: SimNode, voters: VoterSet, request: ApiMessage) -> None:
+        """Ask for a change when everything that may come of it leaves a majority of live disks."""
+        world = self.world
+        if not len(voters) or any(
+            not live_majority(world, each) for each in (voters, *possible_voter_sets(world))
+        ):
+            return
+        world.proposed_voter_sets = [*world.proposed_voter_sets[-3:], voters]
+        source = Request(CLIENT, 0, 0, leader.id, request)
+        leader.handle(Received(source, request))
+
+    def _answered(self, request: Request, message: Any) -> None:
+        self.answers.append(message.error_code)
+
+    def _add(self, node: SimNode) -> ApiMessage:
+        return AddRaftVoterRequest(
+            timeout_ms=5_000,
+            voter_id=node.id,
+            voter_directory_id=node.disk.directory_id,
+            listeners=tuple(
+                Listener(name=each.listener_name, host=each.host, port=each.port)
+                for each in self.world.voter(node.disk).endpoints
+            ),
+            ack_when_committed=self.world.random.random() < 0.7,
+        )
+
+    def _update(self, leader: SimNode, node: SimNode) -> ApiMessage:
+        assert leader.quorum is not None
+        return UpdateRaftVoterRequest(
+            current_leader_epoch=leader.quorum.epoch,
+            voter_id=node.id,
+            voter_directory_id=node.disk.directory_id,
+            listeners=tuple(
+                UpdatedListener(name=each.listener_name, host=each.host, port=each.port)
+                for each in self.world.voter(node.disk).endpoints
+            ),
+            k_raft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+        )

@@ -1,0 +1,138 @@
+"""What goes wrong during the safety phase: cut links, crashes, pauses, lost disks, resignations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cluster.quorum.events import Resign
+from cluster.quorum.voter_set import VoterSet
+
+if TYPE_CHECKING:
+    from tests.sim.quorum.node import SimNode
+    from tests.sim.quorum.world import World
+
+
+class Faults:
+    """Draws faults until `stop`, and then repairs everything."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.stopped = False
+        swarm = world.swarm
+        self._every(swarm.partition_every, self._partition)
+        self._every(swarm.crash_every, self._crash)
+        self._every(swarm.pause_every, self._pause)
+        self._every(swarm.wipe_every, self._wipe)
+        self._every(swarm.resign_every, self._resign)
+
+    def stop(self) -> None:
+        """Heal links, start and wake all nodes, and let the network be good from now on."""
+        world = self.world
+        self.stopped = True
+        world.swarm = world.swarm.healed()
+        world.network.cut.clear()
+        for node in world.nodes.values():
+            if node.quorum is None:
+                node.start()
+            node.resume()
+
+    def _every(self, mean: int, fault: Callable[[], None]) -> None:
+        if mean:
+            self.world.at(self.world.now + self._interval(mean), self._happen, mean, fault)
+
+    def _happen(self, mean: int, fault: Callable[[], None]) -> None:
+        if not self.stopped:
+            fault()
+            self._every(mean, fault)
+
+    def _interval(self, mean: int) -> int:
+        return 1 + int(self.world.random.expovariate(1 / mean))
+
+    def _victim(self) -> SimNode:
+        """Any node, more often one that leads."""
+        random, leaders = self.world.random, self.world.leaders()
+        if leaders and random.random() < self.world.swarm.crash_leader:
+            return random.choice(leaders)
+        return random.choice(list(self.world.nodes.values()))
+
+    def _partition(self) -> None:
+        """Cut one node, or a group of nodes, from the others, in one direction or both."""
+        world, random = self.world, self.world.random
+        ids = list(world.nodes)
+        if random.random() < 0.4:
+            apart = {self._victim().id}
+        else:
+            apart = set(random.sample(ids, random.randrange(1, len(ids) + 1)))
+        others = [each for each in ids if each not in apart]
+        links = {(a, b) for a in sorted(apart) for b in others}
+        if random.random() >= world.swarm.one_way:
+            links |= {(b, a) for a, b in links}
+        elif random.random() < 0.5:
+            links = {(b, a) for a, b in links}
+        world.network.cut |= links
+        world.at(world.now + random.randrange(1, world.swarm.partition_max), self._heal, links)
+
+    def _heal(self, links: set[tuple[int, int]]) -> None:
+        self.world.network.cut -= links
+
+    def _crash(self) -> None:
+        world, random = self.world, self.world.random
+        victims = list(world.nodes.values()) if random.random() < 0.1 else [self._victim()]
+        for node in victims:
+            if node.quorum is not None:
+                node.stop(power_lost=random.random() < world.swarm.lose_unsynced)
+                world.at(world.now + random.randrange(1, world.swarm.down_max + 1), self._restart, node)
+
+    def _restart(self, node: SimNode) -> None:
+        if node.quorum is None:
+            node.start()
+
+    def _pause(self) -> None:
+        node = self._victim()
+        if node.quorum is not None and not node.paused:
+            node.pause()
+            pause = self.world.random.randrange(1, self.world.swarm.pause_max)
+            self.world.at(self.world.now + pause, self._wake, node, node.life)
+
+    def _wake(self, node: SimNode, life: int) -> None:
+        if node.life == life:
+            node.resume()
+
+    def _wipe(self) -> None:
+        """A node loses its disk, unless that would take away the last majority."""
+        world = self.world
+        node = self._victim()
+        if not all(live_majority(world, voters, without=node) for voters in possible_voter_sets(world)):
+            return
+        if node.quorum is not None:
+            node.stop(power_lost=True)
+        node.disk = world.new_disk(node.id)
+        world.at(world.now + world.random.randrange(1, world.swarm.down_max + 1), self._restart, node)
+
+    def _resign(self) -> None:
+        leaders = self.world.leaders()
+        if leaders:
+            self.world.random.choice(leaders).handle(Resign())
+
+
+def possible_voter_sets(world: World) -> list[VoterSet]:
+    """All voter sets that may come to count: the last committed one and those that some log has behind it."""
+    committed = [voters for _, voters in world.ledger.voter_sets[-1:]]
+    end = world.ledger.voter_sets[-1][0] if world.ledger.voter_sets else -1
+    others = [
+        voters
+        for node in world.nodes.values()
+        for offset, voters in world.voter_sets_in(node.disk.log)
+        if offset > end
+    ]
+    return [*committed, *others, *world.proposed_voter_sets]
+
+
+def live_majority(world: World, voters: VoterSet, without: SimNode | None = None) -> bool:
+    """Whether a majority of the voters is on disks that exist, once `without` has lost its own."""
+    live = 0
+    for voter in voters:
+        node = world.nodes[voter.id]
+        live += node is not without and voter.key.directory_id in (None, node.disk.directory_id)
+    return live >= voters.majority

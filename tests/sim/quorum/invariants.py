@@ -1,0 +1,237 @@
+"""What must hold after every step of every node.
+
+Each function looks at the node that stepped, and raises Violation.
+
+`History` is what an outside observer has seen: who led, who voted for whom, who was heard when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from cluster.quorum.states import State
+
+from cluster.quorum.effects import SnapshotLoaded
+from cluster.quorum.voter_set import ReplicaKey, VoterSet
+from tests.sim.quorum.records import voters_in
+from tests.sim.quorum.violation import Violation
+
+if TYPE_CHECKING:
+    from cluster.quorum.effects import Effect
+    from tests.sim.quorum.node import SimNode
+    from tests.sim.quorum.world import World
+
+
+class History:
+    """What was seen from outside, for invariants that reach over several nodes or lives."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[int, tuple[int, int]] = {}
+        """Epoch -> (node, life) that led it."""
+        self.votes: dict[tuple[int, int, UUID], tuple[int, UUID]] = {}
+        """(epoch, voter, its directory) -> candidate, as told to the candidate."""
+        self.heard: dict[int, dict[int, int]] = {}
+        """Leader -> voter -> when the leader last took a fetch of that voter."""
+        self.leading_since: dict[int, int] = {}
+
+
+def one_leader_per_epoch(world: World, node: SimNode) -> None:
+    """In an epoch at most one node leads, and not again after a restart."""
+    quorum = node.quorum
+    assert quorum is not None
+    if quorum.state is not State.LEADER:
+        return
+    leader = world.history.leaders.setdefault(quorum.epoch, (node.id, node.life))
+    if leader != (node.id, node.life):
+        raise Violation(
+            "one_leader_per_epoch", f"epoch {quorum.epoch} is led by {(node.id, node.life)} and by {leader}"
+        )
+
+
+def leaders_have_a_majority_of_votes(world: World, node: SimNode) -> None:
+    """Whoever leads was voted for by a majority of the voters it knows, in that epoch."""
+    quorum = node.quorum
+    assert quorum is not None
+    if quorum.state is not State.LEADER or world.elected.get(node.id) == (node.life, quorum.epoch):
+        return
+    world.elected[node.id] = (node.life, quorum.epoch)
+    votes = world.history.votes
+    me = (node.id, node.disk.directory_id)
+    granted = 0
+    for voter in quorum.voters:
+        if voter.id == node.id:
+            granted += 1
+            continue
+        disks = [disk for disk in world.disks_of(voter.key) if (quorum.epoch, *disk) in votes]
+        granted += any(votes[quorum.epoch, *disk] == me for disk in disks)
+    if granted < quorum.voters.majority:
+        raise Violation(
+            "leaders_have_a_majority_of_votes",
+            f"node {node.id} leads epoch {quorum.epoch} with {granted} votes of {quorum.voters.ids}",
+        )
+
+
+def epochs_never_go_back(world: World, node: SimNode) -> None:
+    """The epoch of a process rises; after a restart it is not below what was told to others."""
+    quorum = node.quorum
+    assert quorum is not None
+    if quorum.epoch < node.epoch:
+        raise Violation("epochs_never_go_back", f"node {node.id}: {node.epoch} to {quorum.epoch}")
+    if quorum.epoch < node.disk.told_epoch:
+        raise Violation(
+            "epochs_never_go_back",
+            f"node {node.id} told others of epoch {node.disk.told_epoch} and is in {quorum.epoch}",
+        )
+    node.epoch = quorum.epoch
+
+
+def high_watermarks_never_go_back(world: World, node: SimNode) -> None:
+    """Within the life of a process."""
+    high_watermark = node.disk.log.high_watermark
+    if high_watermark < node.high_watermark:
+        raise Violation(
+            "high_watermarks_never_go_back", f"node {node.id}: {node.high_watermark} to {high_watermark}"
+        )
+    node.high_watermark = high_watermark
+
+
+def committed_data_agrees(world: World, node: SimNode) -> None:
+    """What a node takes for committed is what every other node does (Kafka's ConsistentCommittedData)."""
+    log, ledger = node.disk.log, world.ledger
+    if node.checked_to < log.start_offset:
+        node.checked_to = log.start_offset
+    while node.checked_to < log.high_watermark:
+        batch = log.batch_at(node.checked_to)
+        assert batch is not None, f"node {node.id} has nothing at {node.checked_to}"
+        known = ledger.batch_at(node.checked_to)
+        if known is None:
+            committed_entries_are_on_a_majority(world, node)
+            ledger.extend(batch)
+        elif known is not batch and known != batch:
+            raise Violation(
+                "committed_data_agrees", f"node {node.id} commits {batch}, elsewhere committed is {known}"
+            )
+        node.checked_to = batch.next_offset
+
+
+def committed_entries_are_on_a_majority(world: World, node: SimNode) -> None:
+    """Who commits first leads, and its log up to there is on the disks of a majority of the voters."""
+    quorum, log = node.quorum, node.disk.log
+    assert quorum is not None
+    if quorum.state is not State.LEADER:
+        raise Violation(
+            "committed_entries_are_on_a_majority",
+            f"node {node.id} is {quorum.state.name} and commits {log.high_watermark} before any leader",
+        )
+    copies = sum(world.has_durably(voter.key, log, log.high_watermark) for voter in quorum.voters)
+    if copies < quorum.voters.majority:
+        raise Violation(
+            "committed_entries_are_on_a_majority",
+            f"node {node.id} commits {log.high_watermark}, durable at {copies} of {quorum.voters.ids}",
+        )
+
+
+def committed_entries_are_not_truncated(world: World, node: SimNode) -> None:
+    """What the cluster has committed stays in every log that has it, known to be committed there or not."""
+    for batch in node.truncated:
+        if world.ledger.batch_at(batch.base_offset) == batch:
+            raise Violation(
+                "committed_entries_are_not_truncated",
+                f"node {node.id} drops offset {batch.base_offset} of epoch {batch.epoch}",
+            )
+
+
+def voters_change_one_at_a_time(world: World, node: SimNode) -> None:
+    """A leader has one uncommitted voter set at most, one voter away from the set before."""
+    quorum, log = node.quorum, node.disk.log
+    assert quorum is not None
+    if quorum.state is not State.LEADER or not any(batch.is_control for batch in node.appended):
+        return
+    if all(voters_in(batch.data) is None for batch in node.appended):
+        return
+    sets = world.voter_sets_in(log)
+    uncommitted = [offset for offset, _ in sets if offset >= log.high_watermark]
+    if len(uncommitted) > 1:
+        raise Violation("voters_change_one_at_a_time", f"node {node.id} has voter sets at {uncommitted}")
+    if len(sets) > 1 and not sets[-1][1].overlaps_majority(_named(sets[-2][1], sets[-1][1])):
+        raise Violation(
+            "voters_change_one_at_a_time", f"node {node.id}: {sets[-2][1]} and then {sets[-1][1]}"
+        )
+
+
+def _named(before: VoterSet, after: VoterSet) -> VoterSet:
+    """The older set with the directory ids that an upgrade of static voters filled in."""
+    known = {voter.id: voter.key.directory_id for voter in after if voter.key.directory_id is not None}
+    return before.with_directory_ids(known)
+
+
+def a_snapshot_stands_where_the_log_starts(world: World, node: SimNode) -> None:
+    """A log that does not start at 0 starts at a snapshot, and does not end before the latest one."""
+    log = node.disk.log
+    if log.start_offset == 0:
+        return
+    if (log.start_offset, log.start_epoch) not in log.snapshots:
+        raise Violation(
+            "a_snapshot_stands_where_the_log_starts",
+            f"node {node.id} starts at {log.start_offset}, snapshots are {list(log.snapshots)}",
+        )
+    latest = log.latest_snapshot()
+    assert latest is not None
+    if latest.end_offset > log.end_offset:
+        raise Violation(
+            "a_snapshot_stands_where_the_log_starts",
+            f"node {node.id} has snapshot {latest} and ends at {log.end_offset}",
+        )
+
+
+def leaders_load_no_snapshot(world: World, node: SimNode, effects: list[Effect]) -> None:
+    """A leader has everything (Kafka's LeaderNeverLoadSnapshot)."""
+    quorum = node.quorum
+    assert quorum is not None
+    if quorum.state is State.LEADER and any(isinstance(effect, SnapshotLoaded) for effect in effects):
+        raise Violation("leaders_load_no_snapshot", f"node {node.id} in epoch {quorum.epoch}")
+
+
+def leaders_are_heard_by_a_majority(world: World, node: SimNode) -> None:
+    """A leader that a majority has not fetched from for long does not go on leading (KAFKA-15489)."""
+    quorum, history = node.quorum, world.history
+    assert quorum is not None
+    if quorum.state is not State.LEADER:
+        history.leading_since.pop(node.id, None)
+        return
+    since = history.leading_since.setdefault(node.id, world.now)
+    others = [voter.id for voter in quorum.voters if voter.id != node.id]
+    needed = quorum.voters.majority - (len(others) < len(quorum.voters))
+    if not needed:
+        return
+    heard = history.heard.get(node.id, {})
+    times = sorted((heard.get(voter, 0) for voter in others), reverse=True)
+    last = max(times[needed - 1], since, node.ran_since)
+    if world.now - last > world.quiet_max:
+        raise Violation(
+            "leaders_are_heard_by_a_majority",
+            f"node {node.id} leads epoch {quorum.epoch} at {world.now}, a majority was there at {last}",
+        )
+
+
+def a_vote_is_given_once(world: World, voter: ReplicaKey, epoch: int, candidate: tuple[int, UUID]) -> None:
+    """The same replica does not vote for two candidates in one epoch, over all its lives."""
+    assert voter.directory_id is not None
+    given = world.history.votes.setdefault((epoch, voter.id, voter.directory_id), candidate)
+    if given != candidate:
+        raise Violation("a_vote_is_given_once", f"{voter} in epoch {epoch}: {given} and {candidate}")
+
+
+AFTER_EVERY_STEP: tuple[Callable[[World, SimNode], None], ...] = (
+    one_leader_per_epoch,
+    leaders_have_a_majority_of_votes,
+    epochs_never_go_back,
+    high_watermarks_never_go_back,
+    committed_data_agrees,
+    committed_entries_are_not_truncated,
+    voters_change_one_at_a_time,
+    a_snapshot_stands_where_the_log_starts,
+    leaders_are_heard_by_a_majority,
+)

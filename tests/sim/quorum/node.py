@@ -1,0 +1,270 @@
+"""One node: its disk, and the process on it, which drives a `Quorum` as `cluster.quorum.effects` says."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from cluster.quorum.quorum import Quorum
+
+from cluster.quorum.effects import (
+    Appended,
+    AppendRefused,
+    Effect,
+    HighWatermark,
+    LeaderChanged,
+    Persist,
+    Respond,
+    Send,
+    SnapshotLoaded,
+)
+from cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
+from cluster.quorum.quorum_record import QuorumRecord
+from protocol.schema import ApiMessage
+from tests.sim.quorum.memory_log import MemoryLog, StoredBatch
+from tests.sim.quorum.network import Request
+
+if TYPE_CHECKING:
+    from tests.sim.quorum.world import World
+
+
+@dataclass(eq=False)
+class Disk:
+    """What a directory holds, and what the outside world remembers of it."""
+
+    node_id: int
+    directory_id: UUID
+    log: MemoryLog = field(default_factory=MemoryLog)
+    record: QuorumRecord | None = None
+    told_epoch: int = 0
+    """The highest epoch that a process on this disk was in when it said something to others."""
+
+
+class SimNode:
+    """A node with its present disk; `quorum` is None while no process runs."""
+
+    def __init__(self, world: World, node_id: int, disk: Disk) -> None:
+        self.world = world
+        self.id = node_id
+        self.disk = disk
+        self.quorum: Quorum | None = None
+        self.life = 0
+        self.paused = False
+        self.waiting: set[int] = set()
+        self.epoch = 0
+        self.ran_since = 0
+        """Since when the process has been running without being stopped."""
+        self.high_watermark = 0
+        self.checked_to = 0
+        self.snapshot_at = 0
+        self.appended: list[StoredBatch] = []
+        self.truncated: list[StoredBatch] = []
+        self.loaded_snapshot = False
+        self.unacknowledged: deque[tuple[int, int, bytes]] = deque()
+        self._inbox: deque[Event] = deque()
+        self._writing: list[Persist] | None = None
+        self._held_back: Sequence[Effect] = ()
+        self._tickets: list[int] = []
+        self._tick_at: int | None = None
+
+    # Life and death.
+
+    def start(self) -> None:
+        """Start a process on what the disk holds."""
+        assert self.quorum is None
+        self.life += 1
+        self.paused = False
+        log = self.disk.log
+        self.ran_since = self.world.now
+        self.epoch, self.high_watermark = 0, 0
+        self.checked_to = log.start_offset
+        self.snapshot_at = log.start_offset
+        log.on_append = self.appended.append
+        log.on_truncate = self._note_truncation
+        self.quorum = self.world.new_quorum(self)
+        self._after_step([], None)
+
+    def stop(self, *, power_lost: bool) -> None:
+        """kill -9, or the plug: then a part of what was not synced is gone."""
+        random, disk = self.world.random, self.disk
+        if self._writing is not None and random.random() < 0.5:
+            self._write_record(self._writing)
+        if power_lost:
+            disk.log.lose_power(random.randrange(disk.log.unsynced_changes + 1))
+        disk.log.reopen()
+        self.quorum = None
+        self.life += 1
+        self.waiting.clear()
+        self.unacknowledged.clear()
+        self._inbox.clear()
+        self._writing = None
+        self._held_back = ()
+        self._tickets.clear()
+        self._tick_at = None
+
+    def pause(self) -> None:
+        """SIGSTOP: the clock goes on, the process does not; what arrives waits in its sockets."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if not self.paused:
+            return
+        self.paused = False
+        self.ran_since = self.world.now
+        self._tick_at = None
+        self._drain()
+        self._schedule_tick()
+
+    # What happens to it.
+
+    def received(self, request: Request) -> None:
+        """A request has arrived."""
+        self._handle(Received(request, request.message))
+
+    def answered(self, life: int, request_id: int, message: ApiMessage | None) -> None:
+        """An answer, or the end of waiting for one; what comes late or twice is nobody's."""
+        if life == self.life and request_id in self.waiting:
+            self.waiting.discard(request_id)
+            self._handle(Answered(request_id, message))
+
+    def append(self, values: list[bytes]) -> None:
+        """A client has records for whoever leads."""
+        assert self.quorum is not None
+        self._handle(Append(values, self.quorum.epoch, values))
+
+    def handle(self, event: Event) -> None:
+        """Any other event."""
+        self._handle(event)
+
+    def _tick(self, life: int, tick_at: int) -> None:
+        if life != self.life or tick_at != self._tick_at:
+            return
+        self._tick_at = None
+        if not self.paused:
+            self._handle(Tick())
+
+    def _handle(self, event: Event) -> None:
+        if self.quorum is None:
+            return
+        self._inbox.append(event)
+        if not self.paused:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Step through what waits, until a `Persist` holds up the rest."""
+        while self._inbox and self._writing is None and self.quorum is not None:
+            count = len(self._inbox) if self.world.swarm.join_steps else 1
+            effects: list[Effect] = []
+            for _ in range(count):
+                effects += self._step(self._inbox.popleft())
+            self._perform(effects)
+        self._schedule_tick()
+
+    def _step(self, event: Event) -> list[Effect]:
+        assert self.quorum is not None
+        effects = self.quorum.step(event, self.world.now)
+        self._after_step(effects, event)
+        return effects
+
+    def _after_step(self, effects: list[Effect], event: Event | None) -> None:
+        self.world.stepped(self, event, effects)
+        self.appended.clear()
+        self.truncated.clear()
+        self.loaded_snapshot = False
+
+    # Effects.
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        """Do them in order up to a `Persist`; when the last is done, tell of all that were persisted."""
+        for number, effect in enumerate(effects):
+            if isinstance(effect, Persist):
+                rest = effects[number + 1 :]
+                self._writing = [effect]
+                if self.world.swarm.join_steps:
+                    self._writing += [each for each in rest if isinstance(each, Persist)]
+                    rest = [each for each in rest if not isinstance(each, Persist)]
+                self._held_back = rest
+                self.world.at(self.world.now + self.world.persist_delay(), self._written, self.life)
+                return
+            self._do(effect)
+        if self._tickets:
+            self._inbox.extendleft(Persisted(ticket) for ticket in reversed(self._tickets))
+            self._tickets.clear()
+
+    def _written(self, life: int) -> None:
+        """The disk has done what the `Persist` asked for."""
+        if life != self.life or self._writing is None:
+            return
+        if self.paused:
+            self.world.at(self.world.now + 10, self._written, life)
+            return
+        writing, held_back = self._writing, self._held_back
+        self._write_record(writing)
+        flush_to = max((each.flush_to for each in writing if each.flush_to is not None), default=None)
+        if flush_to is not None:
+            self.disk.log.sync(flush_to)
+        self._tickets += [each.ticket for each in writing]
+        self._writing, self._held_back = None, ()
+        self._perform(held_back)
+        self._drain()
+
+    def _write_record(self, writing: list[Persist]) -> None:
+        for each in writing:
+            if each.record is not None:
+                self.disk.record = each.record
+
+    def _do(self, effect: Effect) -> None:
+        match effect:
+            case Send():
+                self._speak()
+                self.world.asked(self, effect)
+                self.world.network.send(self, effect)
+            case Respond():
+                self._speak()
+                self.world.responded(self, effect)
+            case Appended():
+                self.unacknowledged.append((effect.last_offset, effect.epoch, effect.context))
+            case HighWatermark():
+                self._committed(effect.offset)
+            case LeaderChanged():
+                self.unacknowledged.clear()
+            case SnapshotLoaded():
+                self.loaded_snapshot = True
+                self.snapshot_at = effect.snapshot_id.end_offset
+                self.world.ledger.check_snapshot(self, effect.snapshot_id)
+            case AppendRefused():
+                pass
+
+    def _speak(self) -> None:
+        assert self.quorum is not None
+        self.disk.told_epoch = max(self.disk.told_epoch, self.quorum.epoch)
+
+    def _committed(self, offset: int) -> None:
+        while self.unacknowledged and self.unacknowledged[0][0] < offset:
+            last_offset, epoch, values = self.unacknowledged.popleft()
+            self.world.ledger.acknowledge(self, last_offset, epoch, values)
+        every = self.world.swarm.snapshot_records
+        if every and offset - self.snapshot_at >= every and offset > self.disk.log.start_offset:
+            self.snapshot_at = offset
+            self.world.make_snapshot(self, offset)
+
+    def _note_truncation(self, offset: int, removed: list[StoredBatch]) -> None:
+        self.truncated += removed
+
+    def _schedule_tick(self) -> None:
+        if self.quorum is None or self.paused or self._writing is not None:
+            return
+        deadline = self.quorum.deadline_ms
+        if deadline is None:
+            return
+        world = self.world
+        deadline = max(deadline, world.now)
+        if self._tick_at is not None and self._tick_at <= deadline:
+            return
+        self._tick_at = deadline
+        late = int(world.random.random() * world.swarm.tick_late_max)
+        world.at(deadline + 1 + late, self._tick, self.life, deadline)

@@ -1,0 +1,121 @@
+"""What one seed does: the shape of the cluster, how bad network and disks are, how often which fault happens.
+
+A seed switches each kind of fault on or off and draws its rate, so that some seeds are all partitions, some
+all crashes, and a few are calm: faults that never stop hide what needs a quiet moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from random import Random
+
+
+class Voters(Enum):
+    """Where the voter set comes from."""
+
+    STATIC = "controller.quorum.voters"
+    DYNAMIC = "a snapshot at offset 0 names the voters (KIP-853)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swarm:
+    """The plan of one run. Times in ms; `…_every` is the mean time between two faults, 0 for never."""
+
+    voters: int = 3
+    observers: int = 0
+    mode: Voters = Voters.STATIC
+    safety_ms: int = 15_000
+    liveness_ms: int = 60_000
+
+    latency_max: int = 10
+    drop: float = 0.0
+    duplicate: float = 0.0
+    late: float = 0.0
+    """Share of messages that come much later than others, up to `late_max`."""
+    late_max: int = 3_000
+    persist_max: int = 5
+    slow_persist: float = 0.0
+    """Share of fsyncs that take up to a second."""
+    tick_late_max: int = 5
+    append_every: int = 150
+
+    partition_every: int = 0
+    one_way: float = 0.3
+    """Share of partitions that cut one direction only."""
+    partition_max: int = 5_000
+    crash_every: int = 0
+    crash_leader: float = 0.4
+    """Share of faults of one node that hit a leader."""
+    down_max: int = 3_000
+    lose_unsynced: float = 0.5
+    """Share of crashes that lose power; the others only kill the process."""
+    pause_every: int = 0
+    pause_max: int = 4_000
+    wipe_every: int = 0
+    voter_change_every: int = 0
+    resign_every: int = 0
+    snapshot_records: int = 0
+    """A node makes a snapshot after so many committed records, 0 for never."""
+
+    election_timeout: int = 1_000
+    fetch_timeout: int = 2_000
+    fetch_max_wait: int = 300
+    fetch_max_bytes: int = 1_000_000
+    snapshot_chunk: int = 1_000_000
+    join_steps: bool = False
+    """The shell joins the effects of all events that waited for one fsync."""
+    through_codec: bool = False
+    """Every message is encoded and decoded."""
+
+    def healed(self) -> Swarm:
+        """The same cluster on a good day."""
+        return replace(self, drop=0.0, duplicate=0.0, late=0.0, slow_persist=0.0)
+
+
+def swarm_of(seed: int) -> Swarm:
+    """The plan of `seed`."""
+    random = Random(seed * 2 + 1)
+
+    def often(probability: float, low: int, high: int) -> int:
+        return round(low * (high / low) ** random.random()) if random.random() < probability else 0
+
+    def rate(probability: float, highest: float) -> float:
+        return round(highest * random.random() ** 2, 4) if random.random() < probability else 0.0
+
+    dynamic = random.random() < 0.6
+    return Swarm(
+        voters=random.choice((1, 2, 3, 3, 3, 3, 3, 3, 5, 5)),
+        observers=random.choice((0, 0, 1, 1, 2)),
+        mode=Voters.DYNAMIC if dynamic else Voters.STATIC,
+        safety_ms=random.choice((6_000, 10_000, 15_000)),
+        latency_max=random.choice((2, 10, 50)),
+        drop=rate(0.5, 0.3),
+        duplicate=rate(0.4, 0.3),
+        late=rate(0.4, 0.2),
+        late_max=random.choice((500, 3_000, 8_000)),
+        persist_max=random.choice((1, 5, 20)),
+        slow_persist=rate(0.3, 0.1),
+        tick_late_max=random.choice((1, 5, 100)),
+        append_every=random.choice((60, 150, 400)),
+        partition_every=often(0.5, 1_000, 6_000),
+        one_way=random.choice((0.0, 0.3, 1.0)),
+        partition_max=random.choice((1_000, 4_000, 8_000)),
+        crash_every=often(0.5, 800, 6_000),
+        crash_leader=random.choice((0.2, 0.5, 0.9)),
+        down_max=random.choice((20, 1_000, 4_000)),
+        lose_unsynced=random.choice((0.3, 0.7, 1.0)),
+        pause_every=often(0.3, 1_000, 6_000),
+        pause_max=random.choice((500, 3_000, 6_000)),
+        wipe_every=often(0.4, 2_000, 8_000) if dynamic else 0,
+        voter_change_every=often(0.6, 500, 4_000) if dynamic else 0,
+        resign_every=often(0.2, 2_000, 8_000),
+        snapshot_records=often(0.5, 5, 60),
+        election_timeout=random.choice((300, 1_000)),
+        fetch_timeout=random.choice((600, 2_000)),
+        fetch_max_wait=random.choice((100, 300, 500)),
+        fetch_max_bytes=random.choice((100, 1_000, 1_000_000)),
+        snapshot_chunk=random.choice((100, 1_000_000)),
+        join_steps=random.random() < 0.5,
+        through_codec=random.random() < 0.05,
+    )
