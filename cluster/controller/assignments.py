@@ -36,6 +36,20 @@ def manual_partition(
 
     `replication_factor`: that of the topic's other partitions, None when this is the first.
     """
+    check_assignment(image, replicas, replication_factor)
+    partition = _new_partition(image, tuple(replicas))
+    if not partition.isr:
+        raise _refused(f"all brokers of an assignment are fenced or stopping: {list(replicas)}")
+    return partition
+
+
+def check_assignment(
+    image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int | None
+) -> None:
+    """INVALID_REPLICA_ASSIGNMENT when a partition cannot be placed on `replicas`, alive or not.
+
+    `replication_factor`: what it has to be, None for any.
+    """
     if not replicas:
         raise _refused("an assignment names no broker")
     for broker in replicas:
@@ -47,10 +61,6 @@ def manual_partition(
         raise _refused(
             f"an assignment has {len(replicas)} replicas, other partitions have {replication_factor}"
         )
-    partition = _new_partition(image, tuple(replicas))
-    if not partition.isr:
-        raise _refused(f"all brokers of an assignment are fenced or stopping: {list(replicas)}")
-    return partition
 
 
 def _new_partition(image: MetadataImage, replicas: tuple[BrokerId, ...]) -> PartitionImage:

@@ -54,10 +54,16 @@ def is_reassigning(partition: PartitionImage) -> bool:
     return bool(partition.removing_replicas or partition.adding_replicas)
 
 
-def towards(current: Sequence[BrokerId], target: Sequence[BrokerId]) -> ReplicaSets:
-    """The sets with which a reassignment from `current` to `target` begins."""
-    removing = tuple(sorted(set(current) - set(target)))
-    adding = tuple(sorted(set(target) - set(current)))
+def towards(partition: PartitionImage, target: Replicas) -> ReplicaSets:
+    """The sets with which a reassignment of `partition` to `target` begins, in place of one under way.
+
+    What an unfinished reassignment was adding is still being added if `target` has it, and goes
+    otherwise. (Kafka 4.3 keeps the old sets where the new ones are empty; a reassignment back to
+    where it came from then waits for ever for a replica that it removes.)
+    """
+    before = _without(partition.replicas, partition.adding_replicas)
+    removing = tuple(sorted(set(partition.replicas) - set(target)))
+    adding = tuple(sorted(set(target) - set(before)))
     return ReplicaSets((*target, *removing), removing, adding)
 
 
