@@ -63,6 +63,16 @@ class MetadataLoader:
         """Whether a transaction has begun and not ended; a new leader has to abort it."""
         return self._transaction_open
 
+    def fork(self) -> MetadataLoader:
+        """Another loader at the same place, for records that may never be committed.
+
+        Of an open transaction it knows no more than that it has to be aborted.
+        """
+        other = MetadataLoader(self.image)
+        other._transaction_open = self._transaction_open
+        other._has_changes = self._has_changes
+        return other
+
     def skip_control_records(self, last_offset: Offset, epoch: LeaderEpoch) -> None:
         """Count a batch of the quorum's own records, which say nothing about metadata."""
         self.image = replace(self.image, offset=last_offset, epoch=epoch)

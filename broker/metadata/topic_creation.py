@@ -15,11 +15,9 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from broker.clock import Clock
 from broker.config import BrokerConfig
-from broker.metadata.settings import controller_settings
-from broker.metadata.store import MetadataStore
-from cluster.controller.create_topics import create_topics
-from cluster.controller.settings import Randomness
+from broker.controller_channel import ControllerChannel
 from cluster.topic_names import (
     GROUP_METADATA_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
@@ -27,7 +25,12 @@ from cluster.topic_names import (
     name_fault,
 )
 from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -37,11 +40,10 @@ MAX_IN_FLIGHT: Final = 1000
 class TopicCreation:
     """Creates topics in the background; `close` waits for what is under way."""
 
-    def __init__(self, store: MetadataStore, config: BrokerConfig, randomness: Randomness) -> None:
-        self._store = store
+    def __init__(self, channel: ControllerChannel, config: BrokerConfig, clock: Clock) -> None:
+        self._channel = channel
         self._config = config
-        self._settings = controller_settings(config)
-        self._randomness = randomness
+        self._clock = clock
         self._in_flight: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reported: dict[str, str] = {}
@@ -77,11 +79,12 @@ class TopicCreation:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _create(self, names: list[str]) -> None:
-        request = CreateTopicsRequest(topics=tuple(creatable_topic(self._config, name) for name in names))
+        timeout_ms = self._config.request_timeout_ms
+        topics = tuple(creatable_topic(self._config, name) for name in names)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+        deadline = self._clock.monotonic_ms() + timeout_ms
         try:
-            response = await self._store.submit(
-                lambda image: create_topics(image, self._settings, request, self._randomness)
-            )
+            response = await self._channel.request(request, CreateTopicsResponse, deadline=deadline)
         except KafkaError as error:
             for name in names:
                 self._report(name, str(error))
