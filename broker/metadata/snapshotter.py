@@ -34,7 +34,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSettings:
-    """`metadata.log.max.record.bytes.between.snapshots`, `metadata.log.max.snapshot.interval.ms` (0: never)."""
+    """`metadata.log.max.record.bytes.between.snapshots` and `metadata.log.max.snapshot.interval.ms`.
+
+    An interval of 0 is none.
+    """
 
     max_bytes: int = 20_971_520
     max_interval_ms: int = 3_600_000
