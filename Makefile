@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types imports unit test demo bench soak failover test-docker test-kafka-tools clean
+.PHONY: help install lint types imports unit test sim demo bench soak failover test-docker test-kafka-tools clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ unit: $(STAMP) ## the tests alone
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test: lint types imports unit ## everything CI checks
+
+sim: $(STAMP) ## the metadata quorum under faults, 100,000 seeds on virtual time
+	$(BIN)/python -m tests.sim.quorum.run --seeds 100000
 
 demo: $(STAMP) ## the main job on real text, with restarts, compared byte for byte
 	$(BIN)/python -m tidelog.demo
