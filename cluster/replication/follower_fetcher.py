@@ -11,7 +11,7 @@ An answer becomes a list of actions; the shell performs each and calls `performe
 | OFFSET_OUT_OF_RANGE | asks where the leader's log starts and ends |
 | FENCED_LEADER_EPOCH | waits for its metadata: a newer leader epoch is on its way |
 | OFFSET_MOVED_TO_TIERED_STORAGE | waits; tiered storage will rebuild it from the remote tier |
-| any other error, or nothing | asks again after replica.fetch.backoff.ms |
+| any other error, or nothing | asks again after at most replica.fetch.backoff.ms |
 
 Bounds: the partitions that were added. I/O: none; monotonic times come as arguments.
 Source: AbstractFetcherThread and RemoteLeaderEndPoint of Apache Kafka.
@@ -62,6 +62,7 @@ _SESSION_ERRORS: Final = frozenset(
 # Mostly one of the two has not heard of an election or a topic yet, which takes a moment only.
 _SOON_OVER: Final = frozenset(
     {
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.OFFSET_OUT_OF_RANGE,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,

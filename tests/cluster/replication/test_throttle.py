@@ -1,0 +1,58 @@
+"""The rate that throttled replicas share."""
+
+from __future__ import annotations
+
+from cluster.replication.throttle import ReplicationQuota, throttled_indices
+from protocol.ids import TopicPartition
+
+MOVED, OTHER = TopicPartition("moved", 0), TopicPartition("other", 0)
+
+
+def quota(rate: int | None) -> ReplicationQuota:
+    made = ReplicationQuota(window_ms=1_000, window_count=11)
+    made.rate = rate
+    made.set_topic("moved", frozenset({0}))
+    return made
+
+
+def test_the_config_of_a_topic_names_pairs_of_partition_and_broker_or_all() -> None:
+    assert throttled_indices(("0:1", "1:2", "3:1"), 1) == {0, 3}
+    assert throttled_indices(("*",), 1) is None
+    assert throttled_indices((), 1) == frozenset()
+
+
+def test_a_partition_is_throttled_by_index_or_with_its_whole_topic() -> None:
+    limited = quota(1)
+    assert limited.is_throttled(MOVED) and not limited.is_throttled(OTHER)
+    assert not limited.is_throttled(TopicPartition("moved", 1))
+    limited.set_topic("moved", None)
+    assert limited.is_throttled(TopicPartition("moved", 1))
+    limited.set_topic("moved", frozenset())
+    assert not limited.is_throttled(MOVED)
+
+
+def test_a_burst_exceeds_the_rate_at_once_and_is_forgiven_as_time_passes() -> None:
+    limited = quota(1_000)
+    limited.record(MOVED, 3_000, 0)
+    assert limited.is_exceeded(0)
+    assert limited.is_exceeded(2_999)
+    assert not limited.is_exceeded(3_000)
+
+
+def test_bytes_of_partitions_that_are_not_throttled_do_not_count() -> None:
+    limited = quota(1_000)
+    limited.record(OTHER, 1_000_000, 0)
+    assert not limited.is_exceeded(0)
+
+
+def test_without_a_rate_nothing_is_exceeded() -> None:
+    limited = quota(None)
+    limited.record(MOVED, 1_000_000, 0)
+    assert not limited.is_exceeded(0)
+
+
+def test_what_was_moved_before_the_windows_no_longer_counts() -> None:
+    limited = quota(1_000)
+    limited.record(MOVED, 1_000_000, 0)
+    assert limited.is_exceeded(10_999)
+    assert not limited.is_exceeded(11_000)
