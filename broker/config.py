@@ -26,6 +26,7 @@ from broker.dynamic_keys import DYNAMIC_KEYS
 from broker.environment import configs_from_environment
 from broker.listeners import Listener, SecurityProtocol, parse_listeners, parse_protocol_map
 from broker.properties import parse_properties
+from broker.quorum_config import BROKER, CONTROLLER, check_roles
 from storage.config import TOPIC_CONFIGS
 from storage.config_definition import (
     ConfigDefinition,
@@ -69,6 +70,7 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
         check_config(self)
         self._protocols = self._protocols_by_listener()
         self._own_listeners = parse_listeners("listeners", self.listeners, self._protocols)
+        check_roles(self)
         self._check_listeners()
 
     @classmethod
@@ -112,6 +114,22 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
         return self.metadata_log_dir or self.log_directories[0]
 
     @property
+    def is_broker(self) -> bool:
+        """Whether the node serves clients."""
+        return BROKER in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the node takes part in the metadata quorum."""
+        return CONTROLLER in self.process_roles
+
+    @property
+    def has_own_quorum(self) -> bool:
+        """Whether the node is the only one of its cluster, with a metadata quorum of its own."""
+        is_both = self.is_broker and self.is_controller
+        return is_both and not (self.controller_quorum_voters or self.controller_quorum_bootstrap_servers)
+
+    @property
     def inter_broker_listener(self) -> str:
         """The name of the listener on which brokers reach each other."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
@@ -133,20 +151,20 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
 
         `host_name` stands in for an empty host; `ports`, by listener name, for port 0.
         """
-        given = self.advertised_listeners
-        if given is None:
-            found = self.broker_listeners
-        else:
-            found = parse_listeners("advertised.listeners", given, self._protocols)
+        controllers = self._controller_names()
+        found = self.broker_listeners if self.advertised_listeners is None else self._given_advertised()
         return tuple(
-            Listener(
-                listener.name,
-                listener.host or host_name,
-                listener.port or ports.get(listener.name, 0),
-                listener.security_protocol,
-            )
-            for listener in found
-            if listener.name not in self._controller_names()
+            _filled_in(listener, host_name, ports) for listener in found if listener.name not in controllers
+        )
+
+    def advertised_controllers(self, host_name: str, ports: Mapping[str, int]) -> tuple[Listener, ...]:
+        """Where other nodes are told to reach this controller, in the order of controller.listener.names."""
+        given = {listener.name: listener for listener in self._given_advertised()}
+        own = {listener.name: listener for listener in self.controller_listeners}
+        return tuple(
+            _filled_in(given.get(name, own[name]), host_name, ports)
+            for name in (name.upper() for name in self.controller_listener_names)
+            if name in own
         )
 
     def topic_defaults(self) -> dict[str, str]:
@@ -172,6 +190,10 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
         assert isinstance(value, int)
         return str(value * synonym.factor) if value >= 0 else _UNLIMITED_TEXT
 
+    def _given_advertised(self) -> tuple[Listener, ...]:
+        given = self.advertised_listeners
+        return () if given is None else parse_listeners("advertised.listeners", given, self._protocols)
+
     def _controller_names(self) -> frozenset[str]:
         return frozenset(name.upper() for name in self.controller_listener_names)
 
@@ -185,7 +207,7 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
 
     def _check_listeners(self) -> None:
         listed = ",".join(self.listeners)
-        if not self.broker_listeners:
+        if self.is_broker and not self.broker_listeners:
             raise ConfigError("listeners", listed, "allowed is at least one that is not a controller's")
         for listener in self._own_listeners:
             if listener.security_protocol is not SecurityProtocol.PLAINTEXT:
@@ -199,7 +221,7 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
             if listener.name not in {own.name for own in self.broker_listeners}:
                 allowed = f"allowed is a name that is among listeners, which are {listed}"
                 raise ConfigError("advertised.listeners", listener, allowed)
-        if self.inter_broker_listener not in names:
+        if self.is_broker and self.inter_broker_listener not in names:
             allowed = f"allowed is one of the advertised listeners: {', '.join(names)}"
             raise ConfigError("inter.broker.listener.name", self.inter_broker_listener, allowed)
 
@@ -210,6 +232,12 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
             self.remote_log_metadata_manager_impl_prefix,
         )
         return key not in BROKER_CONFIGS and not key.startswith(prefixes)
+
+
+def _filled_in(listener: Listener, host_name: str, ports: Mapping[str, int]) -> Listener:
+    """`listener` with what only the running node knows."""
+    host, port = listener.host or host_name, listener.port or ports.get(listener.name, 0)
+    return Listener(listener.name, host, port, listener.security_protocol)
 
 
 def _parse(explicit: Mapping[str, str]) -> dict[str, ConfigValue]:

@@ -28,16 +28,6 @@ def _node(config: BrokerConfig) -> None:
         raise ConfigError("broker.id", config.broker_id, f"must be the node.id, which is {config.node_id}")
 
 
-def _roles(config: BrokerConfig) -> None:
-    if set(config.process_roles) != {"broker", "controller"}:
-        allowed = "allowed is broker,controller: one process is both so far"
-        raise ConfigError("process.roles", ",".join(config.process_roles), allowed)
-    for voter in config.controller_quorum_voters:
-        if voter.partition("@")[0].strip() != str(config.node_id):
-            allowed = f"allowed is this node only, {config.node_id}@host:port"
-            raise ConfigError("controller.quorum.voters", voter, allowed)
-
-
 def _directories(config: BrokerConfig) -> None:
     key = "log.dirs" if config.log_dirs is not None else "log.dir"
     directories = config.log_directories
@@ -128,7 +118,6 @@ def _ordered(config: BrokerConfig, lower: str, upper: str) -> None:
 
 _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _node,
-    _roles,
     _directories,
     _retention,
     _topic_defaults,

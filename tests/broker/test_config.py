@@ -84,6 +84,13 @@ def test_unknown_keys_are_reported_once_each_by_name(caplog: pytest.LogCaptureFi
     assert len(messages) == 2
 
 
+CONTROLLER = {
+    "controller_quorum_voters": "1@a:1,2@b:2",
+    "controller_listener_names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:1,CONTROLLER://:2",
+}
+
+
 @pytest.mark.parametrize(
     ("values", "key"),
     [
@@ -92,7 +99,18 @@ def test_unknown_keys_are_reported_once_each_by_name(caplog: pytest.LogCaptureFi
         ({"broker_id": "2"}, "broker.id"),
         ({"process_roles": "broker"}, "process.roles"),
         ({"process_roles": "broker,zookeeper"}, "process.roles"),
-        ({"controller_quorum_voters": "1@a:1,2@b:2"}, "controller.quorum.voters"),
+        ({"process_roles": "broker,broker"}, "process.roles"),
+        ({"process_roles": "controller"}, "process.roles"),
+        ({"controller_quorum_voters": "1@a:1,2@b:2"}, "controller.listener.names"),
+        ({"controller_quorum_voters": "1:a:1"}, "controller.quorum.voters"),
+        ({"controller_quorum_voters": "1@a:0"}, "controller.quorum.voters"),
+        ({"controller_quorum_voters": "1@a:1,1@b:2"}, "controller.quorum.voters"),
+        ({"controller_quorum_bootstrap_servers": "a"}, "controller.quorum.bootstrap.servers"),
+        ({**CONTROLLER, "controller_quorum_voters": "2@b:2"}, "controller.quorum.voters"),
+        ({**CONTROLLER, "listeners": "PLAINTEXT://:1"}, "listeners"),
+        ({**CONTROLLER, "process_roles": "controller"}, "listeners"),
+        ({**CONTROLLER, "process_roles": "broker"}, "node.id"),
+        ({**CONTROLLER, "process_roles": "broker", "controller_quorum_voters": "2@b:2"}, "listeners"),
         ({"num_io_threads": "0"}, "num.io.threads"),
         ({"num_partitions": "many"}, "num.partitions"),
         ({"log_dirs": ""}, "log.dirs"),
