@@ -35,6 +35,8 @@ from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.sync_group import SyncGroupHandler
 from broker.metadata.settings import controller_settings
+from broker.replication.current_leaders import CurrentLeaders
+from broker.replication.replica_selector import selector_named
 from broker.services import Services
 from cluster.features import SUPPORTED_FEATURES, finalized_features
 from protocol.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
@@ -51,12 +53,14 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
 def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     """Records: in, out, and where they are."""
     replicas, clock = services.replicas, services.clock
+    leaders = CurrentLeaders(services.image, replicas)
     produce = ProduceHandler(
         replicas,
         services.produce_purgatory,
         services.fetch_purgatory,
         services.traffic,
         services.flusher,
+        leaders,
     )
     fetch = FetchHandler(
         replicas,
@@ -65,11 +69,16 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         services.traffic,
         clock,
         services.config.fetch_max_bytes,
+        leaders,
+        selector_named(services.config.replica_selector_class),
+        lambda: services.image().brokers,
     )
     dispatcher.register_raw(ApiKey.PRODUCE, produce.handle)
     dispatcher.register_raw(ApiKey.FETCH, fetch.handle)
     dispatcher.register(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas).handle)
-    dispatcher.register(ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas).handle)
+    dispatcher.register(
+        ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas, services.delete_records_purgatory).handle
+    )
     dispatcher.register(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas).handle)
     dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs).handle)
     dispatcher.register(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(replicas).handle)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from broker.fetch_read import FetchLimits, FetchRead, led_partition, read_partitions
+from broker.fetch_read import FetchLimits, FetchRead, read_partitions, readable_partition
+from broker.partition import Partition
 from broker.purgatory.purgatory import DelayedOperation
 from broker.replica_manager import ReplicaManager
 from protocol.errors import KafkaError
@@ -14,6 +15,8 @@ from protocol.fetch_view import FetchPartition
 class DelayedFetch(DelayedOperation):
     """Complete when enough can be read, when a partition answers with an error, or at the deadline.
 
+    A follower's fetch completes as well when its log turns out to diverge from ours, or when there is a
+    high watermark that it said it does not know.
     `on_read` gets what is there at that moment; `on_failed` what kept it from being read.
     """
 
@@ -35,22 +38,42 @@ class DelayedFetch(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Answer if there is enough to read by now."""
+        limits = self._limits
         readable_bytes = 0
         for asked in self._requested:
             try:
-                partition = led_partition(self._replicas, asked, self._limits.replica_id)
-                upper_bound = partition.upper_bound(self._limits.isolation)
+                partition = readable_partition(self._replicas, asked, limits)
+                if asked.fetch_offset > partition.log.log_end_offset:
+                    # The log was cut meanwhile.
+                    return self.force_complete()
+                if limits.replica_id >= 0 and self._has_news(partition, asked):
+                    return self.force_complete()
+                upper_bound = partition.upper_bound(limits.isolation)
                 readable = partition.log.readable_bytes(asked.fetch_offset, upper_bound)
             except KafkaError:
                 return self.force_complete()
+            if (
+                readable
+                and limits.is_throttled is not None
+                and limits.is_throttled(partition, limits.replica_id)
+            ):
+                continue
             readable_bytes += min(readable, asked.partition_max_bytes)
-        if readable_bytes < self._limits.min_bytes:
+        if readable_bytes < limits.min_bytes:
             return False
         return self.force_complete()
 
+    @staticmethod
+    def _has_news(partition: Partition, asked: FetchPartition) -> bool:
+        """Whether a follower must hear of something that is no record."""
+        if partition.log.high_watermark > asked.high_watermark:
+            return True
+        return partition.diverging_epoch(asked.last_fetched_epoch, asked.fetch_offset) is not None
+
     def on_complete(self) -> None:
         """Read and answer."""
-        self._on_read(read_partitions(self._replicas, self._requested, self._limits))
+        read = read_partitions(self._replicas, self._requested, self._limits, is_recorded=False)
+        self._on_read(read)
 
     def on_failure(self, error: Exception) -> None:
         """Answer that it cannot be read."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from broker.network.request import Request
 from broker.partition import Partition
 from broker.purgatory.purgatory import DelayedOperation
 from protocol.errors import ErrorCode
 from protocol.ids import Offset
-from protocol.produce_view import ProducePartition, ProducePartitionResult, encode_produce_response
+from protocol.produce_view import ProducePartitionResult
 
 
 @dataclass(slots=True)
@@ -27,40 +27,44 @@ class Appended:
 
 
 class DelayedProduce(DelayedOperation):
-    """Complete when every partition's high watermark has passed what was appended to it.
+    """Complete when it is known of every partition what became of the records.
 
-    At the deadline, what is still missing is answered REQUEST_TIMED_OUT: the records are in
-    the leader's log and may yet be committed.
+    They are committed, or they are and the ISR has become too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND),
+    or this node leads no more (NOT_LEADER_OR_FOLLOWER). What is still open at the deadline is
+    REQUEST_TIMED_OUT. With each of these errors the records are in the log of who was the leader, and may
+    yet be committed.
     """
 
     def __init__(
         self,
-        request: Request,
         delay_ms: int,
-        results: list[tuple[ProducePartition, ProducePartitionResult]],
         appended: list[Appended],
+        on_answer: Callable[[], None],
+        on_failed: Callable[[Exception], None],
     ) -> None:
         super().__init__(delay_ms)
-        self._request = request
-        self._results = results
-        self._appended = appended
+        self._open = appended
+        self._on_answer = on_answer
+        self._on_failed = on_failed
 
     def try_complete(self) -> bool:
-        """Answer if nothing is missing any more."""
-        if not all(one.is_committed for one in self._appended):
-            return False
-        return self.force_complete()
+        """Answer if nothing is open any more."""
+        still_open: list[Appended] = []
+        for one in self._open:
+            outcome = one.partition.committed(one.required_offset)
+            if outcome is None:
+                still_open.append(one)
+            else:
+                one.result.error_code = outcome
+        self._open = still_open
+        return False if still_open else self.force_complete()
 
     def on_complete(self) -> None:
-        """Answer; whatever is not committed at this moment has timed out."""
-        for one in self._appended:
-            if not one.is_committed:
-                one.result.error_code = ErrorCode.REQUEST_TIMED_OUT
-        header = self._request.header
-        self._request.respond(
-            encode_produce_response(header.api_version, header.correlation_id, self._results)
-        )
+        """Answer; whatever is open at this moment has timed out."""
+        for one in self._open:
+            one.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self._on_answer()
 
     def on_failure(self, error: Exception) -> None:
         """Answer that it is not known whether the records will be committed."""
-        self._request.fail(error)
+        self._on_failed(error)

@@ -46,6 +46,8 @@ from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import TimerDriver, Timers
 from broker.replica_manager import ReplicaManager
 from broker.replica_metrics import report_replicas
+from broker.replication.leadership import Leadership
+from broker.replication.waiting import WaitingRequests
 from broker.services import Services
 from broker.topic_traffic import TopicTraffic
 from cluster.delta import MetadataDelta
@@ -122,7 +124,16 @@ class BrokerNode:
         )
         self._flusher = Flusher(self._executor, clock, self._flush_failed)
         self._dynamic_config = DynamicBrokerConfig(config)
-        self._replicas = ReplicaManager(config.node_id, self._logs, self._dynamic_config.topic_defaults)
+        self._leadership = Leadership(
+            config.node_id,
+            clock=clock,
+            brokers=lambda: self._store.image.brokers,
+            own_epoch=lambda: self._broker_epoch,
+            lag_time_max_ms=config.replica_lag_time_max_ms,
+        )
+        self._replicas = ReplicaManager(
+            config.node_id, self._logs, self._dynamic_config.topic_defaults, self._leadership
+        )
         undo.callback(self._close_logs)
         self._open_logs()
 
@@ -194,6 +205,11 @@ class BrokerNode:
     def _make_services(self) -> Services:
         config = self.config
         fetch_purgatory = Purgatory("Fetch", self._timers)
+        produce_purgatory = Purgatory("Produce", self._timers)
+        delete_records_purgatory = Purgatory("DeleteRecords", self._timers)
+        self._leadership.waiting = WaitingRequests(
+            fetch_purgatory, produce_purgatory, delete_records_purgatory
+        )
         group_config = GroupConfig(
             **{field.name: getattr(config, field.name) for field in fields(GroupConfig)}
         )
@@ -215,8 +231,9 @@ class BrokerNode:
                 config.max_incremental_fetch_session_cache_slots,
                 lambda: self._randomness.below(2**31 - 1) + 1,
             ),
-            produce_purgatory=Purgatory("Produce", self._timers),
+            produce_purgatory=produce_purgatory,
             fetch_purgatory=fetch_purgatory,
+            delete_records_purgatory=delete_records_purgatory,
             traffic=TopicTraffic(),
             producer_ids=ProducerIds(self._store, config.node_id, self._broker_epoch),
             topic_creation=TopicCreation(self._store, config, self._randomness),
@@ -226,9 +243,11 @@ class BrokerNode:
         services, metrics = self.services, self.metrics
         metrics.add_network(self._network)
         metrics.add_channel(self._channel)
-        metrics.add_purgatories(services.produce_purgatory, services.fetch_purgatory)
+        metrics.add_purgatories(
+            services.produce_purgatory, services.fetch_purgatory, services.delete_records_purgatory
+        )
         metrics.add_traffic(services.traffic)
-        report_replicas(metrics, self._replicas, lambda: self._store.image)
+        report_replicas(metrics, self._replicas)
         if self.config.metrics_port is not None:
             self.metrics_endpoint = MetricsEndpoint(metrics, self._why_unhealthy)
             await self.metrics_endpoint.start("", self.config.metrics_port)
@@ -298,7 +317,12 @@ class BrokerNode:
 
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Shut down cleanly: answer what is in hand, make everything durable, leave the marker of it."""
-        for purgatory in (self.services.fetch_purgatory, self.services.produce_purgatory):
+        services = self.services
+        for purgatory in (
+            services.fetch_purgatory,
+            services.produce_purgatory,
+            services.delete_records_purgatory,
+        ):
             purgatory.force_all()
         self._housekeeping.stop()
         await self._network.close(timeout_s)

@@ -1,8 +1,8 @@
 """The partitions this node holds: found by name, opened and closed as the metadata says.
 
 The node follows the metadata image: `apply` opens the log of every partition that is placed
-here and drops those that are gone. Requests then ask for a partition and get it, or the
-error code of why it cannot serve.
+here, makes it leader or follower, and drops those that are gone or placed elsewhere. Requests
+then ask for a partition and get it, or the error code of why it cannot serve.
 
 I/O: opens and renames log directories through the LogManager. Errors: KafkaError.
 """
@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import cast
+from dataclasses import dataclass, field
+from typing import Protocol, cast
 from uuid import UUID
 
+from broker.clock import SystemClock
 from broker.partition import Partition
+from broker.replication.leadership import Leadership
 from cluster.delta import MetadataDelta
-from cluster.image import MetadataImage, ResourceType, TopicImage
+from cluster.image import BrokerImage, MetadataImage, PartitionImage, ResourceType, TopicImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, TopicPartition
 from storage.config import LogConfig
@@ -25,43 +28,91 @@ from storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
+class RoleChanges:
+    """What one step of the metadata log did to the partitions of this node."""
+
+    led: list[Partition] = field(default_factory=list)
+    """Leader here, by a change of any kind."""
+    followed: list[Partition] = field(default_factory=list)
+    """Follower here since a new leader epoch: to be fetched from `leader_id`, which may be nobody."""
+    gone: list[TopicPartition] = field(default_factory=list)
+    """Not here any more, or not to be used."""
+
+
+class RoleListener(Protocol):
+    """Hears of changes after they were made; the manager of fetchers is one."""
+
+    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+        """Fetch from the leaders of those that follow, and no more for the others."""
+
+
 class ReplicaManager:
     """Every partition of this node, by topic name and by topic id."""
 
-    def __init__(self, node_id: BrokerId, logs: LogManager, topic_defaults: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        node_id: BrokerId,
+        logs: LogManager,
+        topic_defaults: Mapping[str, str],
+        leadership: Leadership | None = None,
+    ) -> None:
         self.node_id = node_id
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.listeners: list[RoleListener] = []
+        self.leadership = leadership or Leadership(node_id, clock=SystemClock(), brokers=self._brokers)
         self._by_name_and_index = cast(dict[tuple[str, int], Partition], self.partitions)
         self._topic_defaults = topic_defaults
         self._topic_names: dict[UUID, str] = {}
         self._unavailable: dict[TopicPartition, KafkaError] = {}
+        self._image: MetadataImage | None = None
+
+    def _brokers(self) -> Mapping[BrokerId, BrokerImage]:
+        return {} if self._image is None else self._image.brokers
+
+    # ---- finding
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
-        """The led partition; UNKNOWN_TOPIC_OR_PARTITION or KAFKA_STORAGE_ERROR when there is none."""
+        """The partition, whatever its role is here.
+
+        Errors: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER when it is placed elsewhere,
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
         found = self.partitions.get(topic_partition)
         if found is None:
-            raise self._unavailable.get(topic_partition) or KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic_partition} is not on node {self.node_id}"
-            )
+            raise self._unavailable.get(topic_partition) or self._not_here(topic_partition)
         return found
 
+    def _not_here(self, topic_partition: TopicPartition) -> KafkaError:
+        topic = None if self._image is None else self._image.topics_by_name.get(topic_partition.topic)
+        if topic is not None and topic_partition.partition in topic.partitions:
+            # It may have been here until now: the client looks for the leader anew.
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return KafkaError(code, f"{topic_partition} is not on node {self.node_id}")
+
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic this node holds a partition of, by its id."""
-        return self._topic_names.get(topic_id)
+        """The name of a topic by its id."""
+        name = self._topic_names.get(topic_id)
+        if name is None and self._image is not None:
+            topic = self._image.topics_by_id.get(topic_id)
+            return None if topic is None else topic.name
+        return name
 
     def resolve(self, topic: str | None, topic_id: UUID | None, index: int) -> TopicPartition:
         """The partition that a request names by topic name or, in newer versions, by topic id."""
         if topic is not None:
             return TopicPartition(topic, index)
         assert topic_id is not None
-        name = self._topic_names.get(topic_id)
+        name = self.topic_name(topic_id)
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
         return TopicPartition(name, index)
 
     def find(self, topic: str | None, topic_id: UUID | None, index: int) -> Partition:
-        """The led partition that a request names; the errors of `resolve` and `partition`."""
+        """The partition that a request names; the errors of `resolve` and `partition`."""
         name = topic if topic is not None or topic_id is None else self._topic_names.get(topic_id)
         if name is not None:
             # A plain tuple finds what an equal TopicPartition does; making one costs 0.3 us a request.
@@ -70,16 +121,124 @@ class ReplicaManager:
                 return found
         return self.partition(self.resolve(topic, topic_id, index))
 
+    @property
+    def unavailable_count(self) -> int:
+        """Partitions that are placed here and cannot be used."""
+        return len(self._unavailable)
+
+    def of_topic(self, topic: str) -> Iterable[Partition]:
+        """The partitions of one topic that are here."""
+        return [partition for key, partition in self.partitions.items() if key.topic == topic]
+
+    # ---- following the metadata
+
     def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> None:
-        """Follow one step of the metadata log: open, update and drop partitions."""
-        self._drop_topics(delta.deleted_topics, now_ms)
+        """Follow one step of the metadata log: open and drop partitions, make them leader or follower."""
+        self._image = image
+        changes = RoleChanges()
+        for deleted in delta.deleted_topics:
+            self._topic_names.pop(deleted.id, None)
+            changes.gone += (TopicPartition(deleted.name, index) for index in deleted.partitions)
         for name in delta.changed_topics:
-            current = image.topics_by_name.get(name)
-            if current is not None:
-                self._open_topic(current, delta.base, image, now_ms)
+            topic = image.topics_by_name.get(name)
+            if topic is not None:
+                changes.gone += self._taken_away(topic)
+        # A new topic of an old name must not find the old partitions, those that failed to open included.
+        changes.gone = list(dict.fromkeys(changes.gone))
+        self._drop(changes.gone, now_ms)
+        for name in delta.changed_topics:
+            topic = image.topics_by_name.get(name)
+            if topic is not None:
+                self._follow_topic(topic, delta.base, changes, now_ms)
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
                 self._update_config(name, image)
+        for listener in self.listeners:
+            listener.roles_changed(changes, image)
+        for topic_partition in (
+            *changes.gone,
+            *(one.topic_partition for one in (*changes.led, *changes.followed)),
+        ):
+            self.leadership.progressed(topic_partition)
+
+    def _taken_away(self, topic: TopicImage) -> list[TopicPartition]:
+        """The partitions of a topic that were moved to other nodes."""
+        here = (self.partitions, self._unavailable)
+        return [
+            key
+            for index, placed in topic.partitions.items()
+            if self.node_id not in placed.replicas
+            and any((key := TopicPartition(topic.name, index)) in known for known in here)
+        ]
+
+    def _drop(self, gone: list[TopicPartition], now_ms: int) -> None:
+        for topic_partition in gone:
+            partition = self.partitions.pop(topic_partition, None)
+            self._unavailable.pop(topic_partition, None)
+            if partition is not None:
+                partition.retire()
+        self.logs.delete_all(gone, now_ms)
+
+    def _follow_topic(
+        self, topic: TopicImage, before: MetadataImage, changes: RoleChanges, now_ms: int
+    ) -> None:
+        self._topic_names[topic.id] = topic.name
+        known = before.topics_by_id.get(topic.id)
+        partitions_before: Mapping[int, PartitionImage] = {} if known is None else known.partitions
+        for index, placed in topic.partitions.items():
+            if self.node_id not in placed.replicas:
+                continue
+            topic_partition = TopicPartition(topic.name, index)
+            partition = self.partitions.get(topic_partition)
+            placed_before = partitions_before.get(index)
+            if partition is not None and placed_before is placed:
+                continue
+            # What is there when the node starts may have records, on a disk that is not there now.
+            is_new = before.offset >= 0 and (
+                placed_before is None or self.node_id not in placed_before.replicas
+            )
+            try:
+                if partition is None:
+                    partition = self._open(topic_partition, topic.id, now_ms, is_new)
+                self._take_role(partition, placed, changes)
+            except (KafkaError, OSError) as error:
+                self._refuse(topic_partition, error)
+                changes.gone.append(topic_partition)
+            else:
+                self._unavailable.pop(topic_partition, None)
+                self.partitions[topic_partition] = partition
+
+    def _open(self, topic_partition: TopicPartition, topic_id: UUID, now_ms: int, is_new: bool) -> Partition:
+        assert self._image is not None
+        config = self.log_config(topic_partition.topic, self._image)
+        log = self.logs.get_or_create(topic_partition, topic_id, config, now_ms, is_new=is_new)
+        return Partition(topic_partition, topic_id, log, self.leadership)
+
+    def _take_role(self, partition: Partition, placed: PartitionImage, changes: RoleChanges) -> None:
+        if placed.leader == self.node_id:
+            partition.make_leader(placed)
+            changes.led.append(partition)
+        elif partition.make_follower(placed):
+            changes.followed.append(partition)
+
+    def _refuse(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """Serve a partition no more whose log cannot be opened, or cannot take its leader epoch."""
+        logger.error("partition %s is unavailable: %s", topic_partition, error)
+        partition = self.partitions.pop(topic_partition, None)
+        if partition is not None:
+            partition.retire()
+        self._unavailable[topic_partition] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def expected(self, image: MetadataImage) -> dict[TopicPartition, UUID]:
+        """Every partition that the metadata places here, with its topic id."""
+        return {
+            TopicPartition(topic.name, index): topic.id
+            for topic in image.topics_by_name.values()
+            for index, placed in topic.partitions.items()
+            if self.node_id in placed.replicas
+        }
+
+    # ---- configs
 
     def update_defaults(self, topic_defaults: Mapping[str, str], image: MetadataImage) -> None:
         """Take over what topics have when they do not set their own."""
@@ -92,61 +251,14 @@ class ReplicaManager:
         own = image.configs.get((ResourceType.TOPIC, topic), {})
         return LogConfig.from_values({**self._topic_defaults, **own})
 
-    def _open_topic(
-        self, topic: TopicImage, before: MetadataImage, image: MetadataImage, now_ms: int
-    ) -> None:
-        self._topic_names[topic.id] = topic.name
-        config = self.log_config(topic.name, image)
-        known = before.topics_by_id.get(topic.id)
-        for index, placed in topic.partitions.items():
-            topic_partition = TopicPartition(topic.name, index)
-            if self.node_id not in placed.replicas:
-                continue
-            # What is there when the node starts may have records, on a disk that is not there now.
-            is_new = before.offset >= 0 and (known is None or index not in known.partitions)
-            try:
-                partition = self.partitions.get(topic_partition)
-                if partition is None:
-                    log = self.logs.get_or_create(topic_partition, topic.id, config, now_ms, is_new=is_new)
-                    partition = Partition(topic_partition, topic.id, log)
-                partition.follow_metadata(placed)
-            except (KafkaError, OSError) as error:
-                self._refuse(topic_partition, error)
-            else:
-                self._unavailable.pop(topic_partition, None)
-                self.partitions[topic_partition] = partition
-
-    def _refuse(self, topic_partition: TopicPartition, error: Exception) -> None:
-        """Serve a partition no more whose log cannot be opened, or cannot take its leader epoch."""
-        logger.error("partition %s is unavailable: %s", topic_partition, error)
-        self.partitions.pop(topic_partition, None)
-        self._unavailable[topic_partition] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
-
-    def expected(self, image: MetadataImage) -> dict[TopicPartition, UUID]:
-        """Every partition that the metadata places here, with its topic id."""
-        return {
-            TopicPartition(topic.name, index): topic.id
-            for topic in image.topics_by_name.values()
-            for index, placed in topic.partitions.items()
-            if self.node_id in placed.replicas
-        }
-
     def _update_config(self, topic: str, image: MetadataImage) -> None:
         config = self.log_config(topic, image)
         for partition in self.of_topic(topic):
-            partition.log.update_config(config)
+            partition.update_config(config)
 
-    def _drop_topics(self, topics: Iterable[TopicImage], now_ms: int) -> None:
-        gone: list[TopicPartition] = []
-        for topic in topics:
-            self._topic_names.pop(topic.id, None)
-            gone += (TopicPartition(topic.name, index) for index in topic.partitions)
-        for topic_partition in gone:
-            self.partitions.pop(topic_partition, None)
-            self._unavailable.pop(topic_partition, None)
-        # Those that could not be opened go too: a new topic of the name must not find them.
-        self.logs.delete_all(gone, now_ms)
+    # ---- upkeep
 
-    def of_topic(self, topic: str) -> Iterable[Partition]:
-        """The partitions of one topic that are here."""
-        return [partition for key, partition in self.partitions.items() if key.topic == topic]
+    def check_isrs(self) -> None:
+        """Every replica.lag.time.max.ms / 2: drop followers that lag from the ISRs that are led here."""
+        for partition in list(self.partitions.values()):
+            partition.check_isr()

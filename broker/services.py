@@ -37,6 +37,7 @@ class Services:
     sessions: FetchSessionCache
     produce_purgatory: Purgatory
     fetch_purgatory: Purgatory
+    delete_records_purgatory: Purgatory
     traffic: TopicTraffic
     producer_ids: ProducerIds
     topic_creation: TopicCreation

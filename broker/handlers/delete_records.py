@@ -1,54 +1,88 @@
 """DeleteRecords (key 21): forget everything before an offset, for good (versions 0-2).
 
-The log start offset moves at once and readers see it; segments that lie wholly below go with
-the next retention run. Source: KIP-107.
+The log start offset moves at once and readers see it; the answer waits until the followers that are
+alive have moved theirs, at most the request's timeout. Segments that lie wholly below go with the next
+retention run. Source: KIP-107.
 """
 
 from __future__ import annotations
 
+import asyncio
+
+from broker.delayed_delete_records import NO_OFFSET, DelayedDeleteRecords, Deleted, check_all
+from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.request_context import RequestContext
 from cluster.topic_names import is_internal
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from protocol.messages.delete_records import (
-    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
 
-NO_OFFSET = -1
-
 
 class DeleteRecordsHandler:
     """Moves log start offsets of led partitions; internal topics are refused, as Kafka does."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory) -> None:
         self._replicas = replicas
+        self._purgatory = purgatory
 
-    def handle(self, context: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
-        """Answer the new low watermark of every partition."""
-        topics = tuple(
+    def handle(
+        self, context: RequestContext, request: DeleteRecordsRequest
+    ) -> DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]:
+        """Answer the new low watermark of every partition, now if all replicas are there already."""
+        outcomes: dict[TopicPartition, Deleted | ErrorCode] = {}
+        for topic in request.topics:
+            for asked in topic.partitions:
+                topic_partition = TopicPartition(topic.name, asked.partition_index)
+                outcomes[topic_partition] = self._delete(topic_partition, asked.offset)
+        deleted = [outcome for outcome in outcomes.values() if isinstance(outcome, Deleted)]
+        if check_all(deleted):
+            return _response(request, outcomes)
+        answer: asyncio.Future[DeleteRecordsResponse] = asyncio.get_running_loop().create_future()
+
+        def on_answer() -> None:
+            if not answer.done():
+                answer.set_result(_response(request, outcomes))
+
+        operation = DelayedDeleteRecords(max(request.timeout_ms, 0), deleted, on_answer)
+        keys = [one.partition.topic_partition for one in deleted]
+        self._purgatory.try_complete_else_watch(operation, keys)
+        return answer
+
+    def _delete(self, topic_partition: TopicPartition, offset: int) -> Deleted | ErrorCode:
+        try:
+            if is_internal(topic_partition.topic):
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic_partition.topic} is internal")
+            partition = self._replicas.partition(topic_partition)
+            return Deleted(partition, partition.delete_records_before(offset))
+        except KafkaError as error:
+            return error.code
+
+
+def _response(
+    request: DeleteRecordsRequest, outcomes: dict[TopicPartition, Deleted | ErrorCode]
+) -> DeleteRecordsResponse:
+    def result(topic: str, index: int) -> DeleteRecordsPartitionResult:
+        outcome = outcomes[TopicPartition(topic, index)]
+        if isinstance(outcome, Deleted):
+            low_watermark, code = outcome.low_watermark, outcome.error_code
+        else:
+            low_watermark, code = NO_OFFSET, outcome
+        return DeleteRecordsPartitionResult(
+            partition_index=index, low_watermark=low_watermark, error_code=code
+        )
+
+    return DeleteRecordsResponse(
+        topics=tuple(
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=tuple(self._delete(topic.name, asked) for asked in topic.partitions),
+                partitions=tuple(result(topic.name, asked.partition_index) for asked in topic.partitions),
             )
             for topic in request.topics
         )
-        return DeleteRecordsResponse(topics=topics)
-
-    def _delete(self, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
-        try:
-            if is_internal(topic):
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-            partition = self._replicas.partition(TopicPartition(topic, asked.partition_index))
-            low_watermark = partition.delete_records_before(asked.offset)
-        except KafkaError as error:
-            return DeleteRecordsPartitionResult(
-                partition_index=asked.partition_index, low_watermark=NO_OFFSET, error_code=error.code
-            )
-        return DeleteRecordsPartitionResult(
-            partition_index=asked.partition_index, low_watermark=low_watermark
-        )
+    )

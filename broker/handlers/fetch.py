@@ -2,28 +2,42 @@
 
 Batches leave as the bytes they are in the log; what fits a reader is decided by offsets alone.
 A fetch that finds less than `min_bytes` waits in the fetch purgatory, at most `max_wait_ms`.
+Followers of other brokers read by it as well: with a replica id, to the log end.
 
-Source: KIP-227 (sessions), KIP-98 (isolation), KIP-320 (epochs), KIP-516 (topic ids).
+Source: KIP-227 (sessions), KIP-98 (isolation), KIP-320 (epochs), KIP-516 (topic ids), KIP-392 (reading
+from followers), KIP-903 (broker epochs), KIP-951 (the leader in errors).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, cast
 
 from broker.clock import Clock
 from broker.delayed_fetch import DelayedFetch
-from broker.fetch_read import FetchLimits, FetchRead, read_partitions
+from broker.fetch_read import FetchLimits, FetchRead, PreferredReplica, read_partitions
 from broker.fetch_sessions import FetchContext, FetchSessionCache
 from broker.network.request import AnswerPart, Request
-from broker.partition import FetchIsolation
+from broker.partition import FetchIsolation, Partition
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
+from broker.replication.current_leaders import ERRORS_THAT_NAME_THE_LEADER, CurrentLeaders
+from broker.replication.replica_selector import ReplicaSelector
 from broker.topic_traffic import TopicTraffic
+from cluster.image import BrokerImage
 from protocol.errors import KafkaError
-from protocol.fetch_view import FetchRequestView, FetchResult, encode_fetch_response, read_fetch_request
+from protocol.fetch_view import (
+    FetchRequestView,
+    FetchResult,
+    NodeEndpoint,
+    encode_fetch_response,
+    read_fetch_request,
+)
+from protocol.ids import BrokerId, Offset
 
 READ_COMMITTED = 1
+FIRST_VERSION_WITH_RACK: Final = 11
+FIRST_VERSION_WITH_NODE_ENDPOINTS: Final = 16
 
 
 class FetchHandler:
@@ -37,13 +51,22 @@ class FetchHandler:
         traffic: TopicTraffic,
         clock: Clock,
         max_bytes: int,
+        leaders: CurrentLeaders,
+        selector: ReplicaSelector | None = None,
+        brokers: Callable[[], Mapping[BrokerId, BrokerImage]] | None = None,
+        is_throttled: Callable[[Partition, BrokerId], bool] | None = None,
     ) -> None:
+        """`selector` and `brokers` send readers to a replica near them; `is_throttled` is for followers."""
         self._replicas = replicas
         self._sessions = sessions
         self._purgatory = purgatory
         self._traffic = traffic
         self._clock = clock
         self._max_bytes = max_bytes
+        self._leaders = leaders
+        self._selector = selector
+        self._brokers = brokers
+        self._is_throttled = is_throttled
 
     def handle(self, request: Request) -> None:
         """Take one fetch request to its end, or park it; DecodeError when it is malformed."""
@@ -54,7 +77,7 @@ class FetchHandler:
         except KafkaError as error:
             self._respond(request, (), error_code=error.code)
             return
-        limits = self._limits(view)
+        limits = self._limits(request, view)
         read = read_partitions(self._replicas, context.partitions, limits)
         if (
             read.is_final
@@ -66,15 +89,32 @@ class FetchHandler:
         else:
             self._park(request, context, view, limits)
 
-    def _limits(self, view: FetchRequestView) -> FetchLimits:
+    def _limits(self, request: Request, view: FetchRequestView) -> FetchLimits:
         max_bytes = min(view.max_bytes, self._max_bytes)
+        min_bytes = min(view.min_bytes, max_bytes)
         if view.replica_id >= 0:
-            isolation = FetchIsolation.LOG_END
-        elif view.isolation_level == READ_COMMITTED:
-            isolation = FetchIsolation.READ_COMMITTED
-        else:
-            isolation = FetchIsolation.READ_UNCOMMITTED
-        return FetchLimits(view.replica_id, isolation, min(view.min_bytes, max_bytes), max_bytes)
+            limits = FetchLimits(view.replica_id, FetchIsolation.LOG_END, min_bytes, max_bytes)
+            limits.replica_epoch = view.replica_epoch
+            limits.is_throttled = self._is_throttled
+            return limits
+        committed = view.isolation_level == READ_COMMITTED
+        isolation = FetchIsolation.READ_COMMITTED if committed else FetchIsolation.READ_UNCOMMITTED
+        limits = FetchLimits(view.replica_id, isolation, min_bytes, max_bytes)
+        limits.leader_only = request.header.api_version < FIRST_VERSION_WITH_RACK
+        if view.rack_id and self._selector is not None:
+            limits.preferred_replica = self._preferred(view.rack_id, request.listener)
+        return limits
+
+    def _preferred(self, rack: str, listener: str) -> PreferredReplica:
+        """What the selector says to a client of `rack`."""
+        selector, brokers = self._selector, self._brokers
+        assert selector is not None
+        assert brokers is not None
+
+        def preferred(partition: Partition, offset: Offset) -> BrokerId | None:
+            return selector(partition, offset, rack, listener, brokers())
+
+        return preferred
 
     def _park(
         self, request: Request, context: FetchContext, view: FetchRequestView, limits: FetchLimits
@@ -94,13 +134,33 @@ class FetchHandler:
     def _answer(self, request: Request, context: FetchContext, read: FetchRead) -> None:
         self._traffic.fetch_requests += len(read.results)
         self._traffic.bytes_out += read.size_bytes
+        endpoints: tuple[NodeEndpoint, ...] = ()
         if read.is_final:
             self._traffic.failed_fetch_requests += sum(1 for _, r in read.results if r.error_code)
-        self._respond(request, context.select(read.results), session_id=context.session_id)
+            endpoints = self._name_leaders(request, read)
+        self._respond(
+            request, context.select(read.results), session_id=context.session_id, endpoints=endpoints
+        )
+
+    def _name_leaders(self, request: Request, read: FetchRead) -> tuple[NodeEndpoint, ...]:
+        """Say at each partition that is led elsewhere by whom, and where those leaders are."""
+        if request.header.api_version < FIRST_VERSION_WITH_NODE_ENDPOINTS:
+            return ()
+        leaders: list[tuple[int, int] | None] = []
+        for asked, result in read.results:
+            if result.error_code in ERRORS_THAT_NAME_THE_LEADER:
+                result.current_leader = self._leaders.leader_of(asked.topic, asked.topic_id, asked.partition)
+                leaders.append(result.current_leader)
+        return self._leaders.endpoints(leaders, request.listener) if leaders else ()
 
     @staticmethod
     def _respond(
-        request: Request, results: Sequence[FetchResult], *, error_code: int = 0, session_id: int = 0
+        request: Request,
+        results: Sequence[FetchResult],
+        *,
+        error_code: int = 0,
+        session_id: int = 0,
+        endpoints: Sequence[NodeEndpoint] = (),
     ) -> None:
         header = request.header
         parts = encode_fetch_response(
@@ -109,6 +169,7 @@ class FetchHandler:
             results,
             error_code=error_code,
             session_id=session_id,
+            node_endpoints=endpoints,
         )
         # Records are file slices of the log, which the network sends without reading them.
         request.respond(cast(list[AnswerPart], parts))

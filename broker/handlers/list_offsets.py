@@ -1,6 +1,10 @@
 """ListOffsets (key 2): where a partition begins, ends, or reaches a point in time.
 
-Versions 1-11. The timestamps below zero are questions of their own; a version that does not
+Versions 1-11. Only the leader answers, except to a replica id of -2, which is for debugging. A leader
+whose high watermark has not reached the start of its epoch does not know the end that clients may see:
+OFFSET_NOT_AVAILABLE, which is LEADER_NOT_AVAILABLE before version 5 (KIP-207).
+
+The timestamps below zero are questions of their own; a version that does not
 know one yet is answered UNSUPPORTED_VERSION. Nothing found is offset -1, not an error.
 
 Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6).
@@ -41,6 +45,9 @@ LOWEST_VERSION_OF = {
 }
 # Older answers have no field for it (KIP-320).
 LEADER_EPOCH_SINCE = 4
+OFFSET_NOT_AVAILABLE_SINCE = 5
+CONSUMER = -1
+DEBUGGING_REPLICA = -2
 NOT_FOUND = RecordPlace(-1, -1, -1)
 
 
@@ -54,7 +61,6 @@ class ListOffsetsHandler:
         """Answer every partition by itself; one named twice is INVALID_REQUEST."""
         named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
         version = context.header.api_version
-        isolation = _isolation(request)
         topics = []
         for topic in request.topics:
             answers = []
@@ -62,12 +68,12 @@ class ListOffsetsHandler:
                 if named[topic.name, asked.partition_index] > 1:
                     answers.append(_refusal(asked, ErrorCode.INVALID_REQUEST))
                 else:
-                    answers.append(self._answer(topic.name, asked, isolation, version))
+                    answers.append(self._answer(topic.name, asked, request, version))
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
         return ListOffsetsResponse(topics=tuple(topics))
 
     def _answer(
-        self, topic: str, asked: ListOffsetsPartition, isolation: FetchIsolation, version: int
+        self, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
     ) -> ListOffsetsPartitionResponse:
         try:
             if asked.timestamp < 0 and version < LOWEST_VERSION_OF.get(asked.timestamp, version + 1):
@@ -75,9 +81,16 @@ class ListOffsetsHandler:
                     ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version {version}"
                 )
             partition = self._replicas.partition(TopicPartition(topic, asked.partition_index))
-            partition.check_leader_epoch(asked.current_leader_epoch)
-            found = look_up(partition, asked.timestamp, isolation)
+            if request.replica_id == DEBUGGING_REPLICA:
+                partition.check_leader_epoch(asked.current_leader_epoch)
+            else:
+                partition.led(asked.current_leader_epoch)
+            found = look_up(partition, asked.timestamp, _isolation(request))
+            if request.replica_id == CONSUMER and _needs_high_watermark(asked.timestamp, found):
+                partition.check_high_watermark_known()
         except KafkaError as error:
+            if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
+                return _refusal(asked, ErrorCode.LEADER_NOT_AVAILABLE)
             return _refusal(asked, error.code)
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
@@ -105,6 +118,13 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     if found is None or found.offset >= partition.upper_bound(isolation):
         return NOT_FOUND
     return found
+
+
+def _needs_high_watermark(timestamp: int, found: RecordPlace) -> bool:
+    """Whether the answer says where what clients can see ends."""
+    if timestamp == LATEST:
+        return True
+    return found is NOT_FOUND and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 
 
 def _or_none(epoch: int | None) -> int:

@@ -1,7 +1,9 @@
 """OffsetForLeaderEpoch (key 23): where a leader epoch ended in our log (versions 2-4).
 
 A reader that remembers the epoch of its last record learns here whether that record is still
-in the log. Source: KIP-101, KIP-279, KIP-320.
+in the log; followers that lag behind an election cut theirs by it. Only the leader answers.
+
+Source: KIP-101, KIP-279, KIP-320.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class OffsetForLeaderEpochHandler:
     def _answer(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
         try:
             partition = self._replicas.partition(TopicPartition(topic, asked.partition))
-            partition.check_leader_epoch(asked.current_leader_epoch)
+            partition.led(asked.current_leader_epoch)
         except KafkaError as error:
             return EpochEndOffset(partition=asked.partition, error_code=error.code)
         log = partition.log

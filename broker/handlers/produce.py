@@ -2,11 +2,12 @@
 
 acks=0 gets no answer, and on an error the end of the connection, so that the producer looks
 for the leader anew; acks=1 is answered once the leader has the records; acks=all once every
-in-sync replica has them, until then the answer waits in the produce purgatory.
+in-sync replica has them, until then the answer waits in the produce purgatory. Who is not the
+leader names it (from version 10 on).
 
 The records stay where the network read them: the log checks and stamps them in place.
 
-Source: KIP-98, KIP-516 (topic ids), KIP-467 (record errors).
+Source: KIP-98, KIP-516 (topic ids), KIP-467 (record errors), KIP-951 (the leader in errors).
 """
 
 from __future__ import annotations
@@ -21,17 +22,23 @@ from broker.network.request import Request
 from broker.partition import ACKS_ALL
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
+from broker.replication.current_leaders import CurrentLeaders
 from broker.topic_traffic import TopicTraffic
 from protocol.batch import claims_transaction
 from protocol.errors import ErrorCode, KafkaError
 from protocol.produce_view import (
+    FIRST_VERSION_WITH_CURRENT_LEADER,
     ProducePartition,
     ProducePartitionResult,
+    ProduceRequestView,
     encode_produce_response,
     read_produce_request,
 )
+from protocol.response_parts import NodeEndpoint
 
 logger = logging.getLogger(__name__)
+
+_NAMES_LEADERS: Final = FIRST_VERSION_WITH_CURRENT_LEADER
 
 NO_ANSWER: Final = 0
 ALLOWED_ACKS: Final = (ACKS_ALL, NO_ANSWER, 1)
@@ -57,12 +64,14 @@ class ProduceHandler:
         fetch_purgatory: Purgatory,
         traffic: TopicTraffic,
         flusher: Flusher,
+        leaders: CurrentLeaders,
     ) -> None:
         self._replicas = replicas
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
         self._traffic = traffic
         self._flusher = flusher
+        self._leaders = leaders
 
     def handle(self, request: Request) -> None:
         """Take one produce request to its end, or park it; DecodeError when it is malformed."""
@@ -78,11 +87,21 @@ class ProduceHandler:
                 self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
         unflushed = [one for one in appended if one.partition.must_flush]
         if unflushed:
-            self._answer_when_flushed(request, acks, results, unflushed)
-        elif acks == ACKS_ALL and any(not one.is_committed for one in appended):
-            self._park(request, view.timeout_ms, results, appended)
+            self._answer_when_flushed(request, view, results, appended)
         else:
-            self._answer(request, acks, results)
+            self._answer_or_park(request, view, results, appended)
+
+    def _answer_or_park(
+        self, request: Request, view: ProduceRequestView, results: Results, appended: list[Appended]
+    ) -> None:
+        if view.acks == ACKS_ALL and any(not one.is_committed for one in appended):
+            self._park(request, view.timeout_ms, results, appended)
+        elif len(appended) == len(results) and view.acks:
+            # Nothing failed: the way of nearly every request.
+            header = request.header
+            request.respond(encode_produce_response(header.api_version, header.correlation_id, results))
+        else:
+            self._answer(request, view.acks, results)
 
     def _append(
         self,
@@ -123,15 +142,18 @@ class ProduceHandler:
         results: Results,
         appended: list[Appended],
     ) -> None:
-        operation = DelayedProduce(request, max(timeout_ms, 0), results, appended)
+        operation = DelayedProduce(
+            max(timeout_ms, 0), appended, lambda: self._answer(request, ACKS_ALL, results), request.fail
+        )
         keys = [one.partition.topic_partition for one in appended]
         if not self._produce_purgatory.try_complete_else_watch(operation, keys):
             request.on_abandoned = lambda _: operation.cancel()
 
     def _answer_when_flushed(
-        self, request: Request, acks: int, results: Results, unflushed: list[Appended]
+        self, request: Request, view: ProduceRequestView, results: Results, appended: list[Appended]
     ) -> None:
         """flush.messages promises that what is answered is on disk."""
+        unflushed = [one for one in appended if one.partition.must_flush]
         waiting = asyncio.gather(
             *(self._flusher.flush(one.partition.log) for one in unflushed), return_exceptions=True
         )
@@ -141,7 +163,8 @@ class ProduceHandler:
                 if outcome is not None:
                     one.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                     one.result.error_message = str(outcome)
-            self._answer(request, acks, results)
+            in_doubt = [one for one in appended if not one.result.error_code]
+            self._answer_or_park(request, view, results, in_doubt)
 
         waiting.add_done_callback(answer)
 
@@ -150,7 +173,21 @@ class ProduceHandler:
             self._end_without_answer(request, results)
             return
         header = request.header
-        request.respond(encode_produce_response(header.api_version, header.correlation_id, results))
+        endpoints = self._name_leaders(request, results) if header.api_version >= _NAMES_LEADERS else ()
+        request.respond(
+            encode_produce_response(
+                header.api_version, header.correlation_id, results, node_endpoints=endpoints
+            )
+        )
+
+    def _name_leaders(self, request: Request, results: Results) -> tuple[NodeEndpoint, ...]:
+        """Say at each partition that is led elsewhere by whom, and where those leaders are."""
+        leaders: list[tuple[int, int] | None] = []
+        for asked, result in results:
+            if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                result.current_leader = self._leaders.leader_of(asked.topic, asked.topic_id, asked.partition)
+                leaders.append(result.current_leader)
+        return self._leaders.endpoints(leaders, request.listener) if leaders else ()
 
     @staticmethod
     def _end_without_answer(request: Request, results: Results) -> None:

@@ -326,10 +326,14 @@ class LeaderState:
     # ---- what is reported
 
     @property
+    def replication_factor(self) -> int:
+        """The number of replicas, without those that a reassignment is adding."""
+        return len(self.followers) + 1 - len(self.adding_replicas)
+
+    @property
     def is_under_replicated(self) -> bool:
         """Whether the ISR lacks replicas; those that a reassignment is adding are not missed yet."""
-        wanted = len(self.followers) + 1 - len(self.adding_replicas)
-        return len(self.isr) < wanted
+        return len(self.isr) < self.replication_factor
 
     @property
     def is_at_min_isr(self) -> bool:

@@ -42,7 +42,8 @@ def test_a_created_topic_is_found_by_name_and_by_id(replicas: Replicas) -> None:
 
 def test_a_partition_that_is_placed_elsewhere_is_not_opened(replicas: Replicas) -> None:
     replicas.create("t", isr=(NODE + 1,))
-    assert code_of(replicas, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert code_of(replicas, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(replicas, "t", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert replicas.manager.expected(replicas.image) == {}
 
 

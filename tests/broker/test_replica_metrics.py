@@ -25,7 +25,7 @@ def read(metrics: BrokerMetrics) -> dict[str, float]:
 def test_partitions_are_counted_by_what_the_metadata_says_of_them() -> None:
     replicas = Replicas()
     metrics = BrokerMetrics()
-    report_replicas(metrics, replicas.manager, lambda: replicas.image)
+    report_replicas(metrics, replicas.manager)
     replicas.create("whole", partitions=3)
     topic_id = replicas.create("shared", isr=(NODE, 2, 3), min_insync_replicas="2")
     prefix = "kafka_server_replicamanager_"
@@ -37,7 +37,7 @@ def test_partitions_are_counted_by_what_the_metadata_says_of_them() -> None:
     assert found[prefix + "underreplicatedpartitions"] == found[prefix + "underminisrpartitioncount"] == 1
     replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1))
     found = read(metrics)
-    assert found[prefix + "offlinereplicacount"] == 1
+    assert found[prefix + "offlinereplicacount"] == 0
     assert found[prefix + "leadercount"] == 3
     assert found["kafka_log_logmanager_offlinelogdirectorycount"] == 0
 
@@ -45,7 +45,7 @@ def test_partitions_are_counted_by_what_the_metadata_says_of_them() -> None:
 def test_every_log_reports_its_size_and_bounds() -> None:
     replicas = Replicas()
     metrics = BrokerMetrics()
-    report_replicas(metrics, replicas.manager, lambda: replicas.image)
+    report_replicas(metrics, replicas.manager)
     replicas.create("t", partitions=2)
     builder = BatchBuilder()
     for _ in range(5):

@@ -62,10 +62,12 @@ class Replicas:
         partitions: int = 1,
         *,
         isr: tuple[int, ...] = (NODE,),
+        replicas: tuple[int, ...] | None = None,
+        leader: int = NODE,
         leader_epoch: int = 0,
         **configs: str,
     ) -> UUID:
-        """Create a topic whose partitions all live here; config keys with underscores for dots."""
+        """Create a topic of equal partitions; config keys with underscores for dots."""
         topic_id = UUID(int=1_000 + len(self.image.topics_by_id))
         self.replay(
             *(
@@ -77,12 +79,12 @@ class Replicas:
                 PartitionRecord(
                     partition_id=index,
                     topic_id=topic_id,
-                    replicas=isr,
+                    replicas=replicas or isr,
                     isr=isr,
-                    leader=NODE,
+                    leader=leader,
                     leader_epoch=leader_epoch,
                     partition_epoch=0,
-                    directories=tuple(UUID(int=1) for _ in isr),
+                    directories=tuple(UUID(int=1) for _ in replicas or isr),
                 )
                 for index in range(partitions)
             ),
@@ -103,11 +105,16 @@ class FakeRequest(Request):
         self.received_ms = NOW_MS
         self.throttle_time_ms = 0
         self.answers: list[bytes | None] = []
+        self.from_listener = "PLAINTEXT"
         self.closed: list[str] = []
 
     @property
     def peer(self) -> str:
         return "test:1"
+
+    @property
+    def listener(self) -> str:
+        return self.from_listener
 
     def respond(self, answer: Answer) -> None:
         self.answers.append(None if answer is None else _whole(answer))

@@ -10,11 +10,18 @@ from broker.handlers.describe_producers import DescribeProducersHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.network.request import ClientInformation
+from broker.purgatory.purgatory import Purgatory
+from broker.purgatory.timers import Timers
 from broker.request_context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.framing import RequestHeader
 from protocol.ids import TopicPartition
-from protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from protocol.messages.list_offsets import (
@@ -30,7 +37,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.support.logs import batch, end_marker
-from tests.support.replicas import NOW_MS, Replicas
+from tests.support.replicas import NOW_MS, HandClock, Replicas
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
@@ -139,7 +146,11 @@ def test_the_end_of_an_epoch_is_told_and_an_unknown_one_is_minus_one(replicas: R
 def delete_before(replicas: Replicas, offset: int, topic: str = "t") -> tuple[int, int]:
     asked = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic, partitions=(asked,)),))
-    answer = DeleteRecordsHandler(replicas.manager).handle(context(2), request).topics[0].partitions[0]
+    clock = HandClock()
+    purgatory = Purgatory("DeleteRecords", Timers(clock.monotonic_ms))
+    response = DeleteRecordsHandler(replicas.manager, purgatory).handle(context(2), request)
+    assert isinstance(response, DeleteRecordsResponse)
+    answer = response.topics[0].partitions[0]
     return answer.error_code, answer.low_watermark
 
 

@@ -13,6 +13,7 @@ from broker.handlers.fetch import FetchHandler
 from broker.handlers.produce import ProduceHandler
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import Timers
+from broker.replication.current_leaders import CurrentLeaders
 from broker.topic_traffic import TopicTraffic
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -27,7 +28,7 @@ from protocol.messages.produce import (
 )
 from protocol.record import BatchBuilder, read_records
 from tests.support.logs import append, append_marker
-from tests.support.replicas import NOW_MS, FakeRequest, HandClock, Replicas
+from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
 
 
 def batch(*values: bytes, timestamp: int = NOW_MS) -> bytes:
@@ -49,9 +50,16 @@ class Broker:
         self.traffic = TopicTraffic()
         flusher = cast(Flusher, None)
         manager = self.replicas.manager
-        self._produce = ProduceHandler(manager, self.produces, self.fetches, self.traffic, flusher)
+        leaders = CurrentLeaders(lambda: self.replicas.image, manager)
+        self._produce = ProduceHandler(manager, self.produces, self.fetches, self.traffic, flusher, leaders)
         self._fetch = FetchHandler(
-            manager, FetchSessionCache(10, lambda: 1), self.fetches, self.traffic, self.clock, 50_000_000
+            manager,
+            FetchSessionCache(10, lambda: 1),
+            self.fetches,
+            self.traffic,
+            self.clock,
+            50_000_000,
+            leaders,
         )
 
     def produce(
@@ -186,18 +194,17 @@ def test_kip_890_records_of_no_known_transaction_do_not_stop_read_committed(brok
 
 
 def test_acks_all_is_refused_while_there_are_too_few_in_sync_replicas(broker: Broker) -> None:
-    broker.replicas.create("two", min_insync_replicas="2")
+    broker.replicas.create("two", replicas=(NODE, 2), min_insync_replicas="2")
     refused = produced(broker.produce(batch(b"a"), topic="two", acks=-1))
     assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert produced(broker.produce(batch(b"a"), topic="two", acks=1)).error_code == 0
 
 
-def test_acks_all_waits_for_the_high_watermark_and_times_out(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    partition = broker.replicas.manager.partition(TopicPartition("t", 0))
-    monkeypatch.setattr("broker.partition.Partition._advance_high_watermark", lambda self: None)
-    waiting, late = broker.produce(batch(b"a"), acks=-1), broker.produce(batch(b"b"), acks=-1)
+def test_acks_all_waits_for_the_high_watermark_and_times_out(broker: Broker) -> None:
+    broker.replicas.create("two", isr=(NODE, 2))
+    partition = broker.replicas.manager.partition(TopicPartition("two", 0))
+    waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
+    late = broker.produce(batch(b"b"), topic="two", acks=-1)
     assert waiting.answers == late.answers == []
     partition.log.advance_high_watermark(1)
     broker.produces.check_and_complete(partition.topic_partition)
