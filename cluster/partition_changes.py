@@ -62,8 +62,11 @@ def changed_partition(current: PartitionImage, record: PartitionChangeRecord) ->
 
 
 def without_eligible_leaders(partition: PartitionImage) -> PartitionImage:
-    """`partition` with no eligible leader replicas remembered."""
-    return replace(partition, eligible_leader_replicas=(), last_known_elr=())
+    """`partition` with no eligible leader replicas remembered; that is a change where there were some."""
+    if not (partition.eligible_leader_replicas or partition.last_known_elr):
+        return partition
+    epoch = partition.partition_epoch + 1
+    return replace(partition, eligible_leader_replicas=(), last_known_elr=(), partition_epoch=epoch)
 
 
 def partition_record(topic_id: UUID, index: int, partition: PartitionImage) -> PartitionRecord:

@@ -18,6 +18,7 @@ from cluster.features import eligible_leader_replicas_enabled
 from cluster.group_configs import GROUP_CONFIGS
 from cluster.image import ConfigResource, MetadataImage, ResourceType
 from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_records.clear_elr_record import ClearElrRecord
 from protocol.metadata_records.config_record import ConfigRecord
 from storage.config import TOPIC_CONFIGS
 from storage.config_definition import ConfigDefinition, ConfigKind
@@ -68,7 +69,23 @@ def alter_configs(
             outcomes.append(SUCCESS)
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
-    return ControllerResult(tuple(records), outcomes)
+    return ControllerResult((*records, *_forgotten_eligible_leaders(image, records)), outcomes)
+
+
+def _forgotten_eligible_leaders(
+    image: MetadataImage, records: Iterable[ConfigRecord]
+) -> list[ClearElrRecord]:
+    """Where min.insync.replicas changes, nobody stays eligible (KIP-966).
+
+    With a lower value the high watermark may pass what those replicas have.
+    """
+    if not eligible_leader_replicas_enabled(image):
+        return []
+    return [
+        ClearElrRecord(topic_name=record.resource_name if record.resource_type == ResourceType.TOPIC else "")
+        for record in records
+        if record.name == _MIN_INSYNC_REPLICAS
+    ]
 
 
 def changed_values(
@@ -96,7 +113,7 @@ def replace_configs(
             outcomes.append(SUCCESS)
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
-    return ControllerResult(tuple(records), outcomes)
+    return ControllerResult((*records, *_forgotten_eligible_leaders(image, records)), outcomes)
 
 
 def change_records(

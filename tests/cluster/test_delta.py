@@ -155,6 +155,7 @@ def test_eligible_leaders_are_cleared_for_one_topic_or_all() -> None:
     image = replayed(records)
     one = replayed([ClearElrRecord(topic_name="orders")], image)
     assert partition(one).eligible_leader_replicas == ()
+    assert partition(one).partition_epoch == partition(image).partition_epoch + 1
     assert one.topics_by_id[other].partitions[0].eligible_leader_replicas == (2,)
     every = replayed([ClearElrRecord()], image)
     assert every.topics_by_id[other].partitions[0].last_known_elr == ()

@@ -17,6 +17,8 @@ from cluster.controller.configs import (
 from cluster.controller.settings import ControllerSettings
 from cluster.image import ConfigResource, MetadataImage
 from protocol.errors import ErrorCode
+from protocol.metadata_records.clear_elr_record import ClearElrRecord
+from protocol.metadata_records.config_record import ConfigRecord
 from storage.config_definition import ConfigDefinition, ConfigKind
 from tests.support.metadata import applied, creatable, image_with_brokers, with_topics
 
@@ -167,7 +169,22 @@ def test_resources_are_independent() -> None:
 
 def test_a_broker_config_is_written_even_when_it_stays() -> None:
     change = ResourceChange(CLUSTER, (ConfigChange("min.insync.replicas", SET, "1"),))
-    assert len(alter_configs(IMAGE, SETTINGS, [change], DEFINITIONS).records) == 1
+    record, _ = alter_configs(IMAGE, SETTINGS, [change], DEFINITIONS).records
+    assert isinstance(record, ConfigRecord)
+
+
+def test_nobody_stays_eligible_to_lead_where_min_insync_replicas_changes() -> None:
+    change = ConfigChange("min.insync.replicas", SET, "2")
+    requested = [ResourceChange(TOPIC, (change,)), ResourceChange(CLUSTER, (change,))]
+    for command in (
+        alter_configs(IMAGE, SETTINGS, requested, DEFINITIONS),
+        replace_configs(IMAGE, SETTINGS, requested),
+    ):
+        cleared = [record for record in command.records if isinstance(record, ClearElrRecord)]
+        assert cleared == [ClearElrRecord(topic_name="orders"), ClearElrRecord()]
+    without_feature = replace(IMAGE, features={})
+    records = alter_configs(without_feature, SETTINGS, requested, DEFINITIONS).records
+    assert not any(isinstance(record, ClearElrRecord) for record in records)
 
 
 def test_a_broker_list_is_changed_by_the_definitions_that_the_broker_gives() -> None:

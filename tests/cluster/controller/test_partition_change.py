@@ -1,0 +1,234 @@
+"""One partition changes: elections, leader epochs, eligible leaders, reassignments that end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cluster.controller.partition_change import Election, Rules, Wishes, change_partition
+from cluster.controller.reassignment_sets import ReplicaSets, finished, reverted, towards
+from cluster.image import LeaderRecoveryState, PartitionImage
+from cluster.partition_changes import changed_partition
+
+RECOVERED, RECOVERING = LeaderRecoveryState
+
+
+def placed(**fields: Any) -> PartitionImage:
+    defaults: dict[str, Any] = {
+        "replicas": (2, 1, 3),
+        "isr": (2, 1, 3),
+        "leader": 1,
+        "leader_epoch": 100,
+        "partition_epoch": 200,
+    }
+    partition = PartitionImage(**(defaults | fields))
+    directories = tuple(UUID(int=300 + replica) for replica in partition.replicas)
+    return changed_directories(partition, directories)
+
+
+def changed_directories(partition: PartitionImage, directories: tuple[UUID, ...]) -> PartitionImage:
+    values = {name: getattr(partition, name) for name in partition.__dataclass_fields__}
+    return PartitionImage(**(values | {"directories": directories}))
+
+
+def rules(
+    live: Iterable[int] = (1, 2, 3, 4, 5), *, min_insync: int = 2, eligible: bool = True, bumps: bool = False
+) -> Rules:
+    alive = tuple(live)
+    return Rules(
+        may_lead=lambda _, broker: broker in alive,
+        default_directory=lambda broker: UUID(int=300 + broker),
+        min_insync_replicas=min_insync,
+        tracks_eligible_leaders=eligible,
+        bumps_epoch_on_isr_shrink=bumps,
+    )
+
+
+def change(partition: PartitionImage, given: Rules | None = None, **wishes: Any) -> PartitionImage:
+    """`partition` after the change; the very same object when there is none."""
+    record = change_partition(UUID(int=9), 0, partition, given or rules(), Wishes(**wishes))
+    return partition if record is None else changed_partition(partition, record)
+
+
+# Elections
+
+
+def test_nothing_wished_is_no_change() -> None:
+    partition = placed()
+    assert change(partition) is partition
+
+
+def test_a_leader_that_can_lead_stays() -> None:
+    changed = change(placed(), isr=(1, 2))
+    assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (1, 100, 201)
+
+
+def test_the_first_in_sync_replica_alive_takes_over() -> None:
+    changed = change(placed(), rules((3,)), isr=(2, 3))
+    assert (changed.leader, changed.isr, changed.leader_epoch) == (3, (2, 3), 101)
+
+
+def test_the_preferred_replica_takes_over_only_when_asked_and_in_sync() -> None:
+    assert change(placed(), election=Election.ONLINE).leader == 1
+    assert change(placed(), election=Election.PREFERRED).leader == 2
+    assert change(placed(isr=(1, 3)), rules(min_insync=1), election=Election.PREFERRED).leader == 1
+
+
+def test_a_preferred_election_without_a_living_preferred_replica_keeps_the_partition_online() -> None:
+    assert change(placed(), rules((3,)), election=Election.PREFERRED).leader == 3
+
+
+def test_nobody_leads_rather_than_a_replica_that_may_miss_records() -> None:
+    changed = change(placed(isr=(1,)), rules((2, 3), eligible=False), isr=())
+    assert (changed.leader, changed.isr) == (-1, (1,))
+
+
+def test_an_unclean_election_leaves_the_new_leader_alone_in_sync_and_recovering() -> None:
+    changed = change(placed(isr=(1,)), rules((3,), eligible=False), isr=(), election=Election.UNCLEAN)
+    assert (changed.leader, changed.isr) == (3, (3,))
+    assert changed.leader_recovery_state == RECOVERING
+
+
+def test_an_unclean_election_prefers_who_is_in_sync() -> None:
+    changed = change(placed(isr=(1, 3)), rules((2, 3), min_insync=1), isr=(3,), election=Election.UNCLEAN)
+    assert (changed.leader, changed.leader_recovery_state) == (3, RECOVERED)
+
+
+def test_a_leader_that_recovered_says_so() -> None:
+    recovering = placed(isr=(1,), leader_recovery_state=RECOVERING)
+    changed = change(recovering, isr=(1,), leader_recovery_state=RECOVERED)
+    assert (changed.leader_recovery_state, changed.leader_epoch) == (RECOVERED, 100)
+
+
+# Leader epochs
+
+
+@pytest.mark.parametrize(("bumps", "epoch"), [(False, 100), (True, 101)])
+def test_a_smaller_in_sync_set_begins_an_epoch_only_below_metadata_version_3_6(
+    bumps: bool, epoch: int
+) -> None:
+    assert change(placed(), rules(bumps=bumps), isr=(1, 2)).leader_epoch == epoch
+    assert change(placed(isr=(1,)), rules(bumps=bumps), isr=(1, 2)).leader_epoch == 100
+
+
+def test_a_replica_that_leaves_the_partition_begins_an_epoch() -> None:
+    changed = change(placed(), sets=ReplicaSets((2, 1)), isr=(2, 1))
+    assert (changed.leader, changed.leader_epoch) == (1, 101)
+
+
+def test_a_replica_that_is_added_begins_none() -> None:
+    changed = change(placed(), sets=towards(placed(), (2, 1, 3, 4)))
+    assert (changed.replicas, changed.adding_replicas, changed.leader_epoch) == ((2, 1, 3, 4), (4,), 100)
+
+
+# Eligible leaders
+
+
+def test_who_leaves_a_set_that_is_too_small_stays_eligible() -> None:
+    partition = change(placed(), isr=(1, 2))
+    assert partition.eligible_leader_replicas == ()
+    partition = change(partition, isr=(1,))
+    assert partition.eligible_leader_replicas == (2,)
+    partition = change(partition, rules(()), isr=())
+    assert (partition.leader, partition.isr) == (-1, ())
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((1, 2), (1,))
+
+
+def test_an_eligible_replica_is_elected_and_becomes_the_whole_in_sync_set() -> None:
+    offline = placed(isr=(), leader=-1, eligible_leader_replicas=(1, 2), last_known_elr=(1,))
+    changed = change(offline, rules((2, 3)))
+    assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), (1,))
+    assert (changed.last_known_elr, changed.leader_recovery_state) == ((), RECOVERED)
+
+
+def test_nobody_is_eligible_once_enough_are_in_sync() -> None:
+    partition = placed(isr=(1,), eligible_leader_replicas=(2, 3))
+    assert change(partition, isr=(1, 3)).eligible_leader_replicas == ()
+
+
+def test_who_lost_its_memory_is_not_eligible() -> None:
+    partition = placed(isr=(1,), eligible_leader_replicas=(2,))
+    changed = change(partition, rules((2, 3)), isr=(), unclean_shutdown=1)
+    assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), ())
+
+
+def test_the_last_known_leader_takes_over_when_nobody_is_left_and_must_recover() -> None:
+    partition = placed(isr=(), leader=-1, eligible_leader_replicas=(1,), last_known_elr=(1,))
+    lost = change(partition, rules(()), unclean_shutdown=1)
+    assert (lost.leader, lost.eligible_leader_replicas, lost.last_known_elr) == (-1, (), (1,))
+    assert change(lost, rules((2, 3))) is lost
+    changed = change(lost, rules((1, 2, 3)))
+    assert (changed.leader, changed.isr, changed.last_known_elr) == (1, (1,), ())
+    assert changed.leader_recovery_state == RECOVERING
+
+
+def test_eligible_leaders_are_forgotten_where_the_feature_is_off() -> None:
+    partition = placed(isr=(1,), eligible_leader_replicas=(2,))
+    assert change(partition, rules(eligible=False)).eligible_leader_replicas == ()
+
+
+def test_a_replica_that_leaves_the_partition_is_not_eligible() -> None:
+    """Kafka 4.3 keeps it, and would believe it to have everything if it ever came back empty."""
+    partition = placed(replicas=(4, 1), isr=(1, 4), leader=4, removing_replicas=(4,))
+    changed = change(partition)
+    assert (changed.replicas, changed.isr, changed.eligible_leader_replicas) == ((1,), (1,), ())
+
+
+# Reassignments
+
+
+def test_a_reassignment_adds_first_and_removes_when_the_new_ones_are_in_sync() -> None:
+    partition = change(placed(), sets=towards(placed(), (4, 1)))
+    assert partition.replicas == (4, 1, 2, 3)
+    assert (partition.adding_replicas, partition.removing_replicas) == ((4,), (2, 3))
+    waiting = change(partition, isr=(2, 1, 3))
+    assert waiting is partition
+    done = change(partition, isr=(2, 1, 3, 4))
+    assert (done.replicas, done.isr, done.leader) == ((4, 1), (1, 4), 1)
+    assert (done.adding_replicas, done.removing_replicas) == ((), ())
+    assert done.leader_epoch == partition.leader_epoch + 1
+    assert done.directories == (UUID(int=304), UUID(int=301))
+
+
+def test_a_leader_that_goes_hands_over_as_the_reassignment_ends() -> None:
+    partition = change(placed(), sets=towards(placed(), (4, 2)))
+    done = change(partition, isr=(2, 1, 3, 4))
+    assert (done.leader, done.isr) == (4, (2, 4))
+
+
+def test_another_order_of_the_same_replicas_is_taken_at_once() -> None:
+    changed = change(placed(), sets=towards(placed(), (3, 2, 1)))
+    assert (changed.replicas, changed.leader, changed.leader_epoch) == ((3, 2, 1), 1, 100)
+    assert changed.directories == tuple(UUID(int=300 + replica) for replica in (3, 2, 1))
+
+
+def test_fewer_replicas_wait_for_those_that_stay() -> None:
+    partition = placed(isr=(2, 3), leader=2)
+    assert finished(towards(partition, (1, 3)), partition.isr) is None
+    assert finished(towards(partition, (3,)), partition.isr) == ((3,), (3,))
+
+
+def test_a_reassignment_in_place_of_another_knows_who_was_there_before() -> None:
+    under_way = change(placed(), sets=towards(placed(), (4, 1, 2)))
+    assert towards(under_way, (5, 1, 2)) == ReplicaSets((5, 1, 2, 3, 4), removing=(3, 4), adding=(5,))
+    assert towards(under_way, (4, 5, 1)) == ReplicaSets((4, 5, 1, 2, 3), removing=(2, 3), adding=(4, 5))
+    assert towards(under_way, (2, 1, 3)) == ReplicaSets((2, 1, 3, 4), removing=(4,))
+    back = change(under_way, sets=towards(under_way, (2, 1, 3)))
+    assert (back.replicas, back.adding_replicas, back.removing_replicas) == ((2, 1, 3), (), ())
+
+
+def test_a_reassignment_is_taken_back_without_the_new_replicas() -> None:
+    under_way = change(placed(), sets=towards(placed(), (4, 1, 2)))
+    assert reverted(under_way) == ((1, 2, 3), (2, 1, 3), False)
+    only_new = placed(replicas=(4, 1), isr=(4,), leader=4, adding_replicas=(4,))
+    assert reverted(only_new) == ((1,), (1,), True)
+    assert reverted(placed(replicas=(4,), isr=(4,), leader=4, adding_replicas=(4,))) is None
+
+
+def test_a_broker_names_the_directory_of_its_replica() -> None:
+    changed = change(placed(), directories={1: UUID(int=777)})
+    assert changed.directory_of(1) == UUID(int=777)
+    assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (1, 100, 201)
