@@ -6,7 +6,7 @@ Source: org.apache.kafka.coordinator.common.runtime.PartitionWriter; group.Offse
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from broker.clock import Clock
 from broker.groups.config import GroupConfig
@@ -56,9 +56,8 @@ class ConsumerOffsetsLog:
             builder.append(now_ms, key, value)
         info = led.append(builder.build(), ACKS_ALL, now_ms, AppendOrigin.COORDINATOR)
         self._fetch_purgatory.check_and_complete(led.topic_partition)
-        # The only in-sync replica of a single node is the leader itself.
-        assert led.log.high_watermark > info.last_offset
-        return AppendedRecords(info.first_offset, _done())
+        committed = self._replicas.leadership.commits.wait(led, info.last_offset + 1)
+        return AppendedRecords(info.first_offset, committed)
 
     async def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
         """Whole batches from the log start to the log end, a few of them at a time."""
@@ -76,12 +75,6 @@ class ConsumerOffsetsLog:
 
     def _partition(self, partition: int) -> Partition:
         return self._replicas.partition(TopicPartition(GROUP_METADATA_TOPIC, partition))
-
-
-def _done() -> Awaitable[None]:
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    future.set_result(None)
-    return future
 
 
 def coordinator_topics(groups: GroupService) -> dict[CoordinatorType, CoordinatorTopic]:

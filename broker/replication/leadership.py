@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from broker.clock import Clock
+from broker.replication.commits import Commits
 from broker.replication.isr_updates import LedPartition
 from broker.replication.waiting import WaitingRequests
 from cluster.image import BrokerImage
@@ -30,6 +31,7 @@ class Leadership:
     __slots__ = (
         "brokers",
         "clock",
+        "commits",
         "disabled",
         "failed_isr_updates",
         "isr_expands",
@@ -59,6 +61,7 @@ class Leadership:
         self.disabled = disabled
         self.updates: ProposesIsr | None = None
         self.waiting: WaitingRequests | None = None
+        self.commits = Commits()
         self.isr_expands = 0
         self.isr_shrinks = 0
         self.failed_isr_updates = 0
@@ -85,7 +88,8 @@ class Leadership:
         self.updates.propose(partition, proposal)
 
     def progressed(self, topic_partition: TopicPartition) -> None:
-        """A watermark moved: answer who waited for it."""
+        """A watermark moved, or the role changed: answer who waited for it."""
+        self.commits.check(topic_partition)
         if self.waiting is not None:
             self.waiting.check(topic_partition)
 
