@@ -7,6 +7,8 @@ Source: ActivationRecordsGenerator of Apache Kafka 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cluster.features import BOOTSTRAP_LEVELS
 from cluster.image import ResourceType
 from protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
@@ -16,18 +18,25 @@ from protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from protocol.schema import MetadataRecord
 
 
-def bootstrap_records(min_insync_replicas: int) -> tuple[MetadataRecord, ...]:
+def feature_records() -> tuple[MetadataRecord, ...]:
+    """The feature levels that a new cluster starts at."""
+    return tuple(
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()
+    )
+
+
+def bootstrap_records(
+    min_insync_replicas: int, formatted_with: Sequence[MetadataRecord] | None = None
+) -> tuple[MetadataRecord, ...]:
     """What is written into an empty metadata log.
 
     `min_insync_replicas`: the value of server.properties, which the cluster keeps because
-    eligible leader replicas need all brokers to agree on it.
+    eligible leader replicas need all brokers to agree on it. `formatted_with`: the records that the
+    controller's directory was formatted with, feature levels above all.
     """
-    features = [
-        FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()
-    ]
     return (
         BeginTransactionRecord(name="bootstrap"),
-        *features,
+        *(feature_records() if formatted_with is None else formatted_with),
         ConfigRecord(
             resource_type=ResourceType.BROKER,
             resource_name="",

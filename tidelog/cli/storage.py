@@ -1,0 +1,143 @@
+"""`tidelog storage`: preparing the directories of a node for its cluster."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from broker.__main__ import load_config
+from broker.config import BrokerConfig
+from broker.metadata.randomness import SystemRandomness
+from broker.raft.formatting import FormatError, InitialVoter, format_directories, parse_initial_voters
+from protocol.ids import uuid_text
+from storage.files import OsFileSystem
+from storage.meta_properties import MetaPropertiesFile
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.options import AsJson, key_values
+from tidelog.cli.output import print_json, print_table
+
+app = typer.Typer(
+    help="Prepare the directories of a node for its cluster.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+ConfigFile = Annotated[
+    str, typer.Option("-c", "--config", metavar="FILE", help="Kafka's server.properties of the node.")
+]
+Overrides = Annotated[
+    list[str], typer.Option("--override", metavar="KEY=VALUE", help="A setting over that of the file.")
+]
+
+
+@app.command("random-uuid")
+def random_uuid() -> None:
+    """Print a new id, for a cluster or a directory."""
+    print(uuid_text(SystemRandomness().uuid()))
+
+
+@app.command("format")
+def format_storage(
+    config: ConfigFile,
+    cluster_id: Annotated[str, typer.Option("-t", "--cluster-id", help="The id of the cluster.")],
+    standalone: Annotated[
+        bool, typer.Option("-s", "--standalone", help="This controller is the first and only voter.")
+    ] = False,
+    initial_controllers: Annotated[
+        str | None,
+        typer.Option(
+            "-I",
+            "--initial-controllers",
+            metavar="ID@HOST:PORT:DIRECTORY-ID,...",
+            help="The first voters; the same for every one of them.",
+        ),
+    ] = None,
+    no_initial_controllers: Annotated[
+        bool,
+        typer.Option("-N", "--no-initial-controllers", help="The voters are found through the others."),
+    ] = False,
+    ignore_formatted: Annotated[
+        bool, typer.Option("-g", "--ignore-formatted", help="Leave what is formatted as it is.")
+    ] = False,
+    override: Overrides = [],  # noqa: B006
+) -> None:
+    """Format the log directories of a node."""
+    node = load_config(config, key_values(override, "--override"))
+    if sum((standalone, initial_controllers is not None, no_initial_controllers)) > 1:
+        raise UsageFailure(
+            "one of --standalone, --initial-controllers and --no-initial-controllers is enough"
+        )
+    try:
+        voters = _voters(node, standalone, initial_controllers)
+        is_dynamic = node.is_controller and not node.controller_quorum_voters and not node.has_own_quorum
+        if is_dynamic and not voters and not no_initial_controllers:
+            raise FormatError(
+                "controller.quorum.voters is not set on this controller, so that one of --standalone, "
+                "--initial-controllers and --no-initial-controllers must say who votes"
+            )
+        lines = format_directories(
+            OsFileSystem(),
+            node,
+            cluster_id=cluster_id,
+            voters=voters,
+            ignore_formatted=ignore_formatted,
+            randomness=SystemRandomness(),
+            now_ms=time.time_ns() // 1_000_000,
+        )
+        for line in lines:
+            print(line)
+    except FormatError as error:
+        raise UsageFailure(str(error)) from error
+
+
+def _voters(
+    node: BrokerConfig, standalone: bool, initial_controllers: str | None
+) -> tuple[InitialVoter, ...]:
+    if initial_controllers is not None:
+        return parse_initial_voters(initial_controllers)
+    if not standalone:
+        return ()
+    if not node.is_controller or not node.controller_listeners:
+        raise FormatError("--standalone is for a controller with a listener of controller.listener.names")
+    if node.controller_quorum_voters:
+        raise FormatError(
+            "--standalone is for a quorum with dynamic voters, not with controller.quorum.voters"
+        )
+    listener = node.advertised_controllers("localhost", {})[0]
+    return (InitialVoter(node.node_id, listener.host, listener.port, SystemRandomness().uuid()),)
+
+
+@app.command()
+def info(config: ConfigFile, override: Overrides = [], as_json: AsJson = False) -> None:  # noqa: B006
+    """Show what the log directories of a node are formatted for."""
+    node = load_config(config, key_values(override, "--override"))
+    fs = OsFileSystem()
+    found = []
+    for path in sorted({*node.log_directories, node.metadata_log_directory}):
+        file = MetaPropertiesFile(fs, path)
+        properties = file.read() if file.exists() else None
+        found.append(
+            {
+                "directory": path,
+                "formatted": properties is not None,
+                "cluster_id": properties.cluster_id if properties else None,
+                "node_id": properties.node_id if properties else None,
+                "directory_id": properties.directory_id if properties else None,
+            }
+        )
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (
+            each["directory"],
+            each["cluster_id"] if each["formatted"] else "not formatted",
+            each["node_id"],
+            each["directory_id"] and uuid_text(each["directory_id"]),
+        )
+        for each in found
+    ]
+    print_table(("directory", "cluster", "node", "directory id"), rows)
