@@ -120,6 +120,8 @@ class PartitionLog(ReadableLog):
             records = memoryview(records)[:size_bytes]
         first_offset = self.log_end_offset
         stamp(records, 0, first_offset, leader_epoch)
+        if header.producer_id < 0:
+            return self._append_plain(records, header, first_offset, leader_epoch, now_ms)
         header = stamped(header, first_offset, leader_epoch)
         return self._append(records, [header], now_ms, origin, transaction_version)
 
@@ -153,6 +155,37 @@ class PartitionLog(ReadableLog):
                 )
         return self._append(records, given.batches, now_ms, AppendOrigin.RAFT)
 
+    def _append_plain(
+        self,
+        data: bytearray | memoryview,
+        header: BatchHeader,
+        first_offset: Offset,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+    ) -> AppendInfo:
+        """What `_append` comes to for one batch of no producer, without what only others need.
+
+        Offset and epoch are those that were stamped; `header` may still have the client's.
+        """
+        size_bytes, rules, newest = len(data), self.rules, header.max_timestamp
+        if size_bytes > rules.segment_bytes:
+            raise self._too_large(size_bytes)
+        last_offset = first_offset + header.last_offset_delta
+        try:
+            if leader_epoch != self.leader_epochs.latest_epoch:
+                self.assign_leader_epoch(leader_epoch, first_offset)
+            segment = self.segments.active
+            if segment.is_due_to_roll(self.config, size_bytes, last_offset, newest, now_ms):
+                segment = self.roll(now_ms, first_offset)
+            segment.append_batch(data, first_offset, last_offset, newest)
+        except (OSError, StorageFailure, CorruptFile) as error:
+            raise self.storage_error("append", error) from error
+        self.log_end_offset = self.producers.map_end_offset = last_offset + 1
+        log_append_time = newest if rules.log_append_time else -1
+        return AppendInfo(
+            first_offset, last_offset, newest, log_append_time, self.log_start_offset, size_bytes, False
+        )
+
     def _append(
         self,
         data: bytes | bytearray | memoryview,
@@ -163,10 +196,7 @@ class PartitionLog(ReadableLog):
     ) -> AppendInfo:
         size_bytes, rules = len(data), self.rules
         if size_bytes > rules.segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size_bytes} bytes to append, segment.bytes is {rules.segment_bytes}",
-            )
+            raise self._too_large(size_bytes)
         first, last = batches[0], batches[-1]
         last_offset = last.base_offset + last.last_offset_delta
         newest = first.max_timestamp if first is last else max(h.max_timestamp for h in batches)
@@ -196,6 +226,12 @@ class PartitionLog(ReadableLog):
         log_append_time = newest if rules.log_append_time else -1
         return AppendInfo(
             first.base_offset, last_offset, newest, log_append_time, self.log_start_offset, size_bytes, False
+        )
+
+    def _too_large(self, size_bytes: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{size_bytes} bytes to append, segment.bytes is {self.rules.segment_bytes}",
         )
 
     def _duplicate_info(self, duplicate: BatchMetadata, size_bytes: int) -> AppendInfo:

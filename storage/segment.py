@@ -124,25 +124,47 @@ class LogSegment:
             self._cut_back(start, batches[0].base_offset)
             raise
 
+    def append_batch(
+        self,
+        data: bytes | bytearray | memoryview,
+        base_offset: Offset,
+        last_offset: Offset,
+        max_timestamp: int,
+    ) -> None:
+        """The same for one batch, of which this is all that counts."""
+        start = self.file.size()
+        self.file.append(data)
+        try:
+            self._index_batch(last_offset, max_timestamp, start, len(data))
+        except OSError:
+            self._cut_back(start, base_offset)
+            raise
+
     def _index(self, batches: list[BatchHeader], position: int) -> None:
         for header in batches:
-            last_offset, newest = header.base_offset + header.last_offset_delta, header.max_timestamp
             size_bytes = header.batch_length + LOG_OVERHEAD
-            if newest > self.max_timestamp:
-                self.max_timestamp, self.offset_of_max_timestamp = newest, last_offset
-            if position == 0:
-                self._first_timestamp = newest
-            if self._bytes_since_last_index_entry > self._index_interval_bytes:
-                self._add_index_entries(last_offset, position)
-            self._bytes_since_last_index_entry += size_bytes
+            self._index_batch(header.last_offset, header.max_timestamp, position, size_bytes)
             position += size_bytes
-            # Where this batch starts is known as the end of the one before.
-            self.remember_boundary(last_offset + 1, position)
+
+    def _index_batch(self, last_offset: Offset, newest: int, position: int, size_bytes: int) -> None:
+        if newest > self.max_timestamp:
+            self.max_timestamp, self.offset_of_max_timestamp = newest, last_offset
+        if position == 0:
+            self._first_timestamp = newest
+        unindexed_bytes = self._bytes_since_last_index_entry
+        if unindexed_bytes > self._index_interval_bytes:
+            self._add_index_entries(last_offset, position)
+            unindexed_bytes = 0
+        self._bytes_since_last_index_entry = unindexed_bytes + size_bytes
+        # Where the next batch starts is known as the end of this one.
+        boundaries = self._boundaries
+        boundaries[last_offset + 1] = position + size_bytes
+        if len(boundaries) > BOUNDARIES_MAX:
+            self._forget_boundaries()
 
     def _add_index_entries(self, last_offset: Offset, position: int) -> None:
         self.offset_index.append(last_offset, position)
         self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
-        self._bytes_since_last_index_entry = 0
 
     def _cut_back(self, size_bytes: int, next_offset: Offset) -> None:
         try:
@@ -248,11 +270,13 @@ class LogSegment:
 
     def remember_boundary(self, offset: Offset, position: int) -> None:
         """Note that the batch that holds `offset`, or would, starts at `position`."""
-        boundaries = self._boundaries
-        boundaries[offset] = position
-        if len(boundaries) > BOUNDARIES_MAX:
-            # Many at once: the first key of a dict is found by walking over all that were deleted before it.
-            self._boundaries = dict(islice(boundaries.items(), BOUNDARIES_MAX // 2, None))
+        self._boundaries[offset] = position
+        if len(self._boundaries) > BOUNDARIES_MAX:
+            self._forget_boundaries()
+
+    def _forget_boundaries(self) -> None:
+        # Many at once: the first key of a dict is found by walking over all that were deleted before it.
+        self._boundaries = dict(islice(self._boundaries.items(), BOUNDARIES_MAX // 2, None))
 
     def known_position(self, offset: Offset) -> int | None:
         """The position of a batch start that was seen lately."""
