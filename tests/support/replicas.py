@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.network.request import Answer, FileSlice, Request
+from broker.network.request import Answer, Request
+from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
+from broker.replication.isr_updates import LedPartition
+from broker.replication.leadership import Leadership
+from broker.replication.waiting import WaitingRequests
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
+from cluster.replication.leader_isr import IsrCommitted, IsrProposal
 from protocol.codec import decode, encode
 from protocol.framing import RequestHeader, read_response_header
 from protocol.metadata_records.config_record import ConfigRecord
@@ -15,8 +20,10 @@ from protocol.metadata_records.partition_record import PartitionRecord
 from protocol.metadata_records.topic_record import TopicRecord
 from protocol.registry import ApiKey, response_type
 from protocol.schema import ApiMessage, MetadataRecord
+from storage.file_slice import FileSlice
 from storage.log_manager import LogManager
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.metadata import broker_registration_record
 
 NODE = 1
 NOW_MS = 1_700_000_000_000
@@ -38,14 +45,43 @@ class HandClock:
         return self.monotonic_ms() * 1_000_000
 
 
+class Proposals:
+    """Keeps the changes of ISRs that leaders ask for; the test plays the controller."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[LedPartition, IsrProposal]] = []
+
+    def propose(self, partition: LedPartition, proposal: IsrProposal) -> None:
+        self.made.append((partition, proposal))
+
+    def commit(self) -> tuple[int, ...]:
+        """Grant the latest, and say what the ISR is now."""
+        partition, proposal = self.made[-1]
+        isr = tuple(member.broker_id for member in proposal.members)
+        answer = IsrCommitted(
+            leader=NODE,
+            leader_epoch=proposal.leader_epoch,
+            partition_epoch=proposal.partition_epoch + 1,
+            isr=isr,
+        )
+        assert not partition.isr_answered(proposal, answer)
+        return isr
+
+
 class Replicas:
     """A ReplicaManager that follows an image which the test changes record by record."""
 
     def __init__(self, fs: CrashFileSystem | None = None, *log_dirs: str) -> None:
+        self.clock = HandClock()
+        self.proposals = Proposals()
+        self.leadership = Leadership(
+            NODE, clock=self.clock, brokers=lambda: self.image.brokers, own_epoch=lambda: 100 + NODE
+        )
+        self.leadership.updates = self.proposals
         self.fs = fs or CrashFileSystem()
         self.logs = LogManager(self.fs, log_dirs or ["/data"])
         self.logs.start(NOW_MS)
-        self.manager = ReplicaManager(NODE, self.logs, {})
+        self.manager = ReplicaManager(NODE, self.logs, {}, self.leadership)
         self.image = MetadataImage(cluster_id="test")
 
     def replay(self, *records: MetadataRecord) -> None:
@@ -55,6 +91,16 @@ class Replicas:
             delta.replay(record)
         self.image = delta.image(self.image.offset + len(records), 1)
         self.manager.apply(delta, self.image, NOW_MS)
+
+    def register(self, *brokers: int, fenced: bool = False) -> None:
+        """Register brokers, broker N at epoch 100 + N and in rack N."""
+        self.replay(
+            *(broker_registration_record(broker, rack=f"rack{broker}", fenced=fenced) for broker in brokers)
+        )
+
+    def watch(self, fetch: Purgatory, produce: Purgatory, delete_records: Purgatory) -> None:
+        """Have those who wait there told when a partition gets on."""
+        self.leadership.waiting = WaitingRequests(fetch, produce, delete_records)
 
     def create(
         self,
