@@ -1,0 +1,239 @@
+"""One broker of the simulation: the real Partition, fetch reading and follower state machine on a SimLog.
+
+What is not of the partition (sockets, the metadata log, heartbeats) is played by `world`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+from broker.fetch_read import FetchLimits, read_partitions
+from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from broker.partition import FetchIsolation, Partition
+from broker.replication.isr_updates import LedPartition
+from broker.replication.leadership import Leadership
+from cluster.image import NO_LEADER, BrokerImage
+from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from cluster.replication.follower_state import Action, Append, RestartAt, Truncate
+from cluster.replication.leader_isr import IsrProposal
+from protocol.errors import ErrorCode, KafkaError
+from protocol.fetch_view import FetchPartition
+from protocol.ids import TopicPartition
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from protocol.schema import ApiMessage
+from tests.sim.replication.sim_log import Entries, SimLog
+
+if TYPE_CHECKING:
+    from tests.sim.replication.world import World
+
+TOPIC, TOPIC_ID = "t", UUID(int=1)
+PARTITION = TopicPartition(TOPIC, 0)
+UNREGISTERED = -1
+
+
+class OnePartition:
+    """A ReplicaManager as its readers see it."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+
+    def find(self, topic: str | None, topic_id: UUID | None, index: int) -> Partition:
+        """The one there is."""
+        return self._partition
+
+    def partition(self, topic_partition: TopicPartition) -> Partition:
+        """The one there is."""
+        return self._partition
+
+
+class SimBroker:
+    """A broker that is up or down; its disk is `log`, all else is forgotten when it stops."""
+
+    def __init__(self, broker_id: int, world: World) -> None:
+        self.id = broker_id
+        self.world = world
+        self.log = SimLog(world.swarm.min_insync_replicas)
+        self.epoch = broker_id
+        self.clean_epoch: int | None = None
+        """What a clean shutdown has left on the disk."""
+        self.is_up = True
+        self.incarnation = 0
+        self.paused_until_ms = 0
+        self.applied = -1
+        """The version of the metadata that it follows."""
+        self._boot()
+
+    def _boot(self) -> None:
+        self.view: dict[int, BrokerImage] = {}
+        self.fetcher: FollowerFetcher | None = None
+        self.leader_id = NO_LEADER
+        self.request_id = 0
+        """Of the request under way, 0 for none."""
+        leadership = Leadership(
+            self.id,
+            clock=self.world,
+            brokers=lambda: self.view,
+            own_epoch=lambda: self.epoch,
+            lag_time_max_ms=self.world.swarm.lag_time_max_ms,
+            disabled=self.world.disabled,
+        )
+        leadership.updates = self
+        self.partition = Partition(PARTITION, TOPIC_ID, cast(Any, self.log), leadership)
+        self.produced: list[tuple[int, str]] = []
+        """Required offset and value of what waits for acks=all."""
+
+    # -- life
+
+    def stop(self) -> None:
+        """Be gone; the disk stays."""
+        self.is_up = False
+        self.incarnation += 1
+
+    def start(self) -> None:
+        """Come back with what the disk has."""
+        self.is_up = True
+        self.incarnation += 1
+        self.paused_until_ms = 0
+        self.epoch = UNREGISTERED
+        self.applied = -1
+        self._boot()
+
+    # -- metadata
+
+    def apply(self, version: int) -> None:
+        """Follow the metadata up to a version, of which those in between may never be seen."""
+        placed, brokers = self.world.controller.versions[version]
+        self.applied = version
+        self.view = brokers
+        partition = self.partition
+        if placed.leader == self.id:
+            partition.make_leader(placed)
+            self._follow(NO_LEADER)
+        elif partition.make_follower(placed):
+            self._follow(placed.leader)
+
+    def _follow(self, leader: int) -> None:
+        if leader == NO_LEADER:
+            self.fetcher, self.leader_id, self.request_id = None, NO_LEADER, 0
+            return
+        if leader != self.leader_id or self.fetcher is None:
+            swarm = self.world.swarm
+            settings = FollowerSettings(
+                replica_id=self.id,
+                partition_max_bytes=swarm.fetch_max_entries,
+                max_bytes=swarm.fetch_max_entries,
+                min_bytes=1,
+                max_wait_ms=0,
+                backoff_ms=50,
+            )
+            self.fetcher = FollowerFetcher(
+                settings, fetch_version=swarm.fetch_version, disabled=self.world.disabled
+            )
+            self.leader_id, self.request_id = leader, 0
+            self.world.fetch_soon(self)
+        self.perform(self.fetcher.add(PARTITION, TOPIC_ID, self.partition.leader_epoch, cast(Any, self.log)))
+
+    # -- the leader's answers
+
+    def answer(self, request: ApiMessage) -> ApiMessage:
+        """What a follower asked."""
+        if isinstance(request, FetchRequest):
+            return self._answer_fetch(request)
+        if isinstance(request, OffsetForLeaderEpochRequest):
+            return OffsetForLeaderEpochHandler(cast(Any, OnePartition(self.partition))).handle(
+                cast(Any, None), request
+            )
+        assert isinstance(request, ListOffsetsRequest)
+        return self._answer_offsets(request)
+
+    def _answer_fetch(self, request: FetchRequest) -> FetchResponse:
+        (asked,) = request.topics[0].partitions
+        state = request.replica_state
+        replica = state.replica_id if state.replica_id >= 0 else request.replica_id
+        limits = FetchLimits(
+            replica, FetchIsolation.LOG_END, 1, request.max_bytes, replica_epoch=state.replica_epoch
+        )
+        wanted = FetchPartition(
+            TOPIC,
+            TOPIC_ID,
+            0,
+            asked.current_leader_epoch,
+            asked.fetch_offset,
+            asked.last_fetched_epoch,
+            asked.log_start_offset,
+            asked.partition_max_bytes,
+        )
+        ((_, result),) = read_partitions(cast(Any, OnePartition(self.partition)), [wanted], limits).results
+        diverging = result.diverging_epoch
+        data = PartitionData(
+            error_code=result.error_code,
+            high_watermark=result.high_watermark,
+            log_start_offset=result.log_start_offset,
+            records=cast(Any, result.records),
+            diverging_epoch=EpochEndOffset()
+            if diverging is None
+            else EpochEndOffset(epoch=diverging[0], end_offset=diverging[1]),
+        )
+        return FetchResponse(
+            responses=(FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=(data,)),)
+        )
+
+    def _answer_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        (asked,) = request.topics[0].partitions
+        code, offset = ErrorCode.NONE, -1
+        try:
+            self.partition.led(asked.current_leader_epoch)
+            offset = self.log.log_end_offset if asked.timestamp == -1 else self.log.log_start_offset
+        except KafkaError as error:
+            code = error.code
+        answer = ListOffsetsPartitionResponse(error_code=code, offset=offset)
+        return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name=TOPIC, partitions=(answer,)),))
+
+    def propose(self, partition: LedPartition, proposal: IsrProposal, /) -> None:
+        """Leadership's way to the controller."""
+        self.world.send_proposal(self, self.partition, proposal)
+
+    # -- the follower's actions
+
+    def perform(self, actions: list[Action]) -> None:
+        """Do them on the log, as `broker.replication.follower_log` does."""
+        assert self.fetcher is not None
+        for action in actions:
+            log = self.log
+            if isinstance(action, Append):
+                entries = action.records if isinstance(action.records, Entries) else []
+                assert action.offset == log.log_end_offset
+                log.append_as_follower(entries)
+                log.advance_high_watermark(action.high_watermark)
+                log.advance_log_start_offset(action.log_start_offset)
+                self.world.ledger.appended(self.id, log, len(entries))
+            elif isinstance(action, Truncate):
+                self.world.ledger.truncated(self.id, log, action.offset)
+                log.truncate_to(action.offset)
+            elif isinstance(action, RestartAt):
+                assert action.offset > log.log_end_offset, "only a log that ends too early begins anew"
+                log.restart_at(action.offset)
+            else:
+                continue
+            self.world.trace(f"{self.id}: {_text(action)}")
+            self.fetcher.performed(action)
+
+
+def _text(action: Append | Truncate | RestartAt) -> str:
+    if isinstance(action, Append):
+        return f"appends {len(action.records)} at {action.offset}, hw {action.high_watermark}"
+    return f"{type(action).__name__} {action.offset}: {action.reason}"

@@ -1,0 +1,199 @@
+"""An abstract controller of one partition: registration, fencing, AlterPartition, elections.
+
+It keeps the rules of Kafka's controller with eligible leader replicas (KIP-966), in the smallest form.
+Each change makes a version of the metadata, which brokers apply in order, each at its own pace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import NamedTuple
+from uuid import UUID
+
+from cluster.image import NO_LEADER, BrokerImage, PartitionImage
+from cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from protocol.errors import ErrorCode
+
+
+class Rule(Enum):
+    """The controller's rules that tests switch off."""
+
+    FENCED_STAY_OUT = "KIP-841: a fenced or stopping broker is not let into the ISR"
+    BROKER_EPOCHS_CHECKED = "KIP-903: another incarnation than the registered one is not let into the ISR"
+    UNCLEAN_SHUTDOWN_LEAVES = "KIP-966: who did not stop cleanly leaves ISR and ELR"
+    PARTITION_EPOCH_CHECKED = "KIP-497: a change on top of an old partition epoch is refused"
+    LEADER_EPOCH_CHECKED = "a leader of an earlier epoch changes nothing"
+
+
+class Version(NamedTuple):
+    """The metadata after one change."""
+
+    placed: PartitionImage
+    brokers: dict[int, BrokerImage]
+
+
+@dataclass
+class SimController:
+    """The partition and its brokers; `on_election` hears (leader, is_clean) of each election."""
+
+    replicas: tuple[int, ...]
+    min_insync_replicas: int
+    unclean_elections: bool = False
+    disabled: frozenset[Rule] = frozenset()
+    versions: list[Version] = field(default_factory=list)
+    brokers: dict[int, BrokerImage] = field(default_factory=dict)
+    unclean: int = 0
+    """How many unclean elections there were."""
+
+    def __post_init__(self) -> None:
+        self.placed = PartitionImage(replicas=self.replicas, isr=self.replicas)
+        for broker in self.replicas:
+            self.brokers[broker] = BrokerImage(
+                id=broker, epoch=broker, incarnation_id=UUID(int=broker), endpoints={}, fenced=False
+            )
+        self._next_broker_epoch = 100
+        self.placed = replace(self.placed, leader=self.replicas[0])
+        self._publish()
+
+    @property
+    def minimum(self) -> int:
+        """How many must have a record that is committed."""
+        return min(self.min_insync_replicas, len(self.replicas))
+
+    def _publish(self) -> None:
+        self.versions.append(Version(self.placed, dict(self.brokers)))
+
+    def is_active(self, broker: int) -> bool:
+        """Whether it may lead."""
+        return self.brokers[broker].is_active
+
+    # -- brokers
+
+    def register(self, broker: int, previous_epoch: int | None) -> int:
+        """A broker starts; `previous_epoch` is what its clean shutdown left, None without one."""
+        known = self.brokers[broker]
+        stopped_cleanly = previous_epoch == known.epoch
+        self._next_broker_epoch += 1
+        epoch = self._next_broker_epoch
+        self.brokers[broker] = replace(
+            known, epoch=epoch, incarnation_id=UUID(int=epoch), fenced=True, in_controlled_shutdown=False
+        )
+        isr = tuple(b for b in self.placed.isr if b != broker)
+        if not stopped_cleanly and Rule.UNCLEAN_SHUTDOWN_LEAVES not in self.disabled:
+            self._change(isr, lost=broker)
+        else:
+            self._change(isr)
+        return epoch
+
+    def fence(self, broker: int) -> None:
+        """Nothing was heard of it for too long."""
+        self.brokers[broker] = replace(self.brokers[broker], fenced=True)
+        self._change(tuple(b for b in self.placed.isr if b != broker))
+
+    def unfence(self, broker: int) -> None:
+        """It has caught up with the metadata."""
+        self.brokers[broker] = replace(self.brokers[broker], fenced=False)
+        self._change(self.placed.isr)
+
+    def begin_shutdown(self, broker: int) -> None:
+        """It wants to stop: it leads no more, and leaves the ISR."""
+        self.brokers[broker] = replace(self.brokers[broker], in_controlled_shutdown=True)
+        self._change(tuple(b for b in self.placed.isr if b != broker))
+
+    def move_leader(self, broker: int) -> bool:
+        """Elect another member of the ISR, as for balance."""
+        if broker not in self.placed.isr or not self.is_active(broker) or broker == self.placed.leader:
+            return False
+        self._set(leader=broker)
+        return True
+
+    # -- the partition
+
+    def _change(self, isr: tuple[int, ...], lost: int | None = None) -> None:
+        """A new ISR, and a leader out of it if the present one left it."""
+        placed = self.placed
+        eligible: tuple[int, ...] = ()
+        if len(isr) < self.minimum:
+            former = (*placed.isr, *placed.eligible_leader_replicas)
+            eligible = tuple(b for b in dict.fromkeys(former) if b not in isr and b != lost)
+        leader = placed.leader
+        if leader not in isr or not self.is_active(leader):
+            leader = next((b for b in self.replicas if b in isr and self.is_active(b)), NO_LEADER)
+        if leader == NO_LEADER:
+            leader = next((b for b in eligible if self.is_active(b)), NO_LEADER)
+            if leader != NO_LEADER:
+                isr = (leader,)
+                eligible = tuple(b for b in eligible if b != leader) if len(isr) < self.minimum else ()
+        if leader == NO_LEADER and self.unclean_elections:
+            leader = next((b for b in self.replicas if self.is_active(b)), NO_LEADER)
+            if leader != NO_LEADER:
+                self.unclean += 1
+                isr, eligible = (leader,), ()
+        self._set(isr=isr, eligible=eligible, leader=leader)
+
+    def _set(
+        self,
+        *,
+        isr: tuple[int, ...] | None = None,
+        eligible: tuple[int, ...] | None = None,
+        leader: int | None = None,
+    ) -> None:
+        before = self.placed
+        after = replace(
+            before,
+            isr=before.isr if isr is None else isr,
+            eligible_leader_replicas=before.eligible_leader_replicas if eligible is None else eligible,
+            leader=before.leader if leader is None else leader,
+        )
+        if after != before:
+            is_election = after.leader != before.leader
+            self.placed = replace(
+                after,
+                leader_epoch=before.leader_epoch + is_election,
+                partition_epoch=before.partition_epoch + 1,
+            )
+        self._publish()
+
+    def elect_any(self) -> None:
+        """The operator gives up records for a leader."""
+        before, self.unclean_elections = self.unclean_elections, True
+        self._change(self.placed.isr)
+        self.unclean_elections = before
+
+    def alter_partition(
+        self, sender: int, sender_epoch: int, proposal: IsrProposal
+    ) -> IsrCommitted | ErrorCode:
+        """A leader wants another ISR."""
+        refused = self._why_refused(sender, sender_epoch, proposal)
+        if refused is not None:
+            return refused
+        isr = tuple(member.broker_id for member in proposal.members)
+        self._change(isr)
+        placed = self.placed
+        if placed.leader != sender:
+            return ErrorCode.NEW_LEADER_ELECTED
+        return IsrCommitted(
+            leader=placed.leader,
+            leader_epoch=placed.leader_epoch,
+            partition_epoch=placed.partition_epoch,
+            isr=placed.isr,
+        )
+
+    def _why_refused(self, sender: int, sender_epoch: int, proposal: IsrProposal) -> ErrorCode | None:
+        placed, off = self.placed, self.disabled
+        if sender_epoch != self.brokers[sender].epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        if Rule.LEADER_EPOCH_CHECKED not in off:
+            if proposal.leader_epoch < placed.leader_epoch or placed.leader != sender:
+                return ErrorCode.FENCED_LEADER_EPOCH
+        elif placed.leader == NO_LEADER:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if Rule.PARTITION_EPOCH_CHECKED not in off and proposal.partition_epoch != placed.partition_epoch:
+            return ErrorCode.INVALID_UPDATE_VERSION
+        for member, epoch in proposal.members:
+            if Rule.FENCED_STAY_OUT not in off and not self.is_active(member):
+                return ErrorCode.INELIGIBLE_REPLICA
+            if Rule.BROKER_EPOCHS_CHECKED not in off and epoch not in (-1, self.brokers[member].epoch):
+                return ErrorCode.INELIGIBLE_REPLICA
+        return None

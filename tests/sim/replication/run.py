@@ -1,0 +1,76 @@
+"""Runs seeds: `python -m tests.sim.replication.run SEED` replays one and prints what happened."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from random import Random
+from typing import NamedTuple
+
+from cluster.replication.safeguards import Safeguard
+from tests.sim.replication.controller import Rule
+from tests.sim.replication.faults import Faults
+from tests.sim.replication.ledger import Violation
+from tests.sim.replication.world import Swarm, World
+
+RECOVERY_MS = 20_000
+
+
+class Outcome(NamedTuple):
+    """What one seed came to; equal for equal seeds."""
+
+    seed: int
+    events: int
+    committed: int
+    acknowledged: int
+    elections: int
+    unclean: int
+    digest: int
+
+
+def run_seed(
+    seed: int,
+    *,
+    disabled: frozenset[Safeguard] = frozenset(),
+    rules_off: frozenset[Rule] = frozenset(),
+    swarm: Swarm | None = None,
+    trace: bool = False,
+) -> Outcome:
+    """One run; Violation names the seed and, with `trace`, has all that happened as its notes."""
+    rng = Random(seed)
+    world = World(rng, swarm or Swarm.of(rng), disabled=disabled, rules_off=rules_off)
+    world.is_traced = trace
+    faults = Faults(world)
+    try:
+        faults.start()
+        world.run_until(world.swarm.chaos_ms)
+        faults.heal_for_good()
+        if not world.run_until(world.now_ms + RECOVERY_MS // 10, faults.has_recovered):
+            # All that could lead may have lost its disk: then only the operator can help.
+            if world.controller.placed.leader < 0:
+                world.controller.elect_any()
+                world.publish()
+            if not world.run_until(world.now_ms + RECOVERY_MS, faults.has_recovered):
+                raise Violation(f"no recovery: {world.controller.placed}")
+        world.ledger.check_end()
+    except (Violation, AssertionError) as error:
+        error.args = (
+            f"seed {seed}, {world.now_ms} ms: {error}\nreplay: python -m tests.sim.replication.run {seed}",
+        )
+        if trace:
+            error.add_note("\n".join(world.log[-60:]))
+        raise
+    logs = [(b.log.base, b.log.entries, b.log.leader_epochs.entries) for b in world.brokers]
+    return Outcome(
+        seed,
+        world.events,
+        len(world.ledger.committed),
+        len(world.ledger.acknowledged),
+        world.controller.placed.leader_epoch,
+        world.controller.unclean,
+        zlib.crc32(repr(logs).encode()),
+    )
+
+
+if __name__ == "__main__":
+    print(run_seed(int(sys.argv[1]), trace=True))

@@ -1,0 +1,172 @@
+"""A replica's log in memory: entries instead of batches, with a part that is synced and one that is not.
+
+It offers what `broker.partition.Partition`, `broker.fetch_read` and the follower's state machine use of
+a PartitionLog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from random import Random
+from types import SimpleNamespace
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode, KafkaError
+from storage.config import LogConfig
+from storage.leader_epoch import LeaderEpochCache
+
+
+class Entry(NamedTuple):
+    """One record: the epoch it was written in, and what was written."""
+
+    epoch: int
+    value: str
+
+
+class Entries(list[Entry]):
+    """What a fetch read."""
+
+    @property
+    def length(self) -> int:
+        """As many bytes as entries."""
+        return len(self)
+
+
+class SimLog:
+    """The log of one replica. What is below `synced_end` survives a crash; leader epochs always do."""
+
+    def __init__(self, min_insync_replicas: int) -> None:
+        self.config = replace(LogConfig(), min_insync_replicas=min_insync_replicas)
+        self.log_start_offset = 0
+        self.entries: list[Entry] = []
+        """From `base` on."""
+        self.base = 0
+        self.leader_epochs = LeaderEpochCache()
+        self.high_watermark = 0
+        self.synced_end = 0
+        self.checkpointed_high_watermark = 0
+        self.failure: object | None = None
+
+    @property
+    def log_end_offset(self) -> int:
+        """Where the next entry goes."""
+        return self.base + len(self.entries)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """There are no transactions."""
+        return self.high_watermark
+
+    def entry(self, offset: int) -> Entry | None:
+        """What is at `offset`, None when it is not here."""
+        index = offset - self.base
+        return self.entries[index] if 0 <= index < len(self.entries) else None
+
+    # -- what a leader does
+
+    def assign_leader_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note an epoch, durably."""
+        self.leader_epochs.assign(epoch, start_offset)
+
+    def append_as_leader(self, records: str, leader_epoch: int, now_ms: int, **_: object) -> SimpleNamespace:
+        """Append one value."""
+        self.leader_epochs.assign(leader_epoch, self.log_end_offset)
+        self.entries.append(Entry(leader_epoch, records))
+        return SimpleNamespace(last_offset=self.log_end_offset - 1)
+
+    def advance_high_watermark(self, offset: int) -> bool:
+        """Raise it, at most to the log end."""
+        offset = min(offset, self.log_end_offset)
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        return True
+
+    def read(self, offset: int, max_bytes: int, *, upper_bound: int, **_: object) -> SimpleNamespace:
+        """At most `max_bytes` entries from `offset` on."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not in this log")
+        first = offset - self.base
+        found = Entries(self.entries[first : min(first + max_bytes, upper_bound - self.base)])
+        return SimpleNamespace(
+            records=found or None,
+            high_watermark=self.high_watermark,
+            last_stable_offset=self.high_watermark,
+            log_start_offset=self.log_start_offset,
+            aborted_transactions=None,
+        )
+
+    # -- what a follower does
+
+    def append_as_follower(self, entries: list[Entry]) -> None:
+        """Append what was fetched."""
+        for entry in entries:
+            self.leader_epochs.assign(entry.epoch, self.log_end_offset)
+            self.entries.append(entry)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut, durably."""
+        if offset < self.log_start_offset:
+            self.restart_at(offset)
+            return
+        del self.entries[max(0, offset - self.base) :]
+        self._follow_end()
+
+    def restart_at(self, offset: int) -> None:
+        """Be empty and go on at `offset`, durably."""
+        self.entries = []
+        self.base = self.log_start_offset = offset
+        self.leader_epochs.clear()
+        self.high_watermark = self.synced_end = self.checkpointed_high_watermark = offset
+
+    def advance_log_start_offset(self, offset: int) -> None:
+        """Forget what is below."""
+        offset = min(offset, self.high_watermark)
+        if offset > self.log_start_offset:
+            del self.entries[: offset - self.base]
+            self.base = self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+
+    def _follow_end(self) -> None:
+        end = self.log_end_offset
+        self.leader_epochs.truncate_from_end(end)
+        self.high_watermark = min(self.high_watermark, end)
+        self.synced_end = min(self.synced_end, end)
+
+    # -- the disk
+
+    def flush(self) -> None:
+        """Make everything durable."""
+        self.synced_end = self.log_end_offset
+
+    def checkpoint(self) -> None:
+        """Write the high watermark down."""
+        self.checkpointed_high_watermark = self.high_watermark
+
+    def crash(self, rng: Random) -> None:
+        """Lose some or all of what is not synced; start again from the checkpointed high watermark."""
+        unsynced = self.log_end_offset - max(self.synced_end, self.log_start_offset)
+        if unsynced > 0:
+            kept = rng.choice((0, unsynced, rng.randint(0, unsynced)))
+            del self.entries[len(self.entries) - (unsynced - kept) :]
+        self._follow_end()
+        self.reopen()
+
+    def reopen(self) -> None:
+        """Start after a stop, clean or not."""
+        self.leader_epochs.truncate_from_end(self.log_end_offset)
+        lowest = self.log_start_offset
+        self.high_watermark = max(lowest, min(self.checkpointed_high_watermark, self.log_end_offset))
+
+    def wipe(self) -> None:
+        """A new disk."""
+        self.restart_at(0)
+
+    # -- what a Partition expects
+
+    @contextmanager
+    def storage_errors(self, _: str) -> Iterator[None]:
+        """This disk does not fail."""
+        yield

@@ -1,0 +1,330 @@
+"""One partition's replicas on virtual time: events from a heap, chance from one seed.
+
+A heap of (time, number, event); each event may put others on it. Requests have a way there and a way
+back, each of which may be cut, lost, slow, or slow enough to be overtaken. After every event the ledger
+looks whether all still holds.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from broker.partition import Partition
+from cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from cluster.replication.safeguards import Safeguard
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.fetch import FetchRequest, FetchResponse
+from protocol.messages.list_offsets import ListOffsetsResponse
+from protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochResponse,
+)
+from protocol.schema import ApiMessage
+from tests.sim.replication.broker import UNREGISTERED, SimBroker
+from tests.sim.replication.controller import Rule, SimController
+from tests.sim.replication.ledger import Ledger
+
+CONTROLLER = -1
+REQUEST_TIMEOUT_MS = 120
+HEARTBEAT_MS = 30
+SESSION_MS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swarm:
+    """What one seed is made of: size, settings, and how often what goes wrong."""
+
+    replicas: int = 3
+    min_insync_replicas: int = 2
+    lag_time_max_ms: int = 150
+    fetch_version: int = 18
+    fetch_max_entries: int = 3
+    unclean_elections: bool = False
+    chaos_ms: int = 2_000
+    faults_every_ms: int = 40
+    produce_every_ms: int = 6
+    loss: float = 0.01
+    slow: float = 0.05
+    flush_every_ms: int = 60
+    metadata_lag_ms: int = 5
+
+    @classmethod
+    def of(cls, rng: Random) -> Swarm:
+        """One of many kinds of runs."""
+        replicas = rng.choice((3, 3, 3, 4, 5))
+        return cls(
+            replicas=replicas,
+            min_insync_replicas=rng.choice((1, 2, 2, 2, 3)),
+            lag_time_max_ms=rng.choice((60, 150, 400)),
+            fetch_version=rng.choice((18, 18, 18, 11)),
+            fetch_max_entries=rng.choice((1, 3, 10)),
+            unclean_elections=rng.random() < 0.1,
+            faults_every_ms=rng.choice((15, 30, 60, 120)),
+            produce_every_ms=rng.choice((3, 8, 20)),
+            loss=rng.choice((0.0, 0.01, 0.1)),
+            slow=rng.choice((0.0, 0.05, 0.2)),
+            flush_every_ms=rng.choice((10, 60, 10_000)),
+            metadata_lag_ms=rng.choice((2, 10, 80)),
+        )
+
+
+class World:
+    """A run; also the brokers' clock."""
+
+    def __init__(
+        self,
+        rng: Random,
+        swarm: Swarm,
+        *,
+        disabled: frozenset[Safeguard] = frozenset(),
+        rules_off: frozenset[Rule] = frozenset(),
+    ) -> None:
+        self.rng = rng
+        self.swarm = swarm
+        self.disabled = disabled
+        self.now_ms = 0
+        self.events = 0
+        self.log: list[str] = []
+        self.is_traced = False
+        self.is_calm = False
+        """Nothing is lost or slow any more."""
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+        self._number = 0
+        self._request_number = 0
+        self.cut: set[tuple[int, int]] = set()
+        """Directions in which nothing arrives."""
+        replicas = tuple(range(swarm.replicas))
+        self.controller = SimController(
+            replicas, swarm.min_insync_replicas, swarm.unclean_elections, rules_off
+        )
+        self.heard_ms = dict.fromkeys(replicas, 0)
+        self.ledger = Ledger(self)
+        self.brokers = [SimBroker(broker_id, self) for broker_id in replicas]
+        self._unclean_seen = 0
+
+    # -- clock
+
+    def wall_ms(self) -> int:
+        """Virtual."""
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        """Virtual."""
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        """Virtual."""
+        return self.now_ms * 1_000_000
+
+    def trace(self, text: str) -> None:
+        """Keep a line of what happened, when asked to."""
+        if self.is_traced:
+            self.log.append(f"{self.now_ms:6} {text}")
+
+    # -- events
+
+    def later(self, delay_ms: int, event: Callable[[], None]) -> None:
+        """Have `event` happen."""
+        self._number += 1
+        heapq.heappush(self._heap, (self.now_ms + delay_ms, self._number, event))
+
+    def on(self, broker: SimBroker, delay_ms: int, event: Callable[[], None]) -> None:
+        """Have it happen at a broker, if that is still the same process then, and once it is not paused."""
+        incarnation = broker.incarnation
+
+        def happen() -> None:
+            if broker.incarnation != incarnation or not broker.is_up:
+                return
+            if broker.paused_until_ms > self.now_ms:
+                self.later(broker.paused_until_ms - self.now_ms, happen)
+                return
+            event()
+            self._answer_producers(broker)
+
+        self.later(delay_ms, happen)
+
+    def run_until(self, end_ms: int, done: Callable[[], bool] | None = None) -> bool:
+        """Let time pass; True when `done` came true."""
+        while self._heap and self._heap[0][0] <= end_ms:
+            self.now_ms, _, event = heapq.heappop(self._heap)
+            event()
+            self.events += 1
+            if self.controller.unclean != self._unclean_seen:
+                self._unclean_seen = self.controller.unclean
+                self.ledger.unclean_election()
+            self.ledger.check()
+            if done is not None and done():
+                return True
+        self.now_ms = end_ms
+        return False
+
+    # -- network
+
+    def _transit(self, source: int, target: int) -> int | None:
+        """How long a message takes, None when it does not arrive."""
+        rng, swarm = self.rng, self.swarm
+        if (source, target) in self.cut:
+            return None
+        if self.is_calm:
+            return 1
+        chance = rng.random()
+        if chance < swarm.loss:
+            return None
+        if chance < swarm.loss + swarm.slow:
+            return rng.randint(20, 250)
+        return rng.randint(1, 4)
+
+    def fetch_soon(self, broker: SimBroker) -> None:
+        """A fetcher was made: it begins its rounds."""
+        fetcher = broker.fetcher
+        self.on(broker, self.rng.randint(0, 3), lambda: self._fetch_round(broker, fetcher))
+
+    def _fetch_round(self, broker: SimBroker, fetcher: object) -> None:
+        core = broker.fetcher
+        if core is None or core is not fetcher:
+            return
+        request: ApiMessage | None = core.build_epoch_request(self.now_ms)
+        request = request or core.build_offsets_request(self.now_ms)
+        request = request or core.build_fetch(self.now_ms, broker.epoch)
+        if request is None or broker.epoch == UNREGISTERED:
+            self.on(broker, 10, lambda: self._fetch_round(broker, fetcher))
+            return
+        self._ask(broker, fetcher, request)
+
+    def _ask(self, broker: SimBroker, fetcher: object, request: ApiMessage) -> None:
+        self._request_number += 1
+        number = broker.request_id = self._request_number
+        leader = self.brokers[broker.leader_id]
+
+        def is_awaited() -> bool:
+            return broker.request_id == number and broker.fetcher is fetcher
+
+        def lose() -> None:
+            if is_awaited():
+                broker.request_id = 0
+                assert broker.fetcher is not None
+                if isinstance(request, FetchRequest):
+                    broker.fetcher.on_fetch_lost(self.now_ms)
+                else:
+                    broker.fetcher.on_question_lost(self.now_ms)
+                self._fetch_round(broker, fetcher)
+
+        def answer() -> None:
+            response = leader.answer(request)
+            back = self._transit(leader.id, broker.id)
+            if back is not None:
+                self.on(broker, back, lambda: arrive(response))
+
+        def arrive(response: ApiMessage) -> None:
+            if is_awaited():
+                broker.request_id = 0
+                self._answered(broker, response)
+                self.on(broker, self.rng.randint(0, 6), lambda: self._fetch_round(broker, fetcher))
+
+        self.on(broker, REQUEST_TIMEOUT_MS, lose)
+        there = self._transit(broker.id, leader.id)
+        if there is not None and leader.is_up:
+            self.on(leader, there, answer)
+
+    def _answered(self, broker: SimBroker, response: ApiMessage) -> None:
+        core = broker.fetcher
+        assert core is not None
+        if isinstance(response, FetchResponse):
+            broker.perform(core.on_fetch(response, self.now_ms))
+        elif isinstance(response, OffsetForLeaderEpochResponse):
+            broker.perform(core.on_epochs(response, self.now_ms))
+        else:
+            assert isinstance(response, ListOffsetsResponse)
+            broker.perform(core.on_offsets(response, self.now_ms))
+
+    # -- the way to the controller
+
+    def send_proposal(self, broker: SimBroker, partition: Partition, proposal: IsrProposal) -> None:
+        """AlterPartition, again until it is answered."""
+        epoch = broker.epoch
+
+        def ask() -> None:
+            if broker.partition is not partition or partition.pending_isr is not proposal:
+                return
+            there = self._transit(broker.id, CONTROLLER)
+            if there is not None:
+                self.later(there, decide)
+            self.on(broker, REQUEST_TIMEOUT_MS, ask)
+
+        def decide() -> None:
+            answer = self.controller.alter_partition(broker.id, epoch, proposal)
+            text = answer.isr if isinstance(answer, IsrCommitted) else answer.name
+            self.trace(f"controller: {broker.id} wants {[m[0] for m in proposal.members]}: {text}")
+            self.publish()
+            back = self._transit(CONTROLLER, broker.id)
+            if back is not None:
+                self.on(broker, back, lambda: hear(answer))
+
+        def hear(answer: IsrCommitted | ErrorCode) -> None:
+            if broker.partition is partition:
+                partition.isr_answered(proposal, answer)
+
+        ask()
+
+    def publish(self) -> None:
+        """The metadata may have changed: brokers will hear of it, each in its own time."""
+        for broker in self.brokers:
+            if broker.is_up and broker.epoch != UNREGISTERED:
+                lag_ms = 1 if self.is_calm else self.rng.randint(1, self.swarm.metadata_lag_ms)
+                self.on(broker, lag_ms, lambda broker=broker: self._apply(broker))  # type: ignore[misc]
+
+    def _apply(self, broker: SimBroker) -> None:
+        newest = len(self.controller.versions) - 1
+        if (CONTROLLER, broker.id) in self.cut or broker.applied == newest:
+            return
+        first = broker.applied + 1
+        # The registration is what a broker waits for before it does anything.
+        while self.controller.versions[first].brokers[broker.id].epoch != broker.epoch:
+            first += 1
+        target = newest if self.is_calm else self.rng.choice((first, newest))
+        broker.apply(target)
+        self.trace(f"{broker.id}: metadata {target}: {self._placed(target)}")
+        if target != newest:
+            self.on(broker, 2, lambda: self._apply(broker))
+
+    def _placed(self, version: int) -> str:
+        placed = self.controller.versions[version].placed
+        return (
+            f"leader {placed.leader} epoch {placed.leader_epoch} isr {placed.isr} "
+            f"elr {placed.eligible_leader_replicas}"
+        )
+
+    # -- producers
+
+    def produce(self, value: str) -> None:
+        """A client sends a record to whoever takes it for the leader's, with acks=all."""
+        leaders = [b for b in self.brokers if b.is_up and b.partition.leader is not None]
+        if not leaders:
+            return
+        broker = self.rng.choice(leaders)
+
+        def append() -> None:
+            try:
+                info = broker.partition.append(value, -1, self.now_ms)  # type: ignore[arg-type]
+            except KafkaError:
+                return
+            self.ledger.appended(broker.id, broker.log, 1)
+            broker.produced.append((info.last_offset + 1, value))
+
+        self.on(broker, 1, append)
+
+    def _answer_producers(self, broker: SimBroker) -> None:
+        if not broker.produced:
+            return
+        # The ledger has to have seen the high watermark before anybody relies on it.
+        self.ledger.check()
+        waiting = []
+        for required, value in broker.produced:
+            code = broker.partition.committed(required)
+            if code is None:
+                waiting.append((required, value))
+            elif code is ErrorCode.NONE:
+                self.ledger.acknowledge(value, required - 1)
+        broker.produced = waiting
