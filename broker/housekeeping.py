@@ -7,6 +7,7 @@
     log start offsets    log.flush.start.offset.checkpoint.interval.ms
     high watermarks      replica.high.watermark.checkpoint.interval.ms
     producer expiry      producer.id.expiration.check.interval.ms
+    in-sync replicas     half of replica.lag.time.max.ms
 
 I/O: runs on the event loop's timers; what syncs a log goes through the flusher's threads, what writes
 checkpoints or removes files through `executor`, one round of each kind at a time.
@@ -50,6 +51,7 @@ class Housekeeping:
         timers: Timers,
         clock: Clock,
         config: BrokerConfig,
+        check_isrs: Callable[[], None] | None = None,
     ) -> None:
         self._logs = logs
         self._flusher = flusher
@@ -83,6 +85,9 @@ class Housekeeping:
                 self._remove_expired_producers,
             ),
         ]
+        if check_isrs is not None:
+            interval_ms = max(1, config.replica_lag_time_max_ms // 2)
+            self._jobs.append(("in-sync replicas", interval_ms, check_isrs))
 
     def start(self) -> None:
         """Schedule every job, the first time after its interval."""

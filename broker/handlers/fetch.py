@@ -25,6 +25,7 @@ from broker.replication.current_leaders import ERRORS_THAT_NAME_THE_LEADER, Curr
 from broker.replication.replica_selector import ReplicaSelector
 from broker.topic_traffic import TopicTraffic
 from cluster.image import BrokerImage
+from cluster.replication.throttle import ReplicationQuota
 from protocol.errors import KafkaError
 from protocol.fetch_view import (
     FetchRequestView,
@@ -54,9 +55,9 @@ class FetchHandler:
         leaders: CurrentLeaders,
         selector: ReplicaSelector | None = None,
         brokers: Callable[[], Mapping[BrokerId, BrokerImage]] | None = None,
-        is_throttled: Callable[[Partition, BrokerId], bool] | None = None,
+        quota: ReplicationQuota | None = None,
     ) -> None:
-        """`selector` and `brokers` send readers to a replica near them; `is_throttled` is for followers."""
+        """`selector` and `brokers` send readers to a replica near them; `quota` throttles followers."""
         self._replicas = replicas
         self._sessions = sessions
         self._purgatory = purgatory
@@ -66,7 +67,7 @@ class FetchHandler:
         self._leaders = leaders
         self._selector = selector
         self._brokers = brokers
-        self._is_throttled = is_throttled
+        self._quota = quota
 
     def handle(self, request: Request) -> None:
         """Take one fetch request to its end, or park it; DecodeError when it is malformed."""
@@ -85,7 +86,7 @@ class FetchHandler:
             or view.max_wait_ms <= 0
             or not context.partitions
         ):
-            self._answer(request, context, read)
+            self._answer(request, context, read, limits)
         else:
             self._park(request, context, view, limits)
 
@@ -95,7 +96,8 @@ class FetchHandler:
         if view.replica_id >= 0:
             limits = FetchLimits(view.replica_id, FetchIsolation.LOG_END, min_bytes, max_bytes)
             limits.replica_epoch = view.replica_epoch
-            limits.is_throttled = self._is_throttled
+            if self._quota is not None and self._quota.rate is not None:
+                limits.is_throttled = self._is_throttled
             return limits
         committed = view.isolation_level == READ_COMMITTED
         isolation = FetchIsolation.READ_COMMITTED if committed else FetchIsolation.READ_UNCOMMITTED
@@ -104,6 +106,26 @@ class FetchHandler:
         if view.rack_id and self._selector is not None:
             limits.preferred_replica = self._preferred(view.rack_id, request.listener)
         return limits
+
+    def _is_throttled(self, partition: Partition, broker: BrokerId) -> bool:
+        """Whether a follower has to wait; never one in the ISR, which would fall out of it (KIP-73)."""
+        quota, leader = self._quota, partition.leader
+        return (
+            quota is not None
+            and leader is not None
+            and broker not in leader.isr
+            and quota.is_throttled(partition.topic_partition)
+            and quota.is_exceeded(self._clock.monotonic_ms())
+        )
+
+    def _record_throttled(self, read: FetchRead) -> None:
+        """Count what followers of throttled replicas get."""
+        assert self._quota is not None
+        now_ms = self._clock.monotonic_ms()
+        for asked, result in read.results:
+            if result.records_length:
+                name = self._replicas.resolve(asked.topic, asked.topic_id, asked.partition)
+                self._quota.record(name, result.records_length, now_ms)
 
     def _preferred(self, rack: str, listener: str) -> PreferredReplica:
         """What the selector says to a client of `rack`."""
@@ -120,7 +142,7 @@ class FetchHandler:
         self, request: Request, context: FetchContext, view: FetchRequestView, limits: FetchLimits
     ) -> None:
         def on_read(read: FetchRead) -> None:
-            self._answer(request, context, read)
+            self._answer(request, context, read, limits)
 
         operation = DelayedFetch(
             view.max_wait_ms, self._replicas, context.partitions, limits, on_read, request.fail
@@ -131,7 +153,9 @@ class FetchHandler:
             # `max_wait_ms` may be weeks, which a reader that comes back again and again must not pile up.
             request.on_abandoned = lambda _: operation.cancel()
 
-    def _answer(self, request: Request, context: FetchContext, read: FetchRead) -> None:
+    def _answer(self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits) -> None:
+        if limits.is_throttled is not None:
+            self._record_throttled(read)
         self._traffic.fetch_requests += len(read.results)
         self._traffic.bytes_out += read.size_bytes
         endpoints: tuple[NodeEndpoint, ...] = ()

@@ -23,9 +23,10 @@ from broker.replication.current_leaders import CurrentLeaders
 from broker.replication.replica_selector import same_rack, selector_named
 from broker.request_context import RequestContext
 from broker.topic_traffic import TopicTraffic
+from cluster.replication.throttle import ReplicationQuota
 from protocol.errors import ErrorCode
 from protocol.framing import RequestHeader
-from protocol.ids import BrokerId, TopicPartition
+from protocol.ids import TopicPartition
 from protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -73,7 +74,7 @@ class Cluster:
         self.produces = Purgatory("Produce", self.timers)
         self.deletions = Purgatory("DeleteRecords", self.timers)
         self.replicas.watch(self.fetches, self.produces, self.deletions)
-        self.throttled: set[BrokerId] = set()
+        self.quota = ReplicationQuota(window_ms=1_000, window_count=11)
         manager, traffic = self.replicas.manager, TopicTraffic()
         leaders = CurrentLeaders(lambda: self.replicas.image, manager)
         self._produce = ProduceHandler(
@@ -89,7 +90,7 @@ class Cluster:
             leaders,
             same_rack,
             lambda: self.replicas.image.brokers,
-            lambda partition, broker: broker in self.throttled,
+            self.quota,
         )
 
     @property
@@ -253,14 +254,19 @@ def test_a_followers_fetch_ends_when_the_leader_epoch_does() -> None:
     assert fetched(waiting).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_throttled_follower_gets_no_records_but_is_recorded() -> None:
+def test_kip_73_a_throttled_follower_outside_the_isr_gets_no_records_but_is_recorded() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a")
-    cluster.throttled = {THIRD}
+    cluster.quota.rate = 10
+    cluster.quota.set_topic("t", None)
+    assert fetched(cluster.fetch(0, broker=THIRD, wait_ms=500)).records
     waiting = cluster.fetch(0, broker=THIRD, wait_ms=500)
     assert waiting.answers == []
+    assert fetched(cluster.fetch(0, broker=SECOND, wait_ms=500)).records
     cluster.pass_ms(501)
     assert not fetched(waiting).records
+    cluster.pass_ms(20_000)
+    assert fetched(cluster.fetch(0, broker=THIRD, wait_ms=500)).records
     leader = cluster.partition.leader
     assert leader is not None
     assert leader.followers[THIRD].log_end_offset == 0
