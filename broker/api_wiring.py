@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.consumer_offsets import coordinator_topics
 from broker.dispatch import Dispatcher
-from broker.handlers.alter_configs import AlterConfigsHandler
-from broker.handlers.api_versions import ApiVersionsHandler, Features
-from broker.handlers.create_partitions import CreatePartitionsHandler
-from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.alter_configs import AlterConfigsForwarder
+from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.delete_groups import DeleteGroupsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
-from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_cluster import DescribeClusterHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.describe_groups import DescribeGroupsHandler
 from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from broker.handlers.describe_producers import DescribeProducersHandler
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from broker.handlers.features import features_of
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.heartbeat import HeartbeatHandler
-from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsForwarder
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.join_group import JoinGroupHandler
 from broker.handlers.leave_group import LeaveGroupHandler
@@ -34,13 +34,24 @@ from broker.handlers.offset_fetch import OffsetFetchHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.sync_group import SyncGroupHandler
-from broker.metadata.settings import controller_settings
 from broker.replication.current_leaders import CurrentLeaders
 from broker.replication.replica_selector import selector_named
+from broker.request_context import RequestContext
 from broker.services import Services
-from cluster.features import SUPPORTED_FEATURES, finalized_features
-from protocol.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from protocol.registry import ApiKey
+
+FORWARDED: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.UNREGISTER_BROKER,
+)
+"""What clients ask any broker and only the active controller answers."""
 
 
 def register_apis(dispatcher: Dispatcher, services: Services) -> None:
@@ -48,6 +59,7 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
     _register_data(dispatcher, services)
     _register_groups(dispatcher, services)
     _register_admin(dispatcher, services)
+    _register_forwarded(dispatcher, services)
 
 
 def _register_data(dispatcher: Dispatcher, services: Services) -> None:
@@ -105,36 +117,36 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
 def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
     """What the broker is and what is configured."""
 
-    def features() -> Features:
-        finalized = finalized_features(services.store.image)
-        return Features(
-            supported=tuple(
-                SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
-                for name, levels in SUPPORTED_FEATURES.items()
-            ),
-            finalized=tuple(
-                FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-                for name, level in finalized.levels.items()
-            ),
-            epoch=finalized.epoch,
-        )
-
-    store, image, randomness, config = services.store, services.image, services.randomness, services.config
-    settings = controller_settings(config)
+    image, config = services.image, services.config
     creation = services.topic_creation if config.auto_create_topics_enable else None
     dispatcher.register(ApiKey.METADATA, MetadataHandler(image, config.node_id, creation).handle)
-    create = CreateTopicsHandler(store, settings, randomness)
-    dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
-    dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings).handle)
-    dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, randomness).handle)
     dispatcher.register(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(image, config.node_id).handle)
     dispatcher.register(
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         DescribeTopicPartitionsHandler(image, config.max_request_partition_size_limit).handle,
     )
     dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(image, config).handle)
-    dispatcher.register(ApiKey.ALTER_CONFIGS, AlterConfigsHandler(store, settings, config).handle)
-    incremental = IncrementalAlterConfigsHandler(store, settings, config)
-    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
     dispatcher.register(ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesHandler(image).handle)
-    dispatcher.register(ApiKey.API_VERSIONS, ApiVersionsHandler(dispatcher.apis, features))
+    dispatcher.register(
+        ApiKey.API_VERSIONS, ApiVersionsHandler(dispatcher.apis, lambda: features_of(image()))
+    )
+
+
+def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
+    """What only the active controller can answer."""
+    forwarder, image, config = services.forwarder, services.image, services.config
+    for key in FORWARDED:
+        dispatcher.register_raw(key, forwarder.handle)
+
+    async def alter(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        return await forwarder.forward(context, request, AlterConfigsResponse)
+
+    async def alter_incrementally(
+        context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        return await forwarder.forward(context, request, IncrementalAlterConfigsResponse)
+
+    altering = AlterConfigsForwarder(image, config, alter)
+    dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, parks=True)
+    incremental = IncrementalAlterConfigsForwarder(image, config, alter_incrementally)
+    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, parks=True)

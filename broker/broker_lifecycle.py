@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 _CAUGHT_UP_PAUSE_MS: Final = 10
-_SHUTDOWN_PAUSE_MS: Final = 50
+_SHUTDOWN_PAUSE_MS: Final = 10
 _FIRST_BACKOFF_MS: Final = 100
 
 
@@ -194,14 +194,14 @@ class BrokerLifecycle:
     # ---- the task
 
     async def _run(self) -> None:
-        while self.state is not BrokerState.SHUTTING_DOWN:
+        while not self._is_over:
             self._now.clear()
             try:
                 delay_ms = await (self._heartbeat() if self._is_registered else self._register())
                 self._failures = 0
             except Exception as error:
                 delay_ms = self._failed(error)
-            if delay_ms and self.state is not BrokerState.SHUTTING_DOWN:
+            if delay_ms and not self._is_over:
                 await self._pause(delay_ms)
 
     def _failed(self, error: Exception) -> int:
@@ -276,6 +276,10 @@ class BrokerLifecycle:
 
     # ---- ends
 
+    @property
+    def _is_over(self) -> bool:
+        return self.state is BrokerState.SHUTTING_DOWN
+
     def _registration_timed_out(self) -> None:
         if self._registered.done():
             return
@@ -288,14 +292,14 @@ class BrokerLifecycle:
         self._fatal(text)
 
     def _fatal(self, text: str) -> None:
-        if self.state is not BrokerState.SHUTTING_DOWN:
+        if not self._is_over:
             logger.error("%s", text)
             self._end()
             self._on_fatal(text)
 
     def _end(self) -> None:
         """Stop asking; whoever still waits hears that the broker stops."""
-        if self.state is BrokerState.SHUTTING_DOWN:
+        if self._is_over:
             return
         self._transition(BrokerState.SHUTTING_DOWN)
         self._now.set()

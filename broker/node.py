@@ -8,6 +8,7 @@ A client can connect only when every partition is open, so the first answer is a
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Iterator
@@ -18,14 +19,18 @@ from functools import cached_property
 from typing import Final
 
 from broker.api_wiring import register_apis
+from broker.broker_lifecycle import BrokerLifecycle, LifecycleSettings
 from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
 from broker.consumer_offsets import ConsumerOffsetsLog
+from broker.controller.controller import Controller
+from broker.controller_access import ControllerAccess
 from broker.directory_locks import DirectoryLocks
 from broker.dispatch import Dispatcher
 from broker.dynamic_configs import DynamicBrokerConfig
 from broker.fetch_sessions import FetchSessionCache
 from broker.flusher import Flusher
+from broker.forwarding import Forwarder
 from broker.groups.config import GroupConfig
 from broker.groups.service import GroupService
 from broker.housekeeping import Housekeeping
@@ -34,7 +39,6 @@ from broker.metadata.directories import prepare_directories
 from broker.metadata.log import MetadataLog
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.randomness import SystemRandomness
-from broker.metadata.registration import join_cluster, registration_request
 from broker.metadata.store import MetadataStore
 from broker.metadata.topic_creation import TopicCreation
 from broker.metrics import BrokerMetrics
@@ -44,6 +48,7 @@ from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import TimerDriver, Timers
+from broker.registration import NO_EPOCH, previous_broker_epoch, registration_request
 from broker.replica_manager import ReplicaManager
 from broker.replica_metrics import report_replicas
 from broker.replication.leadership import Leadership
@@ -90,6 +95,9 @@ class BrokerNode:
         self.metrics = BrokerMetrics()
         self.metrics_endpoint: MetricsEndpoint | None = None
         self._broker_epoch = -1
+        self.failed = asyncio.Event()
+        """Set when this node cannot go on and has to be stopped; the reason is logged."""
+        self._previous_broker_epoch = NO_EPOCH
 
     # ---- start
 
@@ -135,6 +143,9 @@ class BrokerNode:
             config.node_id, self._logs, self._dynamic_config.topic_defaults, self._leadership
         )
         undo.callback(self._close_logs)
+        self._previous_broker_epoch = previous_broker_epoch(
+            self._fs, config.log_directories, self._identity.directory_ids
+        )
         self._open_logs()
 
     async def _join(self, undo: AsyncExitStack) -> None:
@@ -146,15 +157,21 @@ class BrokerNode:
         undo.push_async_callback(self._network.close, timeout_s=0)
         for listener in config.broker_listeners:
             self._network.bind(_listener_config(config, listener), self._dispatcher.dispatch)
-        registration = registration_request(
-            node_id=config.node_id,
-            cluster_id=self._identity.cluster_id,
-            incarnation_id=self._randomness.uuid(),
-            advertised=self._advertised(),
-            rack=config.broker_rack,
-            directory_ids=self._identity.directory_ids.values(),
+        self._controller = Controller(
+            config,
+            self._store,
+            clock=self._clock,
+            randomness=self._randomness,
+            tasks=self._channel,
+            metrics=self.metrics.requests,
         )
-        self._broker_epoch = await join_cluster(self._store, registration)
+        self._access = ControllerAccess(config, self._store, self._clock, local=self._controller.in_process)
+        undo.push_async_callback(self._access.close)
+        self._lifecycle = self._make_lifecycle()
+        undo.push_async_callback(self._lifecycle.close)
+        self._lifecycle.start()
+        self._broker_epoch = await self._lifecycle.registered()
+        await self._lifecycle.unfenced()
 
     async def _serve(self, undo: AsyncExitStack) -> None:
         """Everything that answers requests; the listeners accept last."""
@@ -174,6 +191,38 @@ class BrokerNode:
         self._groups.start()
         await self._start_metrics()
         await self._network.start()
+
+    def _make_lifecycle(self) -> BrokerLifecycle:
+        config = self.config
+        registration = registration_request(
+            node_id=config.node_id,
+            cluster_id=self._identity.cluster_id,
+            incarnation_id=self._randomness.uuid(),
+            advertised=self._advertised(),
+            rack=config.broker_rack,
+            directory_ids=self._identity.directory_ids.values(),
+            previous_broker_epoch=self._previous_broker_epoch,
+        )
+        settings = LifecycleSettings(
+            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+            session_timeout_ms=config.broker_session_timeout_ms,
+            initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+            log_dir_failure_timeout_ms=config.log_dir_failure_timeout_ms,
+        )
+        return BrokerLifecycle(
+            self._access.heartbeats,
+            registration,
+            settings,
+            clock=self._clock,
+            rng=self._access.environment.rng,
+            metadata_offset=lambda: self._store.image.offset,
+            on_fatal=self._cannot_go_on,
+        )
+
+    def _cannot_go_on(self, reason: str) -> None:
+        """Hear why this node must stop; whoever runs it waits for `failed`."""
+        logger.error("broker %d must stop: %s", self.config.node_id, reason)
+        self.failed.set()
 
     async def _open_metadata(self, cluster_id: str) -> MetadataStore:
         config = self.config
@@ -235,8 +284,17 @@ class BrokerNode:
             fetch_purgatory=fetch_purgatory,
             delete_records_purgatory=delete_records_purgatory,
             traffic=TopicTraffic(),
-            producer_ids=ProducerIds(self._store, config.node_id, self._broker_epoch),
-            topic_creation=TopicCreation(self._store, config, self._randomness),
+            channel=self._access.general,
+            forwarder=Forwarder(
+                self._access.forwarding, self._channel, self._clock, config.request_timeout_ms
+            ),
+            producer_ids=ProducerIds(
+                self._access.general,
+                config.node_id,
+                lambda: self._lifecycle.broker_epoch,
+                self._clock,
+            ),
+            topic_creation=TopicCreation(self._access.general, config, self._clock),
         )
 
     async def _start_metrics(self) -> None:
@@ -318,6 +376,9 @@ class BrokerNode:
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Shut down cleanly: answer what is in hand, make everything durable, leave the marker of it."""
         services = self.services
+        if self.config.controlled_shutdown_enable:
+            await self._lifecycle.shut_down(int(timeout_s * 1000))
+        await self._lifecycle.close()
         for purgatory in (
             services.fetch_purgatory,
             services.produce_purgatory,
@@ -329,6 +390,7 @@ class BrokerNode:
         await self._groups.stop()
         await self._channel.close()
         await self.services.topic_creation.close()
+        await self._access.close()
         await self._flusher.close()
         try:
             self._close_logs()
@@ -338,6 +400,8 @@ class BrokerNode:
 
     async def abandon(self) -> None:
         """End without a shutdown, as after a crash: nothing more is written."""
+        await self._lifecycle.close()
+        await self._access.close()
         self._housekeeping.stop()
         await self._network.close(timeout_s=0)
         await self._groups.stop()

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from broker.clock import Clock
 from broker.config import BrokerConfig
+from broker.controller_channel import ControllerChannel
 from broker.fetch_sessions import FetchSessionCache
 from broker.flusher import Flusher
+from broker.forwarding import Forwarder
 from broker.groups.config import GroupConfig
 from broker.groups.service import GroupService
 from broker.metadata.producer_ids import ProducerIds
@@ -39,6 +41,8 @@ class Services:
     fetch_purgatory: Purgatory
     delete_records_purgatory: Purgatory
     traffic: TopicTraffic
+    channel: ControllerChannel
+    forwarder: Forwarder
     producer_ids: ProducerIds
     topic_creation: TopicCreation
 

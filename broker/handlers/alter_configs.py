@@ -1,12 +1,23 @@
 """AlterConfigs (key 33), versions 0-2: all configs of a resource at once; what is not named is dropped.
 
-The older way, which loses what another client set between reading and writing.
+The older way, which loses what another client set between reading and writing. The broker that is
+asked checks what only a broker can, and passes the rest on to the controller.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
 from broker.config import BrokerConfig
-from broker.handlers.config_changes import check_request, merged, passed
+from broker.handlers.config_changes import (
+    check_repetitions,
+    check_request,
+    controllers_outcomes,
+    merged,
+    passed,
+)
 from broker.metadata.store import MetadataStore
 from broker.request_context import RequestContext
 from cluster.controller.configs import ConfigChange, ConfigOperation, ResourceChange, replace_configs
@@ -20,36 +31,61 @@ from protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 
+Forward: TypeAlias = Callable[[RequestContext, AlterConfigsRequest], Awaitable[AlterConfigsResponse]]
+"""Has the active controller answer."""
+
 
 class AlterConfigsHandler:
-    """Checks broker configs, and submits the rest to the controller."""
+    """The controller's part: submits the changes."""
 
-    def __init__(self, store: MetadataStore, settings: ControllerSettings, config: BrokerConfig) -> None:
+    def __init__(self, store: MetadataStore, settings: ControllerSettings) -> None:
         self._store = store
         self._settings = settings
-        self._config = config
 
     async def handle(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
         """Answer once the changes are durable; each resource has its own outcome."""
         requested = [_change(resource) for resource in request.resources]
+        outcomes = check_repetitions(requested)
 
         def command(image: MetadataImage) -> ControllerResult[list[Outcome]]:
-            outcomes = check_request(self._config, image, requested, _resulting)
             result = replace_configs(image, self._settings, passed(requested, outcomes))
-            return merged(outcomes, result, validate_only=request.validate_only)
+            return replace(result, records=()) if request.validate_only else result
 
-        outcomes = await self._store.submit(command)
-        return AlterConfigsResponse(
-            responses=tuple(
-                AlterConfigsResourceResponse(
-                    error_code=outcome.code,
-                    error_message=outcome.text,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource, outcome in zip(request.resources, outcomes, strict=True)
+        rest = await self._store.submit(command)
+        return _response(request.resources, merged(outcomes, rest))
+
+
+class AlterConfigsForwarder:
+    """The part of the broker that is asked."""
+
+    def __init__(self, image: Callable[[], MetadataImage], config: BrokerConfig, forward: Forward) -> None:
+        self._image = image
+        self._config = config
+        self._forward = forward
+
+    async def handle(self, context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        """Answer what this broker refuses itself, and the controller's answer for the rest."""
+        requested = [_change(resource) for resource in request.resources]
+        outcomes = check_request(self._config, self._image(), requested, _resulting)
+        rest = passed(request.resources, outcomes)
+        if rest:
+            answer = await self._forward(context, replace(request, resources=tuple(rest)))
+            outcomes = merged(outcomes, controllers_outcomes(rest, answer.responses))
+        return _response(request.resources, outcomes)
+
+
+def _response(resources: Sequence[AlterConfigsResource], outcomes: Iterable[Outcome]) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=tuple(
+            AlterConfigsResourceResponse(
+                error_code=outcome.code,
+                error_message=outcome.text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
             )
+            for resource, outcome in zip(resources, outcomes, strict=True)
         )
+    )
 
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:

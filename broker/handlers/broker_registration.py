@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.clock import Clock
+from broker.controller.local import OWN_LISTENER
 from broker.metadata.store import MetadataStore
 from broker.request_context import RequestContext
 from cluster.controller.brokers import register_broker
@@ -39,8 +40,12 @@ class BrokerRegistrationHandler:
 
         def command(image: MetadataImage) -> ControllerResult[int]:
             existing = image.brokers.get(request.broker_id)
-            has_session = existing is not None and self._heartbeats.has_session(
-                existing.id, existing.epoch, self._clock.monotonic_ms()
+            # The broker of this very node: whatever had its id before was a former run of it.
+            is_own = context.listener == OWN_LISTENER
+            has_session = (
+                not is_own
+                and existing is not None
+                and self._heartbeats.has_session(existing.id, existing.epoch, self._clock.monotonic_ms())
             )
             return register_broker(
                 image,

@@ -20,8 +20,9 @@ from protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 
-_BROKERS: Final = 1
-_CONTROLLERS: Final = 2
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+_NAMES: Final = {BROKERS: "brokers", CONTROLLERS: "controllers"}
 
 
 class DescribeClusterHandler:
@@ -33,8 +34,8 @@ class DescribeClusterHandler:
 
     def handle(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
         """The cluster as seen on the client's listener; this is a broker and knows brokers only."""
-        if request.endpoint_type != _BROKERS:
-            return _wrong_endpoint(request.endpoint_type)
+        if request.endpoint_type != BROKERS:
+            return endpoint_refusal(request.endpoint_type, served=BROKERS)
         image = self._image()
         brokers = tuple(
             DescribeClusterBroker(
@@ -57,9 +58,10 @@ class DescribeClusterHandler:
         )
 
 
-def _wrong_endpoint(endpoint_type: int) -> DescribeClusterResponse:
-    if endpoint_type == _CONTROLLERS:
-        text = "this listener is a broker's, the request is for controllers"
+def endpoint_refusal(endpoint_type: int, *, served: int) -> DescribeClusterResponse:
+    """The answer to a request for another kind of endpoint than the listener's."""
+    if endpoint_type in _NAMES:
+        text = f"this listener is for {_NAMES[served]}, the request is for {_NAMES[endpoint_type]}"
         return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=text)
     text = f"endpoint type {endpoint_type} is not known"
     return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=text)

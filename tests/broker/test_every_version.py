@@ -74,6 +74,7 @@ from protocol.messages.offset_for_leader_epoch import (
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.record import BatchBuilder
 from protocol.registry import APIS, ApiKey, request_type, response_type
 from protocol.schema import ApiMessage, Struct
@@ -94,6 +95,7 @@ FITTING_ERRORS = {
     ApiKey.OFFSET_DELETE: {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
     ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
     ApiKey.LIST_OFFSETS: {ErrorCode.UNSUPPORTED_VERSION},
+    ApiKey.UNREGISTER_BROKER: {ErrorCode.BROKER_ID_NOT_REGISTERED},
 }
 
 
@@ -278,6 +280,7 @@ REQUESTS: dict[ApiKey, Ask] = {
         ),
         timeout_ms=1000,
     ),
+    ApiKey.UNREGISTER_BROKER: lambda scene, _: UnregisterBrokerRequest(broker_id=99),
     ApiKey.INIT_PRODUCER_ID: lambda scene, _: InitProducerIdRequest(transactional_id=None),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda scene, _: OffsetForLeaderEpochRequest(
         replica_id=-1,

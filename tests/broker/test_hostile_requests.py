@@ -53,6 +53,8 @@ GOOD_TOPIC = "good"
 CORRELATION_ID = 77
 
 CONFIG = {
+    # Not a number that a request names by chance: whoever asks may unregister a broker.
+    "node.id": "31337",
     "auto.create.topics.enable": "false",
     # Waiting for members that never come is right, and no business of this test.
     "group.min.session.timeout.ms": "1",

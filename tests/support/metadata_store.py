@@ -9,10 +9,19 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from broker.clock import Clock
+from broker.config import BrokerConfig
+from broker.controller.controller import Controller
+from broker.controller_channel import ControllerChannel
 from broker.listeners import Listener, SecurityProtocol
 from broker.metadata.log import MetadataLog
-from broker.metadata.registration import join_cluster, registration_request
 from broker.metadata.store import MetadataStore
+from broker.network.request_channel import RequestChannel
+from broker.registration import registration_request
+from broker.request_metrics import RequestMetrics
+from clients.connecting import ConnectionSettings
+from clients.environment import SystemEnvironment
+from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_registration import BrokerRegistrationResponse
 from storage.files import FileSystem
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
@@ -111,4 +120,37 @@ async def register_node(store: MetadataStore, incarnation: int = 1) -> int:
         rack=None,
         directory_ids=[chance.uuid()],
     )
-    return await join_cluster(store, request)
+    channel = channel_of(store)
+    deadline = FixedClock().now_ms + 10_000
+    registered = await channel.request(request, BrokerRegistrationResponse, deadline=deadline)
+    assert registered.error_code == 0
+    epoch = registered.broker_epoch
+    heartbeat = BrokerHeartbeatRequest(
+        broker_id=1, broker_epoch=epoch, current_metadata_offset=store.image.offset
+    )
+    answer = await channel.request(heartbeat, BrokerHeartbeatResponse, deadline=deadline)
+    assert not answer.is_fenced
+    return epoch
+
+
+def channel_of(store: MetadataStore, config: BrokerConfig | None = None) -> ControllerChannel:
+    """A channel to the controller that is in the same node as `store`."""
+    clock = FixedClock()
+    controller = Controller(
+        config or BrokerConfig({"node.id": "1"}),
+        store,
+        clock=clock,
+        randomness=SeededRandomness(),
+        tasks=RequestChannel(100),
+        metrics=RequestMetrics(),
+    )
+    settings = ConnectionSettings(
+        client_id="1", max_response_bytes=1_000_000, request_timeout_ms=1_000, setup_timeout_ms=1_000
+    )
+    return ControllerChannel(
+        find=lambda: None,
+        environment=SystemEnvironment(),
+        settings=settings,
+        clock=clock,
+        local=controller.in_process,
+    )

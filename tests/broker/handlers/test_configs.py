@@ -9,12 +9,15 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.dynamic_configs import DynamicBrokerConfig
-from broker.handlers.alter_configs import AlterConfigsHandler
+from broker.handlers.alter_configs import AlterConfigsForwarder, AlterConfigsHandler
 from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
-from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.incremental_alter_configs import (
+    IncrementalAlterConfigsForwarder,
+    IncrementalAlterConfigsHandler,
+)
 from broker.metadata.settings import controller_settings
 from broker.metadata.store import MetadataStore
 from protocol.errors import ErrorCode, KafkaError
@@ -54,8 +57,10 @@ class Admin:
         settings = controller_settings(config)
         self.store = store
         self._describe = DescribeConfigsHandler(lambda: store.image, config)
-        self._alter = AlterConfigsHandler(store, settings, config)
-        self._incremental = IncrementalAlterConfigsHandler(store, settings, config)
+        alter = AlterConfigsHandler(store, settings)
+        self._alter = AlterConfigsForwarder(lambda: store.image, config, alter.handle)
+        incremental = IncrementalAlterConfigsHandler(store, settings)
+        self._incremental = IncrementalAlterConfigsForwarder(lambda: store.image, config, incremental.handle)
         self.create = CreateTopicsHandler(store, settings, SeededRandomness())
         self.delete = DeleteTopicsHandler(store, settings)
         self.grow = CreatePartitionsHandler(store, SeededRandomness())

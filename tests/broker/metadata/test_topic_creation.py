@@ -13,8 +13,7 @@ from broker.metadata.topic_creation import TopicCreation, creatable_topic
 from protocol.errors import ErrorCode, KafkaError
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.loops import on_both_loops, until
-from tests.support.metadata import SeededRandomness
-from tests.support.metadata_store import InlineExecutor, running_store
+from tests.support.metadata_store import FixedClock, InlineExecutor, channel_of, running_store
 
 CONFIG = BrokerConfig(
     {
@@ -29,7 +28,7 @@ CONFIG = BrokerConfig(
 @on_both_loops
 async def test_the_asker_hears_that_there_is_no_such_topic_and_finds_it_later() -> None:
     async with running_store() as store:
-        creation = TopicCreation(store, CONFIG, SeededRandomness())
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
         assert creation.request(["orders", "bad name"]) == {
             "orders": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -43,7 +42,7 @@ async def test_the_asker_hears_that_there_is_no_such_topic_and_finds_it_later() 
 async def test_a_topic_whose_creation_is_under_way_is_not_created_twice() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
-        creation = TopicCreation(store, CONFIG, SeededRandomness())
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
         executor.held = True
         for _ in range(3):
             creation.request(["orders"])
@@ -57,7 +56,7 @@ async def test_a_topic_whose_creation_is_under_way_is_not_created_twice() -> Non
 @on_both_loops
 async def test_the_offsets_topic_gets_its_own_settings() -> None:
     async with running_store() as store:
-        creation = TopicCreation(store, CONFIG, SeededRandomness())
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
         creation.ensure("__consumer_offsets")
         await creation.close()
         assert len(store.image.topics_by_name["__consumer_offsets"].partitions) == 7
@@ -86,7 +85,7 @@ def test_the_other_topics_of_the_brokers_get_theirs() -> None:
 @on_both_loops
 async def test_a_topic_that_cannot_be_created_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     async with running_store() as store:
-        creation = TopicCreation(store, BrokerConfig({"node.id": "1"}), SeededRandomness())
+        creation = TopicCreation(channel_of(store), BrokerConfig({"node.id": "1"}), FixedClock())
         with caplog.at_level(logging.WARNING):
             for _ in range(3):
                 assert creation.request(["__consumer_offsets"]) == {
@@ -102,7 +101,7 @@ async def test_a_topic_that_cannot_be_created_is_reported_once(caplog: pytest.Lo
 @on_both_loops
 async def test_a_store_that_refuses_leaves_the_asker_to_ask_again(caplog: pytest.LogCaptureFixture) -> None:
     async with running_store() as store:
-        creation = TopicCreation(store, CONFIG, SeededRandomness())
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
         store.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
         creation.ensure("orders")
         await creation.close()
@@ -119,7 +118,7 @@ async def test_producer_ids_never_repeat_even_after_a_restart() -> None:
     given: list[int] = []
     for count in (1500, 5):
         async with running_store(disk) as store:
-            ids = ProducerIds(store, 1, store.image.brokers[1].epoch)
+            ids = ProducerIds(channel_of(store), 1, lambda: store.image.brokers[1].epoch, FixedClock())
             given += await asyncio.gather(*(ids.next() for _ in range(count)))
     assert len(set(given)) == 1505
     assert max(given[:1500]) == 1499
@@ -127,9 +126,9 @@ async def test_producer_ids_never_repeat_even_after_a_restart() -> None:
 
 
 @on_both_loops
-async def test_a_block_that_cannot_be_allocated_is_an_error_for_those_who_asked() -> None:
+async def test_without_a_block_producers_are_told_to_ask_again() -> None:
     async with running_store() as store:
-        ids = ProducerIds(store, 1, 999)
+        ids = ProducerIds(channel_of(store), 1, lambda: 999, FixedClock())
         with pytest.raises(KafkaError) as error:
             await ids.next()
-        assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
+        assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

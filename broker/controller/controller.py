@@ -1,0 +1,51 @@
+"""The controller half of a node: what answers its listener, and what it does over time.
+
+All of it is there from the start; while the node is not the active controller, whatever would
+change metadata answers NOT_CONTROLLER and nothing runs in the background.
+"""
+
+from __future__ import annotations
+
+from broker.clock import Clock
+from broker.config import BrokerConfig
+from broker.controller.local import InProcessController
+from broker.controller.wiring import ControllerServices, register_controller_apis
+from broker.dispatch import Dispatcher
+from broker.metadata.store import MetadataStore
+from broker.network.request_channel import RequestChannel
+from broker.request_metrics import RequestMetrics
+from cluster.controller.heartbeats import BrokerHeartbeats
+from cluster.controller.settings import Randomness
+from protocol.ids import LeaderEpoch
+
+
+class Controller:
+    """`dispatcher` answers the controllers' listener, `in_process` the other parts of the node."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MetadataStore,
+        *,
+        clock: Clock,
+        randomness: Randomness,
+        tasks: RequestChannel,
+        metrics: RequestMetrics,
+    ) -> None:
+        self.services = ControllerServices(
+            config=config,
+            store=store,
+            clock=clock,
+            randomness=randomness,
+            heartbeats=BrokerHeartbeats(config.broker_session_timeout_ms),
+        )
+        self.dispatcher = Dispatcher(tasks, metrics, clock)
+        register_controller_apis(self.dispatcher, self.services)
+        self.in_process = InProcessController(
+            self.dispatcher, self.services.is_active, clock, client_id=str(config.node_id)
+        )
+        store.on_activation(self._activated)
+
+    def _activated(self, epoch: LeaderEpoch) -> None:
+        services = self.services
+        services.heartbeats.activate(services.store.controller_image, services.clock.monotonic_ms())

@@ -1,0 +1,89 @@
+"""Which handler answers which API on the controllers' listener, and inside Envelopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.clock import Clock
+from broker.config import BrokerConfig
+from broker.controller.envelope import EnvelopeHandler
+from broker.dispatch import Dispatcher
+from broker.handlers.allocate_producer_ids import AllocateProducerIdsHandler
+from broker.handlers.alter_configs import AlterConfigsHandler
+from broker.handlers.alter_partition import AlterPartitionHandler
+from broker.handlers.api_versions import ApiVersionsHandler
+from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
+from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.create_partitions import CreatePartitionsHandler
+from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.delete_topics import DeleteTopicsHandler
+from broker.handlers.describe_configs import DescribeConfigsHandler
+from broker.handlers.describe_controllers import DescribeControllersHandler
+from broker.handlers.features import features_of
+from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.unregister_broker import UnregisterBrokerHandler
+from broker.metadata.settings import controller_settings
+from broker.metadata.store import MetadataStore
+from cluster.controller.heartbeats import BrokerHeartbeats
+from cluster.controller.settings import Randomness
+from cluster.image import MetadataImage
+from protocol.registry import ApiKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerServices:
+    """What the controller's handlers are made from."""
+
+    config: BrokerConfig
+    store: MetadataStore
+    clock: Clock
+    randomness: Randomness
+    heartbeats: BrokerHeartbeats
+
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+        return self.store.image
+
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self.store.active_epoch is not None
+
+
+def register_controller_apis(dispatcher: Dispatcher, services: ControllerServices) -> None:
+    """Register every API that a controller serves, but for the quorum's own."""
+    _register_brokers(dispatcher, services)
+    _register_admin(dispatcher, services)
+    dispatcher.register(ApiKey.ENVELOPE, EnvelopeHandler(dispatcher, services.is_active).handle)
+    dispatcher.register(
+        ApiKey.API_VERSIONS,
+        ApiVersionsHandler(dispatcher.apis, lambda: features_of(services.store.image)),
+    )
+
+
+def _register_brokers(dispatcher: Dispatcher, services: ControllerServices) -> None:
+    """What brokers ask."""
+    store, heartbeats, clock = services.store, services.heartbeats, services.clock
+    settings = controller_settings(services.config)
+    registration = BrokerRegistrationHandler(store, settings, heartbeats, clock)
+    dispatcher.register(ApiKey.BROKER_REGISTRATION, registration.handle)
+    heartbeat = BrokerHeartbeatHandler(store, settings, heartbeats, clock)
+    dispatcher.register(ApiKey.BROKER_HEARTBEAT, heartbeat.handle)
+    dispatcher.register(ApiKey.ALTER_PARTITION, AlterPartitionHandler(store, settings).handle)
+    dispatcher.register(ApiKey.ALLOCATE_PRODUCER_IDS, AllocateProducerIdsHandler(store).handle)
+
+
+def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> None:
+    """What clients ask, mostly through a broker."""
+    store, config, randomness = services.store, services.config, services.randomness
+    settings = controller_settings(config)
+    create = CreateTopicsHandler(store, settings, randomness)
+    dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
+    dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings).handle)
+    dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, randomness).handle)
+    dispatcher.register(ApiKey.ALTER_CONFIGS, AlterConfigsHandler(store, settings).handle)
+    incremental = IncrementalAlterConfigsHandler(store, settings)
+    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
+    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(services.image, config).handle)
+    dispatcher.register(ApiKey.UNREGISTER_BROKER, UnregisterBrokerHandler(store, settings).handle)
+    describe = DescribeControllersHandler(services.image, lambda: store.leader)
+    dispatcher.register(ApiKey.DESCRIBE_CLUSTER, describe.handle)

@@ -1,0 +1,92 @@
+"""A node's channels to the active controller, and where that is.
+
+Three channels, because requests of one stand in line behind each other: heartbeats must not wait
+for a client's request, and a change of an in-sync set must not either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from broker.clock import Clock
+from broker.config import BrokerConfig
+from broker.controller_channel import ControllerChannel, LocalController
+from broker.metadata.store import MetadataStore
+from broker.node_connections import node_connection_settings
+from clients.environment import Environment, SystemEnvironment
+from clients.metadata import BrokerAddress
+from protocol.ids import BrokerId
+
+
+class ControllerAccess:
+    """`heartbeats` for the broker's life, `forwarding` for clients, `general` for all else."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MetadataStore,
+        clock: Clock,
+        *,
+        local: LocalController | None,
+        environment: Environment | None = None,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._local = local
+        self._environment = environment or SystemEnvironment()
+        self._voters = voter_addresses(config)
+        timeout_ms = config.controller_socket_timeout_ms
+        self.heartbeats = self._channel(min(timeout_ms, config.broker_session_timeout_ms // 2))
+        self.forwarding = self._channel(min(timeout_ms, config.request_timeout_ms))
+        self.general = self._channel(timeout_ms)
+
+    @property
+    def environment(self) -> Environment:
+        """Chance, and the network."""
+        return self._environment
+
+    def address(self) -> BrokerAddress | None:
+        """Where the active controller listens; None while that is not known."""
+        leader = self._store.leader
+        if leader is None or leader == self._config.node_id:
+            return None
+        registration = self._store.image.controllers.get(leader)
+        if registration is not None:
+            for name in self._config.controller_listener_names:
+                for end_point in registration.end_points:
+                    if end_point.name.upper() == name.upper():
+                        return BrokerAddress(leader, end_point.host, end_point.port)
+        return self._voters.get(leader)
+
+    def controller_changed(self) -> None:
+        """Hear that another node may be the active controller now."""
+        for channel in self._channels():
+            channel.controller_changed()
+
+    async def close(self) -> None:
+        """Close every channel."""
+        await asyncio.gather(*(channel.close() for channel in self._channels()))
+
+    def _channels(self) -> tuple[ControllerChannel, ...]:
+        return self.heartbeats, self.forwarding, self.general
+
+    def _channel(self, request_timeout_ms: int) -> ControllerChannel:
+        return ControllerChannel(
+            find=self.address,
+            environment=self._environment,
+            settings=node_connection_settings(self._config, request_timeout_ms=request_timeout_ms),
+            clock=self._clock,
+            local=self._local,
+        )
+
+
+def voter_addresses(config: BrokerConfig) -> Mapping[BrokerId, BrokerAddress]:
+    """The controllers that controller.quorum.voters names, by id."""
+    addresses = {}
+    for voter in config.controller_quorum_voters:
+        node, _, address = voter.strip().partition("@")
+        host, _, port = address.rpartition(":")
+        addresses[int(node)] = BrokerAddress(int(node), host.strip("[]"), int(port))
+    return addresses
