@@ -1,0 +1,282 @@
+"""The driver: effects in order, nothing before it is durable, one sync for many, and ends that are final."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.raft.driver import RaftDriver
+from broker.raft.log import MetadataLog, MetadataLogConfig
+from broker.raft.state_file import QuorumStateFile
+from cluster.quorum.effects import (
+    Appended,
+    AppendRefused,
+    Effect,
+    HighWatermark,
+    LeaderChanged,
+    Persist,
+    Respond,
+    Send,
+    SnapshotLoaded,
+)
+from cluster.quorum.events import Append, Event, Persisted, Received, Resign, Tick
+from cluster.quorum.log import SnapshotId
+from cluster.quorum.quorum_record import QuorumRecord
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.vote import VoteRequest, VoteResponse
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.loops import on_both_loops, until
+from tests.support.metadata_store import DIRECTORY, FixedClock, InlineExecutor
+
+
+class Script:
+    """A machine that answers each event as the test says, and remembers what it was told."""
+
+    kraft_version = 1
+    voter_ids = (1,)
+
+    def __init__(self) -> None:
+        self.deadline_ms: int | None = None
+        self.heard: list[Event] = []
+        self.react: Callable[[Event], list[Effect]] = lambda event: []
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        self.heard.append(event)
+        return self.react(event)
+
+
+class Bench:
+    """A driver over a script; `told` is what went out, in order."""
+
+    def __init__(self) -> None:
+        self.disk = CrashFileSystem()
+        self.executor = InlineExecutor()
+        self.script = Script()
+        self.told: list[Any] = []
+        self.fatal: list[BaseException] = []
+        self.clock = FixedClock()
+        self.log = MetadataLog.open(self.disk, DIRECTORY, MetadataLogConfig(), self.clock)
+        self.state_file = QuorumStateFile(self.disk, self.log.directory)
+        self.driver = RaftDriver(
+            self.script,
+            self.log,
+            self.state_file,
+            listener=self,
+            sender=self,
+            clock=self.clock,
+            executor=self.executor,
+            on_fatal=self.fatal.append,
+        )
+
+    def send(self, request: Send) -> None:
+        self.told.append(request)
+
+    def leader_changed(self, epoch: int, leader: int | None) -> None:
+        self.told.append(("leader", epoch, leader))
+
+    def committed(self, offset: int) -> None:
+        self.told.append(("committed", offset))
+
+    def snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
+        self.told.append(("snapshot", snapshot_id))
+
+    async def settle(self) -> None:
+        """Let everything happen that can."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def run(self) -> None:
+        self.driver.start()
+        await self.settle()
+
+
+def on(kind: type[Event], *effects: Effect) -> Callable[[Event], list[Effect]]:
+    return lambda event: list(effects) if isinstance(event, kind) else []
+
+
+RECORD = QuorumRecord(leader_epoch=3, leader_id=1)
+SEND = Send(1, 2, (), VoteRequest())
+
+
+@on_both_loops
+async def test_effects_are_done_in_order_and_nothing_before_it_is_durable() -> None:
+    bench = Bench()
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    bench.executor.held = True
+    bench.script.react = on(
+        Tick,
+        LeaderChanged(2, None),
+        Persist(7, RECORD, None),
+        SEND,
+        Respond(answer, VoteResponse()),
+        LeaderChanged(3, 1),
+        SnapshotLoaded(SnapshotId(5, 2)),
+        HighWatermark(9),
+    )
+    await bench.run()
+    assert bench.told == [("leader", 2, None)]
+    assert not answer.done()
+    bench.executor.release()
+    await bench.settle()
+    expected = [SEND, ("leader", 3, 1), ("snapshot", SnapshotId(5, 2)), ("committed", 9)]
+    assert bench.told == [("leader", 2, None), *expected]
+    assert await answer == VoteResponse()
+    assert bench.state_file.read() == RECORD
+    assert bench.script.heard == [Tick(), Persisted(7)]
+    await bench.driver.stop(resign=False)
+
+
+@on_both_loops
+async def test_while_a_sync_runs_events_wait_and_share_the_next() -> None:
+    bench = Bench()
+    bench.executor.held = True
+    tickets = iter(range(1, 100))
+
+    def react(event: Event) -> list[Effect]:
+        if isinstance(event, Tick | Received):
+            ticket = next(tickets)
+            record = QuorumRecord(leader_epoch=ticket)
+            return [Persist(ticket, record, 0), LeaderChanged(ticket, None)]
+        return []
+
+    bench.script.react = react
+    await bench.run()
+    for _ in range(3):
+        bench.driver.post(Received(None, VoteRequest()))
+    await bench.settle()
+    assert bench.script.heard == [Tick()]
+    assert bench.executor.waiting_count == 1
+    bench.executor.release()
+    await bench.settle()
+    assert bench.executor.run_count == 2
+    assert bench.told == [("leader", ticket, None) for ticket in (1, 2, 3, 4)]
+    assert [event.ticket for event in bench.script.heard if isinstance(event, Persisted)] == [1, 2, 3, 4]
+    assert bench.state_file.read() == QuorumRecord(leader_epoch=4)
+    await bench.driver.stop(resign=False)
+
+
+@on_both_loops
+async def test_an_append_is_answered_in_its_turn() -> None:
+    bench = Bench()
+
+    def react(event: Event) -> list[Effect]:
+        if not isinstance(event, Append):
+            return []
+        if event.epoch != 5:
+            return [AppendRefused(event.context, "another epoch")]
+        return [HighWatermark(1), Appended(event.context, 10, 11, 5), Persist(1, None, None)]
+
+    bench.script.react = react
+    outcome: list[object] = []
+
+    def turn() -> None:
+        outcome.append(bench.driver.append_now([b"a", b"b"], 5))
+        try:
+            bench.driver.append_now([b"c"], 4)
+        except KafkaError as error:
+            outcome.append(error.code)
+
+    await bench.run()
+    bench.driver.in_turn(turn)
+    await bench.settle()
+    appended, refused = outcome
+    assert isinstance(appended, Appended)
+    assert (appended.base_offset, appended.last_offset, appended.epoch) == (10, 11, 5)
+    assert refused is ErrorCode.NOT_CONTROLLER
+    assert bench.told == [("committed", 1)]
+    await bench.driver.stop(resign=False)
+
+
+@on_both_loops
+async def test_a_turn_waits_for_the_sync_that_runs() -> None:
+    bench = Bench()
+    bench.executor.held = True
+    bench.script.react = on(Tick, Persist(1, RECORD, None))
+    await bench.run()
+    turns: list[int] = []
+    bench.driver.in_turn(lambda: turns.append(1))
+    await bench.settle()
+    assert turns == []
+    bench.executor.release()
+    await bench.settle()
+    assert turns == [1]
+    await bench.driver.stop(resign=False)
+
+
+@on_both_loops
+@pytest.mark.parametrize("path_part", ["quorum-state", "__cluster_metadata-0"])
+async def test_a_failed_sync_is_final(path_part: str) -> None:
+    bench = Bench()
+    bench.script.react = on(Tick, Persist(1, RECORD, 0), SEND)
+    bench.disk.fail_next_fsync(path_part)
+    await bench.run()
+    assert [type(error).__name__ for error in bench.fatal] == ["StorageFailure"]
+    assert bench.driver.failure is bench.fatal[0]
+    operations = len(bench.disk.operations)
+    bench.driver.post(Tick())
+    await bench.settle()
+    assert bench.told == []
+    assert bench.script.heard == [Tick()]
+    assert len(bench.disk.operations) == operations
+    await bench.driver.stop(resign=True)
+
+
+@on_both_loops
+async def test_a_fault_of_the_machine_or_of_its_listener_is_final_too() -> None:
+    for effect in (None, HighWatermark(1)):
+        bench = Bench()
+
+        def react(event: Event, wanted: Effect | None = effect) -> list[Effect]:
+            if wanted is None:
+                raise RuntimeError("a bug")
+            return [wanted]
+
+        def fail(offset: int) -> None:
+            raise RuntimeError("a record that cannot be applied")
+
+        bench.script.react = react
+        bench.committed = fail  # type: ignore[method-assign]
+        await bench.run()
+        assert len(bench.fatal) == 1
+        await bench.driver.stop(resign=False)
+
+
+@on_both_loops
+async def test_the_machine_is_ticked_when_it_wants_to_be() -> None:
+    bench = Bench()
+
+    def react(event: Event) -> list[Effect]:
+        count = len(bench.script.heard)
+        bench.script.deadline_ms = bench.clock.now_ms + count if count < 4 else None
+        return []
+
+    bench.script.react = react
+    await bench.run()
+    await until(lambda: len(bench.script.heard) == 4)
+    await bench.settle()
+    assert bench.script.heard == [Tick()] * 4
+    await bench.driver.stop(resign=False)
+
+
+@on_both_loops
+async def test_a_stop_gives_up_leadership_first() -> None:
+    bench = Bench()
+    bench.script.react = on(Resign, Persist(1, RECORD, None), SEND)
+    await bench.run()
+    await bench.driver.stop(resign=True)
+    assert bench.script.heard == [Tick(), Resign(), Persisted(1)]
+    assert bench.told == [SEND]
+
+
+@on_both_loops
+async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
+    bench = Bench()
+    gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    gone.cancel()
+    bench.script.react = on(Tick, Respond(gone, VoteResponse()))
+    await bench.run()
+    assert bench.fatal == []
+    await bench.driver.stop(resign=False)
