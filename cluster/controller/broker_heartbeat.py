@@ -109,7 +109,9 @@ def _next_state(
         if request.want_shut_down:
             return BrokerState.SHUTDOWN_NOW
         is_caught_up = request.current_metadata_offset >= broker.epoch
-        return BrokerState.FENCED if request.want_fence or not is_caught_up else BrokerState.UNFENCED
+        # A process that began to stop never comes back as the same: the metadata cannot say so.
+        stays_out = request.want_fence or broker.in_controlled_shutdown or not is_caught_up
+        return BrokerState.FENCED if stays_out else BrokerState.UNFENCED
     if current is BrokerState.UNFENCED:
         if request.want_fence:
             return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
