@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, JustifyMethod
 from rich.table import Table
 
@@ -112,22 +113,19 @@ def write(figures: Sequence[Figure], rounds: int) -> None:
 
 
 def show(console: Console, figures: Sequence[Figure]) -> None:
-    """Print the figures as a table."""
-    table = Table(title="Tidelog beside its references")
+    """Print the figures as a table: in 80 columns the names of the figures are broken, never a number."""
+    table = Table(title="Tidelog beside its references", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading, justify in _COLUMNS:
-        table.add_column(heading, justify=justify)
+        table.add_column(heading, justify=justify, no_wrap=heading != "figure")
     for figure in figures:
         reference = "" if figure.reference is None else _number(figure.reference)
+        judgement = {True: " [green]met", False: " [red]missed", None: ""}[figure.is_met]
         table.add_row(
-            figure.name,
-            _number(figure.value),
-            figure.unit,
-            reference,
-            figure.reference_name,
+            f"{figure.name}\n  [dim]{figure.note}" if figure.note else figure.name,
+            f"{_number(figure.value)} {figure.unit}",
+            f"{reference} {figure.reference_name}",
             "" if figure.ratio is None else f"{figure.ratio:.2f}",
-            _target(figure),
-            {True: "[green]met", False: "[red]missed", None: ""}[figure.is_met],
-            figure.note,
+            _target(figure) + judgement,
         )
     console.print(table)
 
@@ -135,13 +133,9 @@ def show(console: Console, figures: Sequence[Figure]) -> None:
 _COLUMNS: Final[tuple[tuple[str, JustifyMethod], ...]] = (
     ("figure", "left"),
     ("value", "right"),
-    ("unit", "left"),
     ("reference", "right"),
-    ("", "left"),
     ("ratio", "right"),
     ("target", "left"),
-    ("", "left"),
-    ("", "left"),
 )
 
 
