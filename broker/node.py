@@ -51,6 +51,7 @@ from broker.purgatory.timers import TimerDriver, Timers
 from broker.registration import NO_EPOCH, previous_broker_epoch, registration_request
 from broker.replica_manager import ReplicaManager
 from broker.replica_metrics import report_replicas
+from broker.replication.isr_updates import IsrUpdates
 from broker.replication.leadership import Leadership
 from broker.replication.waiting import WaitingRequests
 from broker.services import Services
@@ -136,7 +137,7 @@ class BrokerNode:
             config.node_id,
             clock=clock,
             brokers=lambda: self._store.image.brokers,
-            own_epoch=lambda: self._broker_epoch,
+            own_epoch=lambda: self._lifecycle.broker_epoch,
             lag_time_max_ms=config.replica_lag_time_max_ms,
         )
         self._replicas = ReplicaManager(
@@ -181,10 +182,21 @@ class BrokerNode:
         undo.push_async_callback(self._flusher.close)
         self.services = self._make_services()
         undo.push_async_callback(self._groups.stop)
+        self._isr_updates = IsrUpdates(
+            self._access.general, self.config.node_id, self._leadership.own_epoch, self._clock
+        )
+        self._leadership.updates = self._isr_updates
+        undo.push_async_callback(self._isr_updates.close)
         self._store.subscribe(self._follow_topics)
         register_apis(self._dispatcher, self.services)
         self._housekeeping = Housekeeping(
-            self._logs, self._flusher, self._housekeepers, self._timers, self._clock, self.config
+            self._logs,
+            self._flusher,
+            self._housekeepers,
+            self._timers,
+            self._clock,
+            self.config,
+            self._replicas.check_isrs,
         )
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
@@ -379,6 +391,7 @@ class BrokerNode:
         if self.config.controlled_shutdown_enable:
             await self._lifecycle.shut_down(int(timeout_s * 1000))
         await self._lifecycle.close()
+        await self._isr_updates.close()
         for purgatory in (
             services.fetch_purgatory,
             services.produce_purgatory,
@@ -401,6 +414,7 @@ class BrokerNode:
     async def abandon(self) -> None:
         """End without a shutdown, as after a crash: nothing more is written."""
         await self._lifecycle.close()
+        await self._isr_updates.close()
         await self._access.close()
         self._housekeeping.stop()
         await self._network.close(timeout_s=0)
