@@ -50,6 +50,9 @@ FORWARDED: Final = (
     ApiKey.DELETE_TOPICS,
     ApiKey.CREATE_PARTITIONS,
     ApiKey.UNREGISTER_BROKER,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
 )
 """What clients ask any broker and only the active controller answers."""
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 from broker.clock import Clock
 from broker.config import BrokerConfig
 from broker.controller.local import InProcessController
+from broker.controller.tasks import ControllerTasks, TaskIntervals
 from broker.controller.wiring import ControllerServices, register_controller_apis
 from broker.dispatch import Dispatcher
+from broker.metadata.settings import controller_settings
 from broker.metadata.store import MetadataStore
 from broker.network.request_channel import RequestChannel
 from broker.request_metrics import RequestMetrics
@@ -44,8 +46,21 @@ class Controller:
         self.in_process = InProcessController(
             self.dispatcher, self.services.is_active, clock, client_id=str(config.node_id)
         )
+        self._tasks = ControllerTasks(
+            store,
+            controller_settings(config),
+            self.services.heartbeats,
+            clock,
+            TaskIntervals.of(config),
+        )
         store.on_activation(self._activated)
+        store.on_resignation(self._tasks.stop)
+
+    def stop(self) -> None:
+        """Do nothing more in the background."""
+        self._tasks.stop()
 
     def _activated(self, epoch: LeaderEpoch) -> None:
         services = self.services
         services.heartbeats.activate(services.store.controller_image, services.clock.monotonic_ms())
+        self._tasks.start()

@@ -11,16 +11,21 @@ from broker.dispatch import Dispatcher
 from broker.handlers.allocate_producer_ids import AllocateProducerIdsHandler
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.alter_partition import AlterPartitionHandler
+from broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from broker.handlers.api_versions import ApiVersionsHandler
+from broker.handlers.assign_replicas_to_dirs import AssignReplicasToDirsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.controller_registration import ControllerRegistrationHandler
 from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.describe_controllers import DescribeControllersHandler
+from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.features import features_of
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.metadata.settings import controller_settings
 from broker.metadata.store import MetadataStore
@@ -70,6 +75,9 @@ def _register_brokers(dispatcher: Dispatcher, services: ControllerServices) -> N
     dispatcher.register(ApiKey.BROKER_HEARTBEAT, heartbeat.handle)
     dispatcher.register(ApiKey.ALTER_PARTITION, AlterPartitionHandler(store, settings).handle)
     dispatcher.register(ApiKey.ALLOCATE_PRODUCER_IDS, AllocateProducerIdsHandler(store).handle)
+    assign = AssignReplicasToDirsHandler(store, settings)
+    dispatcher.register(ApiKey.ASSIGN_REPLICAS_TO_DIRS, assign.handle)
+    dispatcher.register(ApiKey.CONTROLLER_REGISTRATION, ControllerRegistrationHandler(store).handle)
 
 
 def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> None:
@@ -85,5 +93,10 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
     dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(services.image, config).handle)
     dispatcher.register(ApiKey.UNREGISTER_BROKER, UnregisterBrokerHandler(store, settings).handle)
+    dispatcher.register(ApiKey.ELECT_LEADERS, ElectLeadersHandler(store, settings).handle)
+    reassign = AlterPartitionReassignmentsHandler(store, settings)
+    dispatcher.register(ApiKey.ALTER_PARTITION_REASSIGNMENTS, reassign.handle)
+    reassignments = ListPartitionReassignmentsHandler(services.image)
+    dispatcher.register(ApiKey.LIST_PARTITION_REASSIGNMENTS, reassignments.handle)
     describe = DescribeControllersHandler(services.image, lambda: store.leader)
     dispatcher.register(ApiKey.DESCRIBE_CLUSTER, describe.handle)

@@ -17,6 +17,11 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs, incremental_alter_configs
 from protocol.messages import describe_topic_partitions as topic_partitions
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -33,6 +38,8 @@ from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest
 from protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from protocol.messages.elect_leaders import ElectLeadersRequest
+from protocol.messages.elect_leaders import TopicPartitions as ElectLeadersTopic
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -50,6 +57,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -95,6 +103,8 @@ FITTING_ERRORS = {
     ApiKey.OFFSET_DELETE: {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
     ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
     ApiKey.LIST_OFFSETS: {ErrorCode.UNSUPPORTED_VERSION},
+    ApiKey.ELECT_LEADERS: {ErrorCode.ELECTION_NOT_NEEDED},
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS},
     ApiKey.UNREGISTER_BROKER: {ErrorCode.BROKER_ID_NOT_REGISTERED},
 }
 
@@ -280,6 +290,13 @@ REQUESTS: dict[ApiKey, Ask] = {
         ),
         timeout_ms=1000,
     ),
+    ApiKey.ELECT_LEADERS: lambda scene, _: ElectLeadersRequest(
+        topic_partitions=(ElectLeadersTopic(topic=TOPIC, partitions=(0,)),)
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda scene, _: AlterPartitionReassignmentsRequest(
+        topics=(ReassignableTopic(name=TOPIC, partitions=(ReassignablePartition(partition_index=0),)),)
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda scene, _: ListPartitionReassignmentsRequest(topics=None),
     ApiKey.UNREGISTER_BROKER: lambda scene, _: UnregisterBrokerRequest(broker_id=99),
     ApiKey.INIT_PRODUCER_ID: lambda scene, _: InitProducerIdRequest(transactional_id=None),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda scene, _: OffsetForLeaderEpochRequest(

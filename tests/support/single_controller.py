@@ -1,0 +1,26 @@
+"""A store that is its own quorum, whatever it is made of underneath, for tests of handlers and tasks."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+
+from broker.metadata.store import MetadataStore
+from cluster.controller.result import ControllerResult
+from protocol.schema import MetadataRecord
+from tests.support.metadata import broker_registration_record
+from tests.support.metadata_store import running_store
+
+
+async def write(store: MetadataStore, records: Iterable[MetadataRecord]) -> None:
+    """Commit records as they are."""
+    fixed = tuple(records)
+    await store.submit(lambda image: ControllerResult(fixed, None))
+
+
+@asynccontextmanager
+async def store_with_brokers(*brokers: int) -> AsyncIterator[MetadataStore]:
+    """An active store in which unfenced brokers are registered."""
+    async with running_store(registered=False) as store:
+        await write(store, [broker_registration_record(broker) for broker in brokers])
+        yield store
