@@ -12,14 +12,12 @@ from protocol.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftV
 from protocol.messages.update_raft_voter import Listener as UpdatedListener
 from protocol.schema import ApiMessage
 from tests.sim.quorum.faults import live_majority, possible_voter_sets
+from tests.sim.quorum.identity import CLIENT, CLUSTER_ID
 from tests.sim.quorum.network import Request
 
 if TYPE_CHECKING:
     from tests.sim.quorum.node import SimNode
     from tests.sim.quorum.world import World
-
-CLIENT = -1
-"""Stands for the sender of what does not come from a node."""
 
 
 class Appender:
@@ -76,7 +74,7 @@ class Operator:
                 self._propose(leader, voters.with_voter(world.voter(node.disk)), self._add(node))
             elif here.key.directory_id != node.disk.directory_id or random.random() < 0.6:
                 request = RemoveRaftVoterRequest(
-                    voter_id=node.id, voter_directory_id=here.key.wire_directory_id
+                    cluster_id=CLUSTER_ID, voter_id=node.id, voter_directory_id=here.key.wire_directory_id
                 )
                 self._propose(leader, voters.without(node.id), request)
             else:
@@ -98,6 +96,7 @@ class Operator:
 
     def _add(self, node: SimNode) -> ApiMessage:
         return AddRaftVoterRequest(
+            cluster_id=CLUSTER_ID,
             timeout_ms=5_000,
             voter_id=node.id,
             voter_directory_id=node.disk.directory_id,
@@ -111,6 +110,7 @@ class Operator:
     def _update(self, leader: SimNode, node: SimNode) -> ApiMessage:
         assert leader.quorum is not None
         return UpdateRaftVoterRequest(
+            cluster_id=CLUSTER_ID,
             current_leader_epoch=leader.quorum.epoch,
             voter_id=node.id,
             voter_directory_id=node.disk.directory_id,

@@ -21,6 +21,7 @@ class Faults:
         self.stopped = False
         swarm = world.swarm
         self._every(swarm.partition_every, self._partition)
+        self._every(swarm.isolate_every, self._isolate)
         self._every(swarm.crash_every, self._crash)
         self._every(swarm.pause_every, self._pause)
         self._every(swarm.wipe_every, self._wipe)
@@ -70,6 +71,16 @@ class Faults:
             links |= {(b, a) for a, b in links}
         elif random.random() < 0.5:
             links = {(b, a) for a, b in links}
+        world.network.cut |= links
+        world.at(world.now + random.randrange(1, world.swarm.partition_max), self._heal, links)
+
+    def _isolate(self) -> None:
+        world, random, leaders = self.world, self.world.random, self.world.leaders()
+        if world.network.cut or len(leaders) != 1:
+            return
+        apart = random.choice([node.id for node in world.nodes.values() if node is not leaders[0]])
+        others = [leaders[0].id] if random.random() < 0.5 else [each for each in world.nodes if each != apart]
+        links = {(apart, other) for other in others} | {(other, apart) for other in others}
         world.network.cut |= links
         world.at(world.now + random.randrange(1, world.swarm.partition_max), self._heal, links)
 

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from cluster.quorum.states import State
-
 from cluster.quorum.effects import SnapshotLoaded
+from cluster.quorum.states import State
 from cluster.quorum.voter_set import ReplicaKey, VoterSet
 from tests.sim.quorum.records import voters_in
 from tests.sim.quorum.violation import Violation
@@ -35,6 +34,8 @@ class History:
         self.heard: dict[int, dict[int, int]] = {}
         """Leader -> voter -> when the leader last took a fetch of that voter."""
         self.leading_since: dict[int, int] = {}
+        self.steady_epoch: int | None = None
+        """The epoch whose leader everybody followed."""
 
 
 def one_leader_per_epoch(world: World, node: SimNode) -> None:
@@ -117,10 +118,14 @@ def committed_data_agrees(world: World, node: SimNode) -> None:
 
 
 def committed_entries_are_on_a_majority(world: World, node: SimNode) -> None:
-    """Who commits first leads, and its log up to there is on the disks of a majority of the voters."""
+    """Who commits first leads, and its log up to there is on the disks of a majority of the voters.
+
+    A leader that commits its own removal resigns in the same step.
+    """
     quorum, log = node.quorum, node.disk.log
     assert quorum is not None
-    if quorum.state is not State.LEADER:
+    led = world.elected.get(node.id) == (node.life, quorum.epoch)
+    if quorum.state is not State.LEADER and not (quorum.state is State.RESIGNED and led):
         raise Violation(
             "committed_entries_are_on_a_majority",
             f"node {node.id} is {quorum.state.name} and commits {log.high_watermark} before any leader",
@@ -216,6 +221,26 @@ def leaders_are_heard_by_a_majority(world: World, node: SimNode) -> None:
         )
 
 
+def steady_leaders_stay(world: World, node: SimNode) -> None:
+    """Where nothing is wrong with the leader and a majority, nobody raises the epoch (KIP-996)."""
+    quorum, history = node.quorum, world.history
+    assert quorum is not None
+    if not world.swarm.steady:
+        return
+    if history.steady_epoch is None:
+        known = {
+            (each.quorum.epoch, each.quorum.leader_id) if each.quorum is not None else (0, None)
+            for each in world.nodes.values()
+        }
+        if len(known) == 1 and quorum.leader_id is not None:
+            history.steady_epoch = quorum.epoch
+    elif quorum.epoch > history.steady_epoch:
+        raise Violation(
+            "steady_leaders_stay",
+            f"node {node.id} is {quorum.state.name} in epoch {quorum.epoch}, not {history.steady_epoch}",
+        )
+
+
 def a_vote_is_given_once(world: World, voter: ReplicaKey, epoch: int, candidate: tuple[int, UUID]) -> None:
     """The same replica does not vote for two candidates in one epoch, over all its lives."""
     assert voter.directory_id is not None
@@ -234,4 +259,5 @@ AFTER_EVERY_STEP: tuple[Callable[[World, SimNode], None], ...] = (
     voters_change_one_at_a_time,
     a_snapshot_stands_where_the_log_starts,
     leaders_are_heard_by_a_majority,
+    steady_leaders_stay,
 )

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from cluster.quorum.effects import Send
 from protocol.codec import decode, encode
 from protocol.schema import ApiMessage
+from tests.sim.quorum.identity import FIRST_PORT
 
 if TYPE_CHECKING:
     from tests.sim.quorum.node import SimNode
     from tests.sim.quorum.world import World
-
-FIRST_PORT = 9000
 
 
 @dataclass(slots=True, eq=False)

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from cluster.quorum.quorum import Quorum
-
 from cluster.quorum.effects import (
     Appended,
     AppendRefused,
@@ -22,6 +20,7 @@ from cluster.quorum.effects import (
     SnapshotLoaded,
 )
 from cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
+from cluster.quorum.quorum import Quorum
 from cluster.quorum.quorum_record import QuorumRecord
 from protocol.schema import ApiMessage
 from tests.sim.quorum.memory_log import MemoryLog, StoredBatch
@@ -53,6 +52,8 @@ class SimNode:
         self.quorum: Quorum | None = None
         self.life = 0
         self.paused = False
+        self.sees_clock = True
+        """Scenarios let nodes overlook their deadlines, to choose who is first."""
         self.waiting: set[int] = set()
         self.epoch = 0
         self.ran_since = 0
@@ -86,6 +87,7 @@ class SimNode:
         log.on_truncate = self._note_truncation
         self.quorum = self.world.new_quorum(self)
         self._after_step([], None)
+        self._schedule_tick()
 
     def stop(self, *, power_lost: bool) -> None:
         """kill -9, or the plug: then a part of what was not synced is gone."""
@@ -115,9 +117,8 @@ class SimNode:
             return
         self.paused = False
         self.ran_since = self.world.now
-        self._tick_at = None
         self._drain()
-        self._schedule_tick()
+        self.look_at_clock()
 
     # What happens to it.
 
@@ -144,7 +145,7 @@ class SimNode:
         if life != self.life or tick_at != self._tick_at:
             return
         self._tick_at = None
-        if not self.paused:
+        if not self.paused and self.sees_clock:
             self._handle(Tick())
 
     def _handle(self, event: Event) -> None:
@@ -254,6 +255,11 @@ class SimNode:
 
     def _note_truncation(self, offset: int, removed: list[StoredBatch]) -> None:
         self.truncated += removed
+
+    def look_at_clock(self) -> None:
+        """Time may have passed unseen."""
+        self._tick_at = None
+        self._schedule_tick()
 
     def _schedule_tick(self) -> None:
         if self.quorum is None or self.paused or self._writing is not None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
+from cluster.quorum.fetching import CommittedRecordsLost
 from cluster.quorum.safeguards import Safeguard
 from tests.sim.quorum.clients import Appender, Operator
 from tests.sim.quorum.faults import Faults
@@ -45,6 +46,8 @@ def run_seed(
         world.log = []
     try:
         return _run(world)
+    except CommittedRecordsLost as lost:
+        raise Violation("no_leader_lacks_committed_records", str(lost)) from lost
     finally:
         if world.log is not None:
             print("\n".join(world.log))

@@ -44,6 +44,10 @@ class Swarm:
     one_way: float = 0.3
     """Share of partitions that cut one direction only."""
     partition_max: int = 5_000
+    isolate_every: int = 0
+    """One voter that does not lead is cut off for long, from all others or from the leader alone."""
+    steady: bool = False
+    """No fault gives reason to elect anew: a leader that all voters follow must stay."""
     crash_every: int = 0
     crash_leader: float = 0.4
     """Share of faults of one node that hit a leader."""

@@ -13,18 +13,18 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from cluster.quorum.quorum import Quorum
-from cluster.quorum.states import State
-
 from cluster.quorum.effects import Effect, Respond, Send
 from cluster.quorum.events import Event, Received
 from cluster.quorum.log import SnapshotId
+from cluster.quorum.quorum import Quorum
 from cluster.quorum.safeguards import Safeguard
 from cluster.quorum.settings import QuorumSettings
-from cluster.quorum.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
+from cluster.quorum.states import State
+from cluster.quorum.voter_set import ReplicaKey, Voter, VoterSet
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from protocol.messages.vote import VoteRequest, VoteResponse
+from tests.sim.quorum.identity import CLUSTER_ID, endpoints_of
 from tests.sim.quorum.invariants import (
     AFTER_EVERY_STEP,
     History,
@@ -33,13 +33,11 @@ from tests.sim.quorum.invariants import (
 )
 from tests.sim.quorum.ledger import Ledger
 from tests.sim.quorum.memory_log import MemoryLog
-from tests.sim.quorum.network import FIRST_PORT, Network, Request
+from tests.sim.quorum.network import Network, Request
 from tests.sim.quorum.node import Disk, SimNode
 from tests.sim.quorum.records import snapshot_bytes, voters_in
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.violation import Violation
-
-CLUSTER_ID = "simulated-cluster-id-1"
 
 
 class World:
@@ -70,6 +68,7 @@ class World:
             snapshot_chunk_max_bytes=swarm.snapshot_chunk,
             disabled=disabled,
         )
+        self.drop_log_at_snapshots = False
         self.request_timeout = swarm.fetch_timeout
         self.quiet_max = 2 * swarm.fetch_timeout + 2_500
         self._queue: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -80,6 +79,7 @@ class World:
             disk = self.new_disk(node_id)
             self.nodes[node_id] = SimNode(self, node_id, disk)
         self.first_voters = VoterSet.of(self.voter(self.nodes[each].disk) for each in range(swarm.voters))
+        self.bootstrap = tuple(endpoints_of(each)[0] for each in range(swarm.voters))
         if swarm.mode is Voters.DYNAMIC:
             self.ledger.voter_sets.append((-1, self.first_voters))
             for node in self.nodes.values():
@@ -147,6 +147,8 @@ class World:
             settings=self.settings,
             random_below=self.random.randrange,
             now_ms=self.now,
+            endpoints=endpoints_of(node.id),
+            bootstrap=() if static else self.bootstrap,
         )
 
     def leaders(self) -> list[SimNode]:
@@ -166,7 +168,7 @@ class World:
         dynamic = self.swarm.mode is Voters.DYNAMIC
         voters = ledger.voters_before(offset) if dynamic else None
         log.add_snapshot(snapshot_id, snapshot_bytes(voters, ledger.digest_before(offset)))
-        if self.random.random() < 0.7:
+        if self.drop_log_at_snapshots or self.random.random() < 0.7:
             known = [each for each in log.snapshots if each.end_offset > log.start_offset]
             log.delete_before(self.random.choice(known))
 
@@ -252,8 +254,3 @@ class World:
                 candidate = (asked.replica_id, asked.replica_directory_id)
                 a_vote_is_given_once(self, voter, asked.replica_epoch, candidate)
         self.network.respond(request, message)
-
-
-def endpoints_of(node_id: int) -> tuple[Endpoint, ...]:
-    """Where a node's controller listener is."""
-    return (Endpoint("CONTROLLER", f"node-{node_id}", FIRST_PORT + node_id),)

@@ -1,0 +1,15 @@
+"""Names that the simulated cluster goes by."""
+
+from __future__ import annotations
+
+from cluster.quorum.voter_set import Endpoint
+
+CLUSTER_ID = "simulated-cluster-id-1"
+CLIENT = -1
+"""Stands for the sender of what does not come from a node."""
+FIRST_PORT = 9000
+
+
+def endpoints_of(node_id: int) -> tuple[Endpoint, ...]:
+    """Where a node's controller listener is."""
+    return (Endpoint("CONTROLLER", f"node-{node_id}", FIRST_PORT + node_id),)
