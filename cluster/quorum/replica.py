@@ -97,9 +97,9 @@ class Replica:
     @property
     def leader_id(self) -> BrokerId | None:
         """Who leads the epoch, as far as that is known and still so."""
-        if self.state is State.RESIGNED:
-            return None
-        return self.record.leader_id
+        leader_id = self.record.leader_id
+        # It led this epoch and resigned, or restarted.
+        return None if leader_id == self.id and self.state is not State.LEADER else leader_id
 
     @property
     def voters(self) -> VoterSet:

@@ -125,7 +125,6 @@ def fetch_request(
     )
     return fetch.FetchRequest(
         cluster_id=cluster_id,
-        replica_id=replica.id,
         replica_state=fetch.ReplicaState(replica_id=replica.id),
         max_wait_ms=settings.fetch_max_wait_ms,
         max_bytes=settings.fetch_max_bytes,

@@ -137,8 +137,8 @@ def advance(replica: Replica, leading: Leading, now_ms: int) -> None:
     replica.log.advance_high_watermark(offset)
     replica.outbox.add(HighWatermark(offset))
     replica.history.trim(replica.log.start_offset)
-    voter_changes.committed(replica, leading, offset, now_ms)
     answer_parked(replica, now_ms)
+    voter_changes.committed(replica, leading, offset, now_ms)
 
 
 def _has_news(replica: Replica, leading: Leading, partition: FetchPartition) -> bool:
