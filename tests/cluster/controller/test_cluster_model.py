@@ -254,8 +254,10 @@ class RandomRun:
     # The end
 
     def settle(self) -> MetadataImage:
-        """Everybody comes back and catches up."""
-        for _ in range(4):
+        """Everybody comes back with all directories, and catches up."""
+        for broker in self.model.up():
+            self.model.kill(broker)
+        for _ in range(5):
             self.model.pass_time(SESSION_MS + 1)
             for broker in self._brokers:
                 if broker not in self.model.up():
