@@ -13,7 +13,11 @@ _USUAL_LOOPBACK: Final = ip_address("127.0.0.1")
 
 
 def node_connection_settings(
-    config: BrokerConfig, *, request_timeout_ms: int, max_response_bytes: int = _MAX_RESPONSE_BYTES
+    config: BrokerConfig,
+    *,
+    request_timeout_ms: int,
+    max_response_bytes: int = _MAX_RESPONSE_BYTES,
+    receive_buffer_bytes: int = -1,
 ) -> ConnectionSettings:
     """The settings of a connection to another node; `request_timeout_ms` bounds each answer."""
     return ConnectionSettings(
@@ -21,6 +25,7 @@ def node_connection_settings(
         max_response_bytes=max_response_bytes,
         request_timeout_ms=request_timeout_ms,
         setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+        receive_buffer_bytes=receive_buffer_bytes,
         local_host=source_address(config),
     )
 

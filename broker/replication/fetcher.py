@@ -71,7 +71,7 @@ class ReplicaFetcher:
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failures = 0
-        """Attempts to connect in a row that failed."""
+        """Rounds in a row that failed."""
         self._complained: dict[TopicPartition, ErrorCode] = {}
 
     def __str__(self) -> str:
@@ -117,7 +117,9 @@ class ReplicaFetcher:
         while True:
             self._woken.clear()
             try:
-                if await self._round():
+                asked = await self._round()
+                self._failures = 0
+                if asked:
                     continue
             except (KafkaError, OSError, TimeoutError) as error:
                 logger.info("%s: %s", self, str(error) or type(error).__name__)
@@ -130,9 +132,7 @@ class ReplicaFetcher:
 
     async def _back_off(self) -> None:
         """Leave the leader alone for a while, the longer the more often it failed."""
-        if self._connection is not None:
-            self._disconnect()
-            self._failures = 0
+        self._disconnect()
         delay_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 16), self._ports.backoff_ms)
         self._failures += 1
         await asyncio.sleep(delay_ms / 1000)

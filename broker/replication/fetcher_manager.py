@@ -111,9 +111,12 @@ class FetcherManager:
 
     # -- start and stop
 
-    def start(self) -> None:
-        """Begin to fetch; the node is registered."""
+    def start(self, partitions: Iterable[Partition]) -> None:
+        """Begin to fetch, also those of the node's partitions that followed before anybody listened."""
         self._started = True
+        for partition in partitions:
+            if partition.leader is None and partition.topic_partition not in self._owners:
+                self._follow(partition)
         for fetcher in self._fetchers.values():
             fetcher.start()
 

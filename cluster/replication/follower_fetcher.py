@@ -142,7 +142,14 @@ class FollowerFetcher:
         )
         self.partitions[topic_partition] = partition
         self._topic_names[topic_id] = topic_partition.topic
+        return self._begin(partition)
+
+    def _begin(self, partition: FollowedPartition) -> list[Action]:
+        """Find out first where the log leaves the leader's, unless each fetch lets the leader see that."""
+        topic_partition, log = partition.topic_partition, partition.log
+        partition.state = ReplicaState.FETCHING
         partition.follow_log(compares_epochs=self._compares_epochs)
+        self._questions.discard(topic_partition)
         self._changed[topic_partition] = None
         if Safeguard.TRUNCATION_BEFORE_FETCHING in self._disabled:
             return []
@@ -182,8 +189,13 @@ class FollowerFetcher:
 
     def connected(self, fetch_version: int) -> None:
         """There is a new connection, on which Fetch has this version: the session starts over."""
+        compared_epochs = self._compares_epochs
         self.fetch_version = fetch_version
         self._session.failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if self._compares_epochs != compared_epochs:
+            for partition in self.partitions.values():
+                if partition.log.leader_epochs.latest_epoch is not None:
+                    self._begin(partition)
 
     def next_due_ms(self, now_ms: int) -> int | None:
         """When to look again although nothing was to be asked; None when nothing is due by itself."""

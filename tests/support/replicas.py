@@ -71,17 +71,17 @@ class Proposals:
 class Replicas:
     """A ReplicaManager that follows an image which the test changes record by record."""
 
-    def __init__(self, fs: CrashFileSystem | None = None, *log_dirs: str) -> None:
+    def __init__(self, fs: CrashFileSystem | None = None, *log_dirs: str, node_id: int = NODE) -> None:
         self.clock = HandClock()
         self.proposals = Proposals()
         self.leadership = Leadership(
-            NODE, clock=self.clock, brokers=lambda: self.image.brokers, own_epoch=lambda: 100 + NODE
+            node_id, clock=self.clock, brokers=lambda: self.image.brokers, own_epoch=lambda: 100 + node_id
         )
         self.leadership.updates = self.proposals
         self.fs = fs or CrashFileSystem()
         self.logs = LogManager(self.fs, log_dirs or ["/data"])
         self.logs.start(NOW_MS)
-        self.manager = ReplicaManager(NODE, self.logs, {}, self.leadership)
+        self.manager = ReplicaManager(node_id, self.logs, {}, self.leadership)
         self.image = MetadataImage(cluster_id="test")
 
     def replay(self, *records: MetadataRecord) -> None:

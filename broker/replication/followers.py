@@ -1,0 +1,82 @@
+"""The follower's side of one node, put together: fetchers, throttles, connections to the leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.clock import Clock
+from broker.config import BrokerConfig
+from broker.node_connections import node_connection_settings
+from broker.replica_manager import ReplicaManager
+from broker.replication.fetcher import FetcherPorts
+from broker.replication.fetcher_manager import FetcherManager
+from broker.replication.throttles import ReplicationThrottles
+from clients.connecting import open_connection
+from clients.connection import BrokerConnection
+from clients.environment import Environment
+from clients.metadata import BrokerAddress
+from cluster.image import MetadataImage
+from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import BrokerId
+
+
+def make_fetchers(
+    config: BrokerConfig,
+    replicas: ReplicaManager,
+    throttles: ReplicationThrottles,
+    *,
+    image: Callable[[], MetadataImage],
+    broker_epoch: Callable[[], int],
+    clock: Clock,
+    environment: Environment,
+    disabled: SafeguardSet = NONE_DISABLED,
+) -> FetcherManager:
+    """The manager of this node's fetchers; it hears of role changes from now on, and fetches once started."""
+    connection_settings = node_connection_settings(
+        config,
+        request_timeout_ms=config.replica_socket_timeout_ms,
+        receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,
+        # One batch comes whole however large it is, and a segment bounds that.
+        max_response_bytes=config.replica_fetch_response_max_bytes + config.log_segment_bytes,
+    )
+    settings = FollowerSettings(
+        replica_id=config.node_id,
+        partition_max_bytes=config.replica_fetch_max_bytes,
+        max_bytes=config.replica_fetch_response_max_bytes,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_wait_ms=config.replica_fetch_wait_max_ms,
+        backoff_ms=config.replica_fetch_backoff_ms,
+    )
+
+    async def connect(leader_id: BrokerId) -> BrokerConnection:
+        address = _address(image(), leader_id, config.inter_broker_listener)
+        return await open_connection(environment, connection_settings, address)
+
+    ports = FetcherPorts(
+        connect=connect,
+        broker_epoch=broker_epoch,
+        progressed=replicas.leadership.progressed,
+        clock=clock,
+        quota=throttles.follower,
+        backoff_ms=config.replica_fetch_backoff_ms,
+    )
+    manager = FetcherManager(
+        config.node_id,
+        config.num_replica_fetchers,
+        ports,
+        lambda: FollowerFetcher(settings, throttle=throttles.follower, disabled=disabled),
+    )
+    replicas.listeners.append(manager)
+    return manager
+
+
+def _address(image: MetadataImage, broker_id: BrokerId, listener: str) -> BrokerAddress:
+    broker = image.brokers.get(broker_id)
+    endpoint = None if broker is None else broker.endpoints.get(listener)
+    if endpoint is None:
+        raise KafkaError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} has no listener {listener} in the metadata"
+        )
+    return BrokerAddress(broker_id, endpoint.host, endpoint.port)
