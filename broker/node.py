@@ -64,6 +64,7 @@ from storage.config_definition import ConfigError
 from storage.errors import StorageFailure
 from storage.files import FileSystem, OsFileSystem
 from storage.log import PartitionLog
+from storage.log_directory import LogDirectory
 from storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
@@ -186,6 +187,7 @@ class BrokerNode:
             self._access.general, self.config.node_id, self._leadership.own_epoch, self._clock
         )
         self._leadership.updates = self._isr_updates
+        self._logs.on_offline = self._directory_failed
         undo.push_async_callback(self._isr_updates.close)
         self._store.subscribe(self._follow_topics)
         register_apis(self._dispatcher, self.services)
@@ -230,6 +232,13 @@ class BrokerNode:
             metadata_offset=lambda: self._store.image.offset,
             on_fatal=self._cannot_go_on,
         )
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        """A disk failed: the controller moves its leaders away. Without a disk there is nothing to do."""
+        self._replicas.storage_lost(directory.lost, str(directory.offline_reason))
+        self._lifecycle.directory_failed(self._identity.directory_ids[directory.path])
+        if not self._logs.online_directories:
+            self._cannot_go_on("every log directory is offline")
 
     def _cannot_go_on(self, reason: str) -> None:
         """Hear why this node must stop; whoever runs it waits for `failed`."""
@@ -433,6 +442,7 @@ class BrokerNode:
         self._locks.release()
 
     def _close_logs(self) -> None:
+        self._logs.on_offline = None
         self._logs.shutdown(self._clock.wall_ms(), self._broker_epoch)
 
 

@@ -238,6 +238,17 @@ class ReplicaManager:
             if self.node_id in placed.replicas
         }
 
+    def storage_lost(self, lost: Iterable[TopicPartition], reason: str) -> None:
+        """A log directory went offline: what was in it can be used no more, and who waits hears of it."""
+        changes = RoleChanges(gone=[key for key in lost if key in self.partitions])
+        for topic_partition in changes.gone:
+            self._refuse(topic_partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
+        if self._image is not None:
+            for listener in self.listeners:
+                listener.roles_changed(changes, self._image)
+        for topic_partition in changes.gone:
+            self.leadership.progressed(topic_partition)
+
     # ---- configs
 
     def update_defaults(self, topic_defaults: Mapping[str, str], image: MetadataImage) -> None:

@@ -78,6 +78,8 @@ class LogManager:
         settings = DirectorySettings(self._config_for, producer_id_expiration_ms, new_id)
         self.directories = [LogDirectory(fs, path, settings) for path in log_dirs]
         assert self.directories, "a node needs at least one log directory"
+        self.on_offline: Callable[[LogDirectory], None] | None = None
+        """Hears of a directory that was taken offline while the node runs."""
 
     # -- opening and finding
 
@@ -306,6 +308,8 @@ class LogManager:
         """Stop using a directory whose disk has failed."""
         _log.error("log directory %s goes offline: %s", directory.path, reason)
         directory.take_offline(reason)
+        if self.on_offline is not None:
+            self.on_offline(directory)
 
     def shutdown(self, now_ms: int, broker_epoch: int = -1) -> None:
         """Make everything durable and leave the markers of a clean shutdown. No flush may be under way."""

@@ -261,3 +261,17 @@ def test_the_low_watermark_is_that_of_the_follower_that_keeps_most() -> None:
     shared.partition.record_follower_fetch(SECOND, 5, 4, 102)
     shared.partition.record_follower_fetch(THIRD, 5, 3, 103)
     assert shared.partition.low_watermark == 3
+
+
+def test_a_partition_whose_disk_fails_is_not_led_any_more() -> None:
+    shared = Shared()
+    shared.append(2, acks=ACKS_ALL)
+    partition = shared.partition
+    logs, manager = shared.replicas.logs, shared.replicas.manager
+    logs.on_offline = lambda directory: manager.storage_lost(directory.lost, "the disk is gone")
+    logs.take_offline(logs.directories[0], "the disk is gone")
+    with pytest.raises(KafkaError) as refused:
+        manager.partition(TopicPartition("t", 0))
+    assert code(refused) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.committed(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert manager.unavailable_count == 1
