@@ -1,8 +1,9 @@
 """What the active controller has written and what of it is committed.
 
 Commands see the image that their predecessors lead to, committed or not. Each command's records are
-one batch of the log; its reply waits until they are committed. When this node stops leading, the
-whole object is dropped: what was committed of it comes back from the log.
+one batch of the log, or several when they are too many and need not take effect at once; its reply
+waits until they are committed. When this node stops leading, the whole object is dropped: what was
+committed of it comes back from the log.
 """
 
 from __future__ import annotations
@@ -101,7 +102,10 @@ class ActiveController:
             result = submitted.command(self._loader.image)
             submitted.reply = result.reply
             if result.records:
-                self.write(result.records, submitted)
+                *earlier, last = result.batches()
+                for batch in earlier:
+                    self.write(batch)
+                self.write(last, submitted)
             elif self._written:
                 # It may have been decided by what is not committed yet.
                 self._written.append(Written(self._written[-1].end_offset, (), 0, submitted))

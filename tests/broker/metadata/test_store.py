@@ -10,7 +10,7 @@ import pytest
 from broker.metadata.store import MetadataStore
 from cluster.controller.create_topics import create_topics
 from cluster.controller.delete_topics import delete_topics
-from cluster.controller.result import ControllerResult
+from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
@@ -348,3 +348,16 @@ async def test_abandoning_fails_those_who_wait() -> None:
     await store.abandon()
     with pytest.raises(KafkaError):
         await answer
+
+
+@on_both_loops
+async def test_more_records_than_a_batch_holds_are_written_in_several() -> None:
+    async with running_store() as store:
+        before = store.image.offset
+        records = tuple(
+            ConfigRecord(resource_type=4, resource_name="", name=f"k{number}", value="1")
+            for number in range(MAX_RECORDS_PER_COMMAND + 5)
+        )
+        await store.submit(lambda image: ControllerResult(records, None, is_atomic=False))
+        assert store.image.offset == before + len(records)
+        assert len(store.image.cluster_configs()) > MAX_RECORDS_PER_COMMAND
