@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cluster.quorum.effects import Send
 from protocol.codec import decode, encode
+from protocol.messages.vote import VoteRequest
 from protocol.schema import ApiMessage
 from tests.sim.quorum.identity import FIRST_PORT
 
@@ -38,7 +39,8 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.cut: set[tuple[int, int]] = set()
-        self.sent = 0
+        self.may_stand: int | None = None
+        """Scenarios choose who is elected: what others ask for votes is lost."""
 
     def send(self, node: SimNode, effect: Send) -> None:
         """Put a request on its way, and start its timer."""
@@ -48,13 +50,14 @@ class Network:
             receiver = effect.endpoints[0].port - FIRST_PORT
         elif not effect.endpoints or effect.endpoints[0].port - FIRST_PORT != receiver:
             receiver = -1
-        self.sent += 1
         node.waiting.add(effect.request_id)
         world.at(world.now + world.request_timeout, self._time_out, node, node.life, effect.request_id)
         if receiver not in world.nodes:
             world.at(world.now + 1, node.answered, node.life, effect.request_id, None)
             return
         message = self._through_codec(effect.message)
+        if self.may_stand not in (None, node.id) and isinstance(message, VoteRequest):
+            return
         for arrival in self._arrivals(node.id, receiver):
             request = Request(node.id, node.life, effect.request_id, receiver, message)
             world.at(arrival, self._arrive, request)

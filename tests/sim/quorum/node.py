@@ -52,8 +52,8 @@ class SimNode:
         self.quorum: Quorum | None = None
         self.life = 0
         self.paused = False
-        self.sees_clock = True
-        """Scenarios let nodes overlook their deadlines, to choose who is first."""
+        self.clock_ahead = world.random.randrange(100_000)
+        """Clocks of nodes do not agree, they only go equally fast."""
         self.waiting: set[int] = set()
         self.epoch = 0
         self.ran_since = 0
@@ -117,8 +117,9 @@ class SimNode:
             return
         self.paused = False
         self.ran_since = self.world.now
+        self._tick_at = None
         self._drain()
-        self.look_at_clock()
+        self._schedule_tick()
 
     # What happens to it.
 
@@ -145,7 +146,7 @@ class SimNode:
         if life != self.life or tick_at != self._tick_at:
             return
         self._tick_at = None
-        if not self.paused and self.sees_clock:
+        if not self.paused:
             self._handle(Tick())
 
     def _handle(self, event: Event) -> None:
@@ -167,7 +168,7 @@ class SimNode:
 
     def _step(self, event: Event) -> list[Effect]:
         assert self.quorum is not None
-        effects = self.quorum.step(event, self.world.now)
+        effects = self.quorum.step(event, self.clock())
         self._after_step(effects, event)
         return effects
 
@@ -256,10 +257,9 @@ class SimNode:
     def _note_truncation(self, offset: int, removed: list[StoredBatch]) -> None:
         self.truncated += removed
 
-    def look_at_clock(self) -> None:
-        """Time may have passed unseen."""
-        self._tick_at = None
-        self._schedule_tick()
+    def clock(self) -> int:
+        """What the node takes for the time."""
+        return self.world.now + self.clock_ahead
 
     def _schedule_tick(self) -> None:
         if self.quorum is None or self.paused or self._writing is not None:
@@ -268,7 +268,7 @@ class SimNode:
         if deadline is None:
             return
         world = self.world
-        deadline = max(deadline, world.now)
+        deadline = max(deadline - self.clock_ahead, world.now)
         if self._tick_at is not None and self._tick_at <= deadline:
             return
         self._tick_at = deadline

@@ -5,7 +5,7 @@ Nodes are numbers. A line is one of:
     # why                                a comment
     cluster 3 voters 1 observer static   first; or `dynamic`: voters stand in the log; `... snapshot every 5`
     start all / start 0 1
-    elect 0                              only node 0 looks at its clock until it leads
+    elect 0                              nobody else's requests for votes arrive until node 0 leads
     for 5 s                              let time pass
     cut 0 from 1 2 / mute 0 to 1 2       both directions, one direction
     heal                                 all of them
@@ -106,12 +106,9 @@ class Scenario:
 
     def elect(self, name: str) -> None:
         (chosen,) = self._nodes(name)
-        for node in self.world.nodes.values():
-            node.sees_clock = node is chosen
+        self.world.network.may_stand = chosen.id
         self.until(f"{name} LEADER")
-        for node in self.world.nodes.values():
-            node.sees_clock = True
-            node.look_at_clock()
+        self.world.network.may_stand = None
 
     def wait(self, seconds: str) -> None:
         self.world.run_until(self.world.now + round(float(seconds) * 1000))

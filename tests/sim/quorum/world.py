@@ -146,7 +146,7 @@ class World:
             record=node.disk.record,
             settings=self.settings,
             random_below=self.random.randrange,
-            now_ms=self.now,
+            now_ms=node.clock(),
             endpoints=endpoints_of(node.id),
             bootstrap=() if static else self.bootstrap,
         )

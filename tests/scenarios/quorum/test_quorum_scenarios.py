@@ -1,0 +1,20 @@
+"""The transcripts of this folder; `tests.sim.quorum.scenario` says how to read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sim.quorum.scenario import run_scenario
+
+SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
+
+
+def test_there_are_scenarios() -> None:
+    assert len(SCENARIOS) >= 10
+
+
+@pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
+def test_scenario(path: Path) -> None:
+    run_scenario(path)
