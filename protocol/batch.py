@@ -177,7 +177,8 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
     end = position + LOG_OVERHEAD + header.batch_length
     if end > len(buffer):
         return False
-    return bool(crc32c(memoryview(buffer)[position + _ATTRIBUTES_AT : end]) == header.crc)
+    view = buffer if type(buffer) is memoryview else memoryview(buffer)
+    return bool(crc32c(view[position + _ATTRIBUTES_AT : end]) == header.crc)
 
 
 def iterate_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:

@@ -65,7 +65,8 @@ def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
             position = skip_tagged_fields(frame, position) if frame[position] else position + 1
     except (struct.error, IndexError) as error:
         raise DecodeError(f"request header in a frame of {len(frame)} bytes: {error}") from error
-    return RequestHeader(api_key, api_version, correlation_id, client_id), position
+    # Past the generated constructor, which takes twice the time.
+    return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id)), position
 
 
 def encode_request(

@@ -47,7 +47,7 @@ from storage.time_index import NO_TIMESTAMP
 _NO_LIMIT: Final = 2**63 - 1
 _MAGIC_AT: Final = 16
 _HEADER_BYTES_IN_LENGTH: Final = BATCH_OVERHEAD - LOG_OVERHEAD
-_HIGHEST_COMPRESSION: Final = max(Compression)
+_HIGHEST_COMPRESSION: Final = int(max(Compression))
 _ERRORS_SHOWN: Final = 3
 # How many bytes a byte can stand for, by codec: a batch that is not opened must not claim more offsets.
 # Deflate: 258 bytes in 2 bits. Snappy: 64 in 3 bytes. LZ4: 255 in one. Zstandard: 128 KiB in a block of 4.
