@@ -87,6 +87,7 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         leaders,
         selector_named(services.config.replica_selector_class),
         lambda: services.image().brokers,
+        services.throttles.leader,
     )
     dispatcher.register_raw(ApiKey.PRODUCE, produce.handle)
     dispatcher.register_raw(ApiKey.FETCH, fetch.handle)

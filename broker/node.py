@@ -51,8 +51,10 @@ from broker.purgatory.timers import TimerDriver, Timers
 from broker.registration import NO_EPOCH, previous_broker_epoch, registration_request
 from broker.replica_manager import ReplicaManager
 from broker.replica_metrics import report_replicas
+from broker.replication.followers import make_fetchers
 from broker.replication.isr_updates import IsrUpdates
 from broker.replication.leadership import Leadership
+from broker.replication.throttles import ReplicationThrottles
 from broker.replication.waiting import WaitingRequests
 from broker.services import Services
 from broker.topic_traffic import TopicTraffic
@@ -144,6 +146,7 @@ class BrokerNode:
         self._replicas = ReplicaManager(
             config.node_id, self._logs, self._dynamic_config.topic_defaults, self._leadership
         )
+        self._throttles = ReplicationThrottles.of(config)
         undo.callback(self._close_logs)
         self._previous_broker_epoch = previous_broker_epoch(
             self._fs, config.log_directories, self._identity.directory_ids
@@ -188,6 +191,16 @@ class BrokerNode:
         )
         self._leadership.updates = self._isr_updates
         self._logs.on_offline = self._directory_failed
+        self._fetchers = make_fetchers(
+            self.config,
+            self._replicas,
+            self._throttles,
+            image=lambda: self._store.image,
+            broker_epoch=self._leadership.own_epoch,
+            clock=self._clock,
+            environment=self._access.environment,
+        )
+        undo.push_async_callback(self._fetchers.close)
         undo.push_async_callback(self._isr_updates.close)
         self._store.subscribe(self._follow_topics)
         register_apis(self._dispatcher, self.services)
@@ -203,6 +216,7 @@ class BrokerNode:
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
         self._groups.start()
+        self._fetchers.start(self._replicas.partitions.values())
         await self._start_metrics()
         await self._network.start()
 
@@ -270,6 +284,7 @@ class BrokerNode:
         image = self._store.image
         self._logs.start(now_ms, lambda topic: self._replicas.log_config(topic, self._store.image))
         self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
+        self._store.subscribe(self._throttles.apply)
         self._store.subscribe(self._follow_partitions)
 
     def _make_services(self) -> Services:
@@ -305,6 +320,7 @@ class BrokerNode:
             fetch_purgatory=fetch_purgatory,
             delete_records_purgatory=delete_records_purgatory,
             traffic=TopicTraffic(),
+            throttles=self._throttles,
             channel=self._access.general,
             forwarder=Forwarder(
                 self._access.forwarding, self._channel, self._clock, config.request_timeout_ms
@@ -401,6 +417,7 @@ class BrokerNode:
             await self._lifecycle.shut_down(int(timeout_s * 1000))
         await self._lifecycle.close()
         await self._isr_updates.close()
+        await self._fetchers.close()
         for purgatory in (
             services.fetch_purgatory,
             services.produce_purgatory,
@@ -424,6 +441,7 @@ class BrokerNode:
         """End without a shutdown, as after a crash: nothing more is written."""
         await self._lifecycle.close()
         await self._isr_updates.close()
+        await self._fetchers.close()
         await self._access.close()
         self._housekeeping.stop()
         await self._network.close(timeout_s=0)

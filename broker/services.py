@@ -17,6 +17,7 @@ from broker.metadata.store import MetadataStore
 from broker.metadata.topic_creation import TopicCreation
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
+from broker.replication.throttles import ReplicationThrottles
 from broker.topic_traffic import TopicTraffic
 from cluster.controller.settings import Randomness
 from cluster.image import MetadataImage
@@ -41,6 +42,7 @@ class Services:
     fetch_purgatory: Purgatory
     delete_records_purgatory: Purgatory
     traffic: TopicTraffic
+    throttles: ReplicationThrottles
     channel: ControllerChannel
     forwarder: Forwarder
     producer_ids: ProducerIds
