@@ -7,27 +7,20 @@ Source: KIP-631, KIP-858, KIP-966; ClusterControlManager of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from uuid import UUID
-
 from cluster.controller import broker_changes
-from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
+from cluster.controller.result import ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.features import METADATA_VERSION, SUPPORTED_FEATURES
-from cluster.image import NO_LEADER, BrokerImage, FeatureRange, MetadataImage, PartitionImage
+from cluster.image import BrokerImage, FeatureRange, MetadataImage
 from cluster.replica_directories import is_reserved
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature
-from protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.register_broker_record import (
     BrokerEndpoint,
     BrokerFeature,
     RegisterBrokerRecord,
 )
-
-_UNFENCE = -1
 
 
 def current_registration(image: MetadataImage, broker: BrokerId, epoch: int) -> BrokerImage:
@@ -73,13 +66,6 @@ def register_broker(
     return ControllerResult((*cleanup, _registration(request, epoch)), epoch, is_atomic=False)
 
 
-def register_single_broker(image: MetadataImage, request: BrokerRegistrationRequest) -> ControllerResult[int]:
-    """Register the broker that is the whole cluster: a former registration must be its own and is over."""
-    _check(image, request)
-    epoch = image.offset + 1
-    return ControllerResult((_registration(request, epoch),), epoch)
-
-
 def unregister_broker(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerId
 ) -> ControllerResult[None]:
@@ -89,58 +75,6 @@ def unregister_broker(
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
     records = broker_changes.unregistered(image, settings, registered)
     return ControllerResult(tuple(records), None, is_atomic=False)
-
-
-def unfence_broker(image: MetadataImage, broker: BrokerId, broker_epoch: int) -> ControllerResult[None]:
-    """Let a registered broker in; STALE_BROKER_EPOCH for a former registration."""
-    registered = image.brokers.get(broker)
-    if registered is None:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
-    if registered.epoch != broker_epoch:
-        text = f"broker {broker} has the epoch {registered.epoch}, not {broker_epoch}"
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
-    if not registered.fenced:
-        return ControllerResult((), None)
-    record = BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=broker_epoch, fenced=_UNFENCE)
-    return ControllerResult((record,), None)
-
-
-def lead_again(image: MetadataImage, broker: BrokerId) -> Iterator[tuple[PartitionChangeRecord, ...]]:
-    """Records by which a broker that came back leads its partitions in a new leader epoch, in batches.
-
-    Offsets that were lost with its memory are then written anew under another epoch, and readers
-    can tell. Of partitions without a leader it takes those where it has every committed record:
-    as a member of the in-sync set, or of the eligible replicas that were left when it stopped.
-    Partitions that another broker leads are left alone.
-    """
-    changes = [
-        change
-        for topic in image.topics_by_name.values()
-        for index, partition in topic.partitions.items()
-        if (change := _leadership(topic.id, index, partition, broker)) is not None
-    ]
-    for start in range(0, len(changes), MAX_RECORDS_PER_COMMAND):
-        yield tuple(changes[start : start + MAX_RECORDS_PER_COMMAND])
-
-
-def _leadership(
-    topic_id: UUID, index: int, partition: PartitionImage, broker: BrokerId
-) -> PartitionChangeRecord | None:
-    if partition.leader not in (broker, NO_LEADER):
-        return None
-    if broker in partition.isr:
-        return PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=broker)
-    if broker in partition.eligible_leader_replicas:
-        others = tuple(each for each in partition.eligible_leader_replicas if each != broker)
-        return PartitionChangeRecord(
-            topic_id=topic_id,
-            partition_id=index,
-            leader=broker,
-            isr=(broker,),
-            eligible_leader_replicas=others,
-            last_known_elr=(),
-        )
-    return None
 
 
 def supported_features() -> tuple[Feature, ...]:

@@ -8,7 +8,8 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.controller.brokers import lead_again, register_broker, supported_features, unfence_broker
+from cluster.controller import broker_changes
+from cluster.controller.brokers import register_broker, supported_features
 from cluster.controller.configs import (
     TOPIC_AND_GROUP_DEFINITIONS,
     ConfigChange,
@@ -32,11 +33,9 @@ from protocol.messages.create_partitions import CreatePartitionsRequest, CreateP
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
-from protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
 from protocol.metadata_records.delegation_token_record import DelegationTokenRecord
 from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.register_controller_record import RegisterControllerRecord
 from protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from protocol.schema import MetadataRecord
@@ -65,8 +64,6 @@ COMMANDS = st.one_of(
     st.tuples(st.just("register"), st.integers(1, 4), st.integers(0, 2)),
     st.tuples(st.just("unfence"), st.integers(1, 4)),
     st.tuples(st.just("fence"), st.integers(1, 4)),
-    st.tuples(st.just("lead"), st.integers(1, 4)),
-    st.tuples(st.just("leave"), st.integers(1, 4)),
     st.tuples(st.just("ids"), st.integers(1, 4)),
 )
 
@@ -109,33 +106,14 @@ def _perform(image: MetadataImage, command, chance: SeededRandomness):  # type: 
                 log_dirs=(UUID(int=broker + 300),),
             )
             return [register_broker(image, SETTINGS, registration, has_session=False)]
-        case ("unfence", broker):
-            epoch = image.brokers[broker].epoch if broker in image.brokers else 0
-            return [unfence_broker(image, broker, epoch)]
-        case ("fence", broker) if broker in image.brokers:
-            epoch = image.brokers[broker].epoch
-            record = BrokerRegistrationChangeRecord(broker_id=broker, broker_epoch=epoch, fenced=1)
-            return [ControllerResult((record,), None)]
-        case ("leave", broker):
-            return [ControllerResult(tuple(leaving(image, broker)), None)]
-        case ("lead", broker):
-            return [ControllerResult(records, None) for records in lead_again(image, broker)]
+        case ("unfence" | "fence" as event, broker) if broker in image.brokers:
+            change = broker_changes.unfenced if event == "unfence" else broker_changes.fenced
+            records = change(image, SETTINGS, image.brokers[broker])
+            return [ControllerResult(tuple(records), None)]
         case ("ids", broker):
             epoch = image.brokers[broker].epoch if broker in image.brokers else 0
             return [allocate_producer_ids(image, broker, epoch)]
     return []
-
-
-def leaving(image: MetadataImage, broker: int) -> list[MetadataRecord]:
-    """What Kafka writes when the last broker of a partition stops cleanly."""
-    return [
-        PartitionChangeRecord(
-            topic_id=topic.id, partition_id=index, leader=-1, isr=(), eligible_leader_replicas=(broker,)
-        )
-        for topic in image.topics_by_name.values()
-        for index, partition in topic.partitions.items()
-        if partition.isr == (broker,)
-    ]
 
 
 def assert_is_sound(image: MetadataImage) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from cluster.controller import broker_changes
 from cluster.controller.bootstrap import bootstrap_records
-from cluster.controller.brokers import (
-    lead_again,
-    register_broker,
-    register_single_broker,
-    supported_features,
-    unfence_broker,
-)
+from cluster.controller.brokers import register_broker, supported_features
 from cluster.controller.producer_ids import allocate_producer_ids
 from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from cluster.controller.settings import ControllerSettings
@@ -22,11 +18,17 @@ from cluster.features import finalized_features
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
 from protocol.metadata_records.no_op_record import NoOpRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.register_broker_record import RegisterBrokerRecord
-from tests.support.metadata import CLUSTER_ID, applied, creatable, image_with_brokers, replayed, with_topics
+from tests.support.metadata import (
+    CLUSTER_ID,
+    applied,
+    broker_registration_record,
+    creatable,
+    replayed,
+    with_topics,
+)
 
 NEW_CLUSTER = replayed(bootstrap_records(1), offset=8)
 REQUEST = BrokerRegistrationRequest(
@@ -69,23 +71,11 @@ def test_a_broker_registers_fenced_with_the_offset_of_its_record_as_epoch() -> N
     assert (broker.fenced, broker.rack, broker.log_dirs) == (True, "r", (UUID(int=300),))
 
 
-def test_a_registered_broker_is_let_in_once() -> None:
-    image = registered()
-    epoch = image.brokers[1].epoch
-    result = unfence_broker(image, 1, epoch)
-    image = applied(image, result)
-    assert image.brokers[1].is_active
-    assert unfence_broker(image, 1, epoch).records == ()
-
-
 @pytest.mark.parametrize(
     ("broker", "epoch", "code"),
     [(2, 9, ErrorCode.BROKER_ID_NOT_REGISTERED), (1, 99, ErrorCode.STALE_BROKER_EPOCH)],
 )
 def test_only_the_latest_registration_counts(broker: int, epoch: int, code: ErrorCode) -> None:
-    with pytest.raises(KafkaError) as error:
-        unfence_broker(registered(), broker, epoch)
-    assert error.value.code is code
     with pytest.raises(KafkaError) as error:
         allocate_producer_ids(registered(), broker, epoch)
     assert error.value.code is code
@@ -114,10 +104,9 @@ def test_a_registration_that_cannot_be_is_refused(
 
 def test_an_id_that_a_living_process_holds_is_refused_to_another() -> None:
     image = registered()
-    image = applied(image, unfence_broker(image, 1, image.brokers[1].epoch))
     other = replace(REQUEST, incarnation_id=UUID(int=71))
     assert refusal(image, other, has_session=True) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert register_single_broker(image, other).reply == image.offset + 1
+    assert register(image, other).reply == image.offset + 1
 
 
 def test_a_broker_that_was_not_heard_of_may_come_back_as_another_process() -> None:
@@ -131,45 +120,53 @@ def test_the_same_process_keeps_its_epoch() -> None:
     assert register(image, REQUEST).reply == image.brokers[1].epoch
 
 
-def test_a_broker_that_came_back_leads_in_a_new_epoch() -> None:
-    image = with_topics(image_with_brokers(1, 2), creatable("orders", 4, 2))
-    (records,) = lead_again(image, 1)
-    changed = replayed(records, image).topics_by_name["orders"].partitions
-    for index, before in image.topics_by_name["orders"].partitions.items():
-        expected = before.leader_epoch + (before.leader == 1)
-        assert (changed[index].leader, changed[index].leader_epoch) == (before.leader, expected)
+def placed_on_1(**change: Any) -> MetadataImage:
+    """Broker 1 registered with the epoch 500, broker 2 alive; one partition as `change` says."""
+    image = replace(registered(), offset=499)
+    again = replace(REQUEST, incarnation_id=UUID(int=72))
+    image = applied(image, register(image, again))
+    image = replayed([broker_registration_record(2)], image, offset=501)
+    image = with_topics(image, creatable("orders", configs={"min.insync.replicas": "2"}))
+    record = PartitionChangeRecord(topic_id=image.topics_by_name["orders"].id, partition_id=0, **change)
+    return replayed([record], image, offset=600)
 
 
-def test_a_broker_that_stopped_cleanly_takes_back_what_nobody_leads() -> None:
-    image = with_topics(image_with_brokers(1, 2), creatable("orders", 2, 1))
-    topic = image.topics_by_name["orders"]
-    mine = topic.partitions[0].replicas[0]
-    stopping = [
-        PartitionChangeRecord(
-            topic_id=topic.id, partition_id=0, leader=-1, isr=(), eligible_leader_replicas=(mine,)
-        ),
-        BrokerRegistrationChangeRecord(broker_id=mine, broker_epoch=100 + mine, fenced=1),
-    ]
-    image = replayed(stopping, image)
-    (records,) = lead_again(image, mine)
-    partition = replayed(records, image).topics_by_name["orders"].partitions[0]
-    assert (partition.leader, partition.isr, partition.leader_epoch) == (mine, (mine,), 2)
-    assert partition.eligible_leader_replicas == ()
+@pytest.mark.parametrize(
+    ("previous_epoch", "eligible"), [(500, (1,)), (-1, ()), (499, ())], ids=["clean", "killed", "older"]
+)
+def test_a_new_process_stays_eligible_only_if_the_one_before_it_stopped_cleanly(
+    previous_epoch: int, eligible: tuple[int, ...]
+) -> None:
+    image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
+    request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=previous_epoch)
+    result = register(image, request)
+    after = applied(image, result)
+    assert after.topics_by_name["orders"].partitions[0].eligible_leader_replicas == eligible
+    assert after.brokers[1].epoch == result.reply == after.offset
 
 
-def test_a_broker_without_every_committed_record_does_not_lead() -> None:
-    image = with_topics(image_with_brokers(1, 2), creatable("orders", 1, 2))
-    topic = image.topics_by_name["orders"]
-    lost = PartitionChangeRecord(
-        topic_id=topic.id, partition_id=0, leader=-1, isr=(2,), eligible_leader_replicas=()
-    )
-    assert list(lead_again(replayed([lost], image), 1)) == []
+def test_versions_that_cannot_tell_the_epoch_before_count_as_killed() -> None:
+    image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
+    request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=500)
+    result = register_broker(image, SETTINGS, request, has_session=False, tells_previous_epoch=False)
+    assert applied(image, result).topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
 
 
-def test_leaderships_come_in_batches_that_the_log_can_take() -> None:
-    image = with_topics(image_with_brokers(1), creatable("a", 9000), settings=None)
-    image = with_topics(image, creatable("b", 3000))
-    assert [len(records) for records in lead_again(image, 1)] == [MAX_RECORDS_PER_COMMAND, 2000]
+def test_a_new_process_is_not_in_sync_where_the_one_before_it_was() -> None:
+    image = placed_on_1(replicas=(1, 2), isr=(1, 2), leader=1)
+    after = applied(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
+    partition = after.topics_by_name["orders"].partitions[0]
+    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (2, (2,), ())
+
+
+def test_the_last_known_leader_is_the_one_that_may_come_back_without_its_end() -> None:
+    image = placed_on_1(replicas=(1,), isr=(1,), leader=1)
+    after = applied(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
+    partition = after.topics_by_name["orders"].partitions[0]
+    assert (partition.leader, partition.isr, partition.last_known_elr) == (-1, (), (1,))
+    back = replayed(broker_changes.unfenced(after, SETTINGS, after.brokers[1]), after, offset=700)
+    partition = back.topics_by_name["orders"].partitions[0]
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 1)
 
 
 def test_producer_ids_come_in_blocks_that_never_repeat() -> None:
