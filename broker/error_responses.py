@@ -129,6 +129,15 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
     ApiKey.DESCRIBE_CONFIGS: (_Mirror("results", "resources", _RESOURCE),),
     ApiKey.ALTER_CONFIGS: (_Mirror("responses", "resources", _RESOURCE),),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (_Mirror("responses", "resources", _RESOURCE),),
+    ApiKey.ELECT_LEADERS: (
+        _Mirror(
+            "replica_election_results",
+            "topic_partitions",
+            _same("topic"),
+            _Mirror("partition_result", "partitions", {"partition_id": ""}),
+        ),
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_Mirror("responses", "topics", _same("name"), _PARTITIONS),),
     ApiKey.CREATE_PARTITIONS: (_Mirror("results", "topics", _same("name")),),
     ApiKey.DELETE_GROUPS: (_Mirror("results", "groups_names", {"group_id": ""}),),
     ApiKey.DESCRIBE_PRODUCERS: (
@@ -147,6 +156,15 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
     ApiKey.SHARE_GROUP_DESCRIBE: _GROUP_IDS,
     ApiKey.STREAMS_GROUP_DESCRIBE: _GROUP_IDS,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_Mirror("results", "deletions upsertions", {"user": "name"}),),
+    ApiKey.ELECT_LEADERS: (
+        _Mirror(
+            "replica_election_results",
+            "topic_partitions",
+            _same("topic"),
+            _Mirror("partition_result", "partitions", {"partition_id": ""}),
+        ),
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: (_Mirror("entries", "entries", _same("entity")),),
     ApiKey.CREATE_ACLS: (_Mirror("results", "creations", {}),),
     ApiKey.DELETE_ACLS: (_Mirror("filter_results", "filters", {}),),
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (_Mirror("groups", "groups", _same("group_id")),),
