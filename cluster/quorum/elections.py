@@ -46,7 +46,7 @@ def give_up(replica: Replica, nominee: Nominee, now_ms: int) -> None:
 
 def poll_nominee(replica: Replica, nominee: Nominee, now_ms: int) -> int:
     """Ask those that have not answered; when to come back."""
-    if not replica.is_voter:
+    if not replica.may_stand:
         replica.become_unattached(replica.epoch, now_ms)
         return now_ms
     if now_ms >= nominee.deadline_ms:

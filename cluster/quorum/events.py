@@ -59,8 +59,19 @@ class Persisted:
 
 
 @dataclass(slots=True)
+class UpgradeVoters:
+    """Write the static voters to the log: kraft.version 0 becomes 1 (the feature, as UpdateFeatures sets it).
+
+    Answered like an `Append`. Refused until each voter has fetched and so told its directory id.
+    """
+
+    epoch: LeaderEpoch
+    context: object = None
+
+
+@dataclass(slots=True)
 class Resign:
     """Give up leadership and let the others elect (a graceful stop); a replica that follows does nothing."""
 
 
-Event: TypeAlias = Tick | Received | Answered | Append | Persisted | Resign
+Event: TypeAlias = Tick | Received | Answered | Append | Persisted | UpgradeVoters | Resign

@@ -42,29 +42,29 @@ class CommittedRecordsLost(AssertionError):
 
 def poll_unattached(replica: Replica, unattached: Unattached, now_ms: int) -> int | None:
     """Look for the leader; a voter stands for election when it has waited long enough."""
-    if replica.is_voter and now_ms >= unattached.deadline_ms:
+    if replica.may_stand and now_ms >= unattached.deadline_ms:
         elections.stand(replica, now_ms)
         return now_ms
     due_ms = _fetch_from_any(replica, now_ms)
-    if not replica.is_voter:
+    if not replica.may_stand:
         return due_ms
     return unattached.deadline_ms if due_ms is None else min(due_ms, unattached.deadline_ms)
 
 
 def poll_following(replica: Replica, following: Following, now_ms: int) -> int | None:
     """Fetch; a voter that the leader does not answer for too long stands for election."""
-    if replica.is_voter and now_ms >= following.deadline_ms:
+    if replica.may_stand and now_ms >= following.deadline_ms:
         elections.stand(replica, now_ms)
         return now_ms
     due_ms: int | None = None
-    if not replica.is_voter and (following.leader_failed or now_ms >= following.deadline_ms):
+    if not replica.may_stand and (following.leader_failed or now_ms >= following.deadline_ms):
         due_ms = _fetch_from_any(replica, now_ms)
     elif replica.connections.is_ready(following.leader_id, now_ms):
         if now_ms < following.update_voter_at_ms or not _ask_for_change(replica, following, now_ms):
             _fetch_from_leader(replica, following, now_ms)
     else:
         due_ms = replica.connections.ready_at(following.leader_id)
-    if replica.is_voter or following.deadline_ms > now_ms:
+    if replica.may_stand or following.deadline_ms > now_ms:
         due_ms = following.deadline_ms if due_ms is None else min(due_ms, following.deadline_ms)
     return due_ms
 

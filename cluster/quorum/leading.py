@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TypeAlias
+from uuid import UUID
 
 from cluster.quorum.events import Received
 from cluster.quorum.voter_set import ReplicaKey, Voter, VoterSet
@@ -25,6 +26,8 @@ class Position:
     """End of the leader's log at the last fetch: whoever is there at the next one was caught up then."""
     acknowledged: bool = False
     """Knows who leads this epoch."""
+    directory_id: UUID | None = None
+    """Of the log that fetched last; static voters are not known by it, but become so by an upgrade."""
 
     def fetched(self, offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
         """The replica has everything below `offset`, durably."""

@@ -19,7 +19,7 @@ from cluster.quorum import description, elections, fetching, leadership, serving
 from cluster.quorum.connections import Asked
 from cluster.quorum.description import QuorumDescription
 from cluster.quorum.effects import Effect
-from cluster.quorum.events import Answered, Append, Event, Persisted, Received, Resign
+from cluster.quorum.events import Answered, Append, Event, Persisted, Received, Resign, UpgradeVoters
 from cluster.quorum.leading import Leading
 from cluster.quorum.log import RaftLog
 from cluster.quorum.quorum_record import QuorumRecord
@@ -101,6 +101,8 @@ class Quorum:
             leadership.append(replica, event, now_ms)
         elif isinstance(event, Persisted):
             leadership.persisted(replica, event.ticket, now_ms)
+        elif isinstance(event, UpgradeVoters):
+            voter_changes.upgrade(replica, event)
         elif isinstance(event, Resign) and replica.state is State.LEADER:
             replica.resign(now_ms)
         for request_id in replica.connections.expired(now_ms):

@@ -112,6 +112,19 @@ class Replica:
         return self.matches_voter(self.key)
 
     @property
+    def may_stand(self) -> bool:
+        """Whether this replica stands for election: as a voter, or as one that was until a change of which
+        it does not know that it is committed. Without its log nobody may be able to commit that change
+        (Ongaro's dissertation, 4.2.2); its own vote does not count then."""
+        if self.is_voter:
+            return True
+        offset = self.history.last_offset
+        if offset is None or offset < self.log.high_watermark:
+            return False
+        voter = self.history.before_last.by_id.get(self.id)
+        return voter is not None and self.is_same(voter.key, self.key)
+
+    @property
     def is_only_voter(self) -> bool:
         """Whether it decides alone."""
         return len(self.voters) == 1 and self.is_voter
@@ -134,8 +147,8 @@ class Replica:
         )
 
     def endpoints_of(self, node_id: BrokerId) -> tuple[Endpoint, ...]:
-        """Where a voter is reached; empty for any other node."""
-        voter = self.voters.by_id.get(node_id)
+        """Where a voter is reached, or one that was until the last change; empty for any other node."""
+        voter = self.voters.by_id.get(node_id) or self.history.before_last.by_id.get(node_id)
         return () if voter is None else voter.endpoints
 
     def holds(self, safeguard: Safeguard) -> bool:
@@ -195,8 +208,7 @@ class Replica:
 
     def become_prospective(self, now_ms: int) -> None:
         """Ask whether an election would be won."""
-        role = Nominee(self.voters, self.election_deadline(now_ms), granted={self.id})
-        self._transition(State.PROSPECTIVE, role)
+        self._transition(State.PROSPECTIVE, self._nominee(now_ms))
 
     def become_candidate(self, now_ms: int) -> None:
         """Stand for election in the next epoch."""
@@ -205,8 +217,11 @@ class Replica:
                 leader_epoch=self.epoch + 1, voted_id=self.id, voted_directory_id=self.key.directory_id
             )
         )
-        role = Nominee(self.voters, self.election_deadline(now_ms), granted={self.id})
-        self._transition(State.CANDIDATE, role)
+        self._transition(State.CANDIDATE, self._nominee(now_ms))
+
+    def _nominee(self, now_ms: int) -> Nominee:
+        own_vote = {self.id} if self.is_voter else set()
+        return Nominee(self.voters, self.election_deadline(now_ms), granted=own_vote)
 
     def become_leader(self, now_ms: int) -> None:
         """Elected: fence the epochs before with a record of this one."""
@@ -303,7 +318,7 @@ class Replica:
         record = self.record
         if self.is_only_voter:
             return State.UNATTACHED, Unattached(now_ms)
-        if record.leader_id == self.id and self.is_voter:
+        if record.leader_id == self.id and self.may_stand:
             # It may have lost what it did not flush, so it does not lead this epoch again.
             others = tuple(voter.key for voter in self.voters if voter.id != self.id)
             return State.RESIGNED, Resigned(
@@ -327,7 +342,7 @@ class Replica:
         if self.history.kraft_version == KRAFT_VERSION_STATIC:
             return []
         voters = self.voters
-        updated = voters.with_voter(self.own_voter) if self.endpoints else voters
+        updated = voters.with_voter(self.own_voter) if self.endpoints and self.is_voter else voters
         offset = self.history.last_offset
         if offset is not None and offset >= 0 and updated == voters:
             return []

@@ -106,6 +106,7 @@ def _note_fetch(replica: Replica, leading: Leading, fetcher: ReplicaKey, offset:
         position = leading.observers[fetcher] = Position(fetcher)
         position.last_fetch_ms = now_ms
         leading.expire_observers(now_ms - settings.observer_session_timeout_ms, settings.observers_max)
+    position.directory_id = fetcher.directory_id
     position.fetched(offset, replica.log.end_offset, now_ms)
     note_alive(replica, leading, fetcher, now_ms)
     if is_voter:

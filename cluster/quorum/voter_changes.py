@@ -9,16 +9,25 @@ Source: KIP-853.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from cluster.quorum.answers import update_voter_response
-from cluster.quorum.control import voters_record
-from cluster.quorum.events import Received
+from cluster.quorum.control import kraft_version_record, voters_record
+from cluster.quorum.effects import Appended, AppendRefused
+from cluster.quorum.events import Received, UpgradeVoters
 from cluster.quorum.leader_news import is_our_cluster, leader_refusal
 from cluster.quorum.leading import AddingVoter, Leading, RemovingVoter
 from cluster.quorum.replica import Replica
 from cluster.quorum.safeguards import Safeguard
-from cluster.quorum.voter_set import KRAFT_VERSION_STATIC, Endpoint, ReplicaKey, Voter
+from cluster.quorum.voter_set import (
+    KRAFT_VERSION_DYNAMIC,
+    KRAFT_VERSION_STATIC,
+    Endpoint,
+    ReplicaKey,
+    Voter,
+    VoterSet,
+)
 from protocol.errors import ErrorCode
 from protocol.ids import BrokerId
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -216,6 +225,41 @@ def committed(replica: Replica, leading: Leading, high_watermark: int, now_ms: i
     offset = replica.history.last_offset
     if offset is not None and offset < high_watermark and not replica.is_voter:
         replica.resign(now_ms)
+
+
+def upgrade(replica: Replica, event: UpgradeVoters) -> None:
+    """From static to dynamic voters, who are known by their directories from then on."""
+    leading = replica.role
+    if not isinstance(leading, Leading) or event.epoch != replica.epoch:
+        refusal = f"epoch {event.epoch} is not led here, which is {replica.state.value} in {replica.epoch}"
+        replica.outbox.add(AppendRefused(event.context, refusal))
+        return
+    known = {
+        position.key.id: position.directory_id
+        for position in leading.voters.values()
+        if position.directory_id is not None
+    }
+    if replica.key.directory_id is not None:
+        known[replica.id] = replica.key.directory_id
+    missing = [voter.id for voter in replica.voters if voter.id not in known]
+    if replica.history.kraft_version != KRAFT_VERSION_STATIC:
+        refusal = f"{KRAFT_VERSION_FEATURE} is {replica.history.kraft_version} already"
+    elif leading.high_watermark is None:
+        refusal = "the leader has not committed anything in its epoch"
+    elif missing:
+        refusal = f"voters {missing} have not told their directory ids"
+    else:
+        base_offset = replica.log.end_offset
+        voters = VoterSet.of(
+            replace(voter, kraft_version_max=KRAFT_VERSION_DYNAMIC)
+            for voter in replica.voters.with_directory_ids(known)
+        )
+        last_offset = replica.append_control(
+            [kraft_version_record(KRAFT_VERSION_DYNAMIC), voters_record(voters)]
+        )
+        replica.outbox.add(Appended(event.context, base_offset, last_offset, replica.epoch))
+        return
+    replica.outbox.add(AppendRefused(event.context, refusal))
 
 
 def poll(replica: Replica, leading: Leading, now_ms: int) -> int | None:

@@ -41,6 +41,13 @@ class VoterHistory:
         return self._voters[-1][1] if self._voters else self._static
 
     @property
+    def before_last(self) -> VoterSet:
+        """Who voted before the last change, which may not be committed; the same when there was none."""
+        if len(self._voters) > 1:
+            return self._voters[-2][1]
+        return self._static if self._static.by_id else self.last
+
+    @property
     def last_offset(self) -> Offset | None:
         """Where `last` stands in the log; None when the voters are static."""
         return self._voters[-1][0] if self._voters else None
