@@ -1,0 +1,34 @@
+"""The order of effects."""
+
+from __future__ import annotations
+
+from cluster.quorum.effects import HighWatermark, LeaderChanged, Persist
+from cluster.quorum.outbox import Outbox
+from cluster.quorum.quorum_record import QuorumRecord
+from protocol.messages.vote import VoteRequest
+
+FIRST, SECOND = QuorumRecord(leader_epoch=1), QuorumRecord(leader_epoch=2)
+
+
+def test_wishes_of_one_step_are_one_persist_before_what_depends_on_them() -> None:
+    outbox = Outbox()
+    outbox.add(HighWatermark(1))
+    ticket = outbox.persist(record=FIRST)
+    outbox.add(LeaderChanged(1, None))
+    assert outbox.persist(record=SECOND, flush_to=7) == ticket
+    assert outbox.take() == [HighWatermark(1), Persist(ticket, SECOND, 7), LeaderChanged(1, None)]
+    assert outbox.take() == []
+    assert outbox.persist(flush_to=8) != ticket
+
+
+def test_a_late_wish_comes_at_the_end() -> None:
+    outbox = Outbox()
+    outbox.persist(record=FIRST, late=True)
+    outbox.add(HighWatermark(1))
+    kinds = [type(effect) for effect in outbox.take()]
+    assert kinds == [HighWatermark, Persist]
+
+
+def test_every_request_has_an_id_of_its_own() -> None:
+    outbox = Outbox()
+    assert outbox.send(1, (), VoteRequest()) != outbox.send(1, (), VoteRequest())
