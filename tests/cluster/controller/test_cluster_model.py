@@ -300,7 +300,7 @@ def test_the_rules_hold_without_eligible_leaders_as_long_as_nobody_loses_records
 
 
 @pytest.mark.parametrize("tells_member_epochs", [True, False])
-def test_a_member_that_lost_its_records_does_not_get_in_sync_by_a_late_wish(
+def test_a_member_that_lost_its_records_is_not_in_sync_by_a_late_wish(
     tells_member_epochs: bool,
 ) -> None:
     """KIP-903: broker 2 comes back empty while a wish to have it in sync is under way."""
