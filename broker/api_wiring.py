@@ -10,12 +10,15 @@ from broker.handlers.alter_configs import AlterConfigsForwarder
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.delete_groups import DeleteGroupsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
+from broker.handlers.describe_acls import DescribeAclsHandler
+from broker.handlers.describe_client_quotas import DescribeClientQuotasHandler
 from broker.handlers.describe_cluster import DescribeClusterHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.describe_groups import DescribeGroupsHandler
 from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from broker.handlers.describe_producers import DescribeProducersHandler
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from broker.handlers.describe_user_scram_credentials import DescribeUserScramCredentialsHandler
 from broker.handlers.features import features_of
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.find_coordinator import FindCoordinatorHandler
@@ -53,6 +56,11 @@ FORWARDED: Final = (
     ApiKey.ELECT_LEADERS,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
 )
 """What clients ask any broker and only the active controller answers."""
 
@@ -130,6 +138,10 @@ def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
         DescribeTopicPartitionsHandler(image, config.max_request_partition_size_limit).handle,
     )
     dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(image, config).handle)
+    dispatcher.register(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasHandler(image).handle)
+    dispatcher.register(ApiKey.DESCRIBE_ACLS, DescribeAclsHandler(image, config).handle)
+    credentials = DescribeUserScramCredentialsHandler(image)
+    dispatcher.register(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, credentials.handle)
     dispatcher.register(ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesHandler(image).handle)
     dispatcher.register(
         ApiKey.API_VERSIONS, ApiVersionsHandler(dispatcher.apis, lambda: features_of(image()))

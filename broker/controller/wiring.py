@@ -9,17 +9,22 @@ from broker.config import BrokerConfig
 from broker.controller.envelope import EnvelopeHandler
 from broker.dispatch import Dispatcher
 from broker.handlers.allocate_producer_ids import AllocateProducerIdsHandler
+from broker.handlers.alter_client_quotas import AlterClientQuotasHandler
 from broker.handlers.alter_configs import AlterConfigsHandler
 from broker.handlers.alter_partition import AlterPartitionHandler
 from broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
+from broker.handlers.alter_user_scram_credentials import AlterUserScramCredentialsHandler
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.assign_replicas_to_dirs import AssignReplicasToDirsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
 from broker.handlers.controller_registration import ControllerRegistrationHandler
+from broker.handlers.create_acls import CreateAclsHandler
 from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
+from broker.handlers.delete_acls import DeleteAclsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
+from broker.handlers.describe_acls import DescribeAclsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.describe_controllers import DescribeControllersHandler
 from broker.handlers.elect_leaders import ElectLeadersHandler
@@ -27,6 +32,7 @@ from broker.handlers.features import features_of
 from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
 from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
+from broker.handlers.update_features import UpdateFeaturesHandler
 from broker.metadata.settings import controller_settings
 from broker.metadata.store import MetadataStore
 from cluster.controller.heartbeats import BrokerHeartbeats
@@ -58,6 +64,7 @@ def register_controller_apis(dispatcher: Dispatcher, services: ControllerService
     """Register every API that a controller serves, but for the quorum's own."""
     _register_brokers(dispatcher, services)
     _register_admin(dispatcher, services)
+    _register_security(dispatcher, services)
     dispatcher.register(ApiKey.ENVELOPE, EnvelopeHandler(dispatcher, services.is_active).handle)
     dispatcher.register(
         ApiKey.API_VERSIONS,
@@ -98,5 +105,18 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
     dispatcher.register(ApiKey.ALTER_PARTITION_REASSIGNMENTS, reassign.handle)
     reassignments = ListPartitionReassignmentsHandler(services.image)
     dispatcher.register(ApiKey.LIST_PARTITION_REASSIGNMENTS, reassignments.handle)
+    dispatcher.register(ApiKey.UPDATE_FEATURES, UpdateFeaturesHandler(store, settings).handle)
     describe = DescribeControllersHandler(services.image, lambda: store.leader)
     dispatcher.register(ApiKey.DESCRIBE_CLUSTER, describe.handle)
+
+
+def _register_security(dispatcher: Dispatcher, services: ControllerServices) -> None:
+    """Who may do what and how much of it: kept as metadata, not enforced yet."""
+    store, config, image = services.store, services.config, services.image
+    dispatcher.register(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasHandler(store).handle)
+    create = CreateAclsHandler(store, config, services.randomness)
+    dispatcher.register(ApiKey.CREATE_ACLS, create.handle)
+    dispatcher.register(ApiKey.DELETE_ACLS, DeleteAclsHandler(store, config).handle)
+    dispatcher.register(ApiKey.DESCRIBE_ACLS, DescribeAclsHandler(image, config).handle)
+    credentials = AlterUserScramCredentialsHandler(store)
+    dispatcher.register(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, credentials.handle)

@@ -17,14 +17,26 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs, incremental_alter_configs
 from protocol.messages import describe_topic_partitions as topic_partitions
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
 from protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
+from protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from protocol.messages.delete_groups import DeleteGroupsRequest
 from protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -32,12 +44,15 @@ from protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.describe_acls import DescribeAclsRequest
+from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from protocol.messages.describe_cluster import DescribeClusterRequest
 from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest
 from protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.elect_leaders import TopicPartitions as ElectLeadersTopic
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -83,6 +98,7 @@ from protocol.messages.offset_for_leader_epoch import (
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.record import BatchBuilder
 from protocol.registry import APIS, ApiKey, request_type, response_type
 from protocol.schema import ApiMessage, Struct
@@ -163,7 +179,9 @@ def await_coordinator(client: RawClient) -> None:
 
 @pytest.fixture(scope="module")
 def scene() -> Iterator[Scene]:
-    with EmbeddedCluster() as cluster:
+    # Entries of access control lists are kept only for an authorizer.
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    with EmbeddedCluster(config={"authorizer.class.name": authorizer}) as cluster:
         host, port = cluster.bootstrap_servers.split(":")
         with RawClient(host, int(port)) as client:
             created = client.ask(
@@ -290,6 +308,59 @@ REQUESTS: dict[ApiKey, Ask] = {
         ),
         timeout_ms=1000,
     ),
+    ApiKey.UPDATE_FEATURES: lambda scene, _: UpdateFeaturesRequest(
+        feature_updates=(FeatureUpdateKey(feature="group.version", max_version_level=1),)
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda scene, _: AlterClientQuotasRequest(
+        entries=(
+            RequestEntryData(
+                entity=(RequestEntityData(entity_type="user", entity_name="alice"),),
+                ops=(OpData(key="producer_byte_rate", value=1024.0),),
+            ),
+        )
+    ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: lambda scene, _: DescribeClientQuotasRequest(),
+    ApiKey.CREATE_ACLS: lambda scene, _: CreateAclsRequest(
+        creations=(
+            AclCreation(
+                resource_type=2,
+                resource_name=TOPIC,
+                principal="User:alice",
+                host="*",
+                operation=3,
+                permission_type=3,
+            ),
+        )
+    ),
+    ApiKey.DESCRIBE_ACLS: lambda scene, _: DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    ),
+    ApiKey.DELETE_ACLS: lambda scene, version: DeleteAclsRequest(
+        filters=(
+            DeleteAclsFilter(
+                resource_type_filter=2,
+                resource_name_filter=f"none-{version}",
+                principal_filter=None,
+                host_filter=None,
+                operation=1,
+                permission_type=1,
+            ),
+        )
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda scene, _: AlterUserScramCredentialsRequest(
+        upsertions=(
+            ScramCredentialUpsertion(
+                name="alice", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"secret"
+            ),
+        )
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda scene, _: DescribeUserScramCredentialsRequest(users=None),
     ApiKey.ELECT_LEADERS: lambda scene, _: ElectLeadersRequest(
         topic_partitions=(ElectLeadersTopic(topic=TOPIC, partitions=(0,)),)
     ),

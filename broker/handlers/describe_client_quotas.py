@@ -1,0 +1,39 @@
+"""DescribeClientQuotas (key 48), versions 0-1: the quotas that a filter asks for (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.request_context import RequestContext
+from cluster.client_quotas import FilterComponent, matching_quotas
+from cluster.image import MetadataImage
+from protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+
+
+class DescribeClientQuotasHandler:
+    """Answers from the image."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+
+    def handle(
+        self, context: RequestContext, request: DescribeClientQuotasRequest
+    ) -> DescribeClientQuotasResponse:
+        """Every entity that fits. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+        components = [
+            FilterComponent(each.entity_type, each.match_type, each.match) for each in request.components
+        ]
+        entries = tuple(
+            EntryData(
+                entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+                values=tuple(ValueData(key=key, value=value) for key, value in quotas.items()),
+            )
+            for entity, quotas in matching_quotas(self._image(), components, strict=request.strict)
+        )
+        return DescribeClientQuotasResponse(error_message=None, entries=entries)

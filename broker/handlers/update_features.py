@@ -1,0 +1,41 @@
+"""UpdateFeatures (key 57), versions 0-2: feature levels of the cluster.
+
+- 1: upgrade types instead of allow_downgrade, validate_only; 2: no results by feature any more
+
+Source: KIP-584, KIP-778, KIP-1022.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.metadata.store import MetadataStore
+from broker.request_context import RequestContext
+from cluster.controller.settings import ControllerSettings
+from cluster.controller.update_features import update_features
+from protocol.messages.update_features import (
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+_LAST_WITH_RESULTS: Final = 1
+
+
+class UpdateFeaturesHandler:
+    """Submits the request to the controller."""
+
+    def __init__(self, store: MetadataStore, settings: ControllerSettings) -> None:
+        self._store = store
+        self._settings = settings
+
+    async def handle(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+        """Answer once the levels are durable. Errors: INVALID_UPDATE_VERSION for all of them."""
+        await self._store.submit(lambda image: update_features(image, self._settings, request))
+        results: tuple[UpdatableFeatureResult, ...] = ()
+        if context.header.api_version <= _LAST_WITH_RESULTS:
+            results = tuple(
+                UpdatableFeatureResult(feature=update.feature, error_message=None)
+                for update in request.feature_updates
+            )
+        return UpdateFeaturesResponse(error_message=None, results=results)

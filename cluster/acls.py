@@ -1,0 +1,153 @@
+"""Access control entries: what one says, and which of them a filter asks for.
+
+Nothing is decided by them here; they are metadata like any other.
+
+Source: KIP-11, KIP-290; AclBindingFilter and its neighbours of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from cluster.image import MetadataImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+
+WILDCARD_RESOURCE: Final = "*"
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The only name of a resource of type CLUSTER."""
+
+
+class AclResourceType(IntEnum):
+    """What an entry is about; the numbers of requests and records."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an entry's resource name is meant; MATCH and ANY are for filters."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What an entry allows or denies."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class PermissionType(IntEnum):
+    """Which of both."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+class AclBinding(NamedTuple):
+    """One access control entry, without its id."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+    @classmethod
+    def of(cls, record: AccessControlEntryRecord) -> AclBinding:
+        """What a record of the metadata log says."""
+        return cls(
+            record.resource_type,
+            record.resource_name,
+            record.pattern_type,
+            record.principal,
+            record.host,
+            record.operation,
+            record.permission_type,
+        )
+
+
+class AclFilter(NamedTuple):
+    """Which entries are meant; None and ANY fit everything."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission_type: int
+
+    def matches(self, binding: AclBinding) -> bool:
+        """Whether an entry is meant.
+
+        A pattern type of MATCH fits every entry that speaks of the resource called `resource_name`,
+        by name, by prefix or by "*".
+        """
+        return (
+            self.resource_type in (AclResourceType.ANY, binding.resource_type)
+            and self._fits_name(binding)
+            and self.principal in (None, binding.principal)
+            and self.host in (None, binding.host)
+            and self.operation in (AclOperation.ANY, binding.operation)
+            and self.permission_type in (PermissionType.ANY, binding.permission_type)
+        )
+
+    def _fits_name(self, binding: AclBinding) -> bool:
+        any_pattern = self.pattern_type in (PatternType.ANY, PatternType.MATCH)
+        if not any_pattern and self.pattern_type != binding.pattern_type:
+            return False
+        name = self.resource_name
+        if name is None or name == binding.resource_name:
+            return True
+        if self.pattern_type != PatternType.MATCH:
+            return False
+        if binding.pattern_type == PatternType.PREFIXED:
+            return name.startswith(binding.resource_name)
+        return binding.resource_name == WILDCARD_RESOURCE
+
+
+def check_filter(wanted: AclFilter) -> None:
+    """KafkaError INVALID_REQUEST for a filter with a number that stands for nothing."""
+    for field, number, allowed in (
+        ("resource type", wanted.resource_type, AclResourceType),
+        ("pattern type", wanted.pattern_type, PatternType),
+        ("operation", wanted.operation, AclOperation),
+        ("permission type", wanted.permission_type, PermissionType),
+    ):
+        if number not in tuple(allowed):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a filter with the unknown {field} {number}")
+
+
+def matching_acls(image: MetadataImage, wanted: AclFilter) -> Iterator[AccessControlEntryRecord]:
+    """The entries that a filter means."""
+    for record in image.access_control_entries.values():
+        if wanted.matches(AclBinding.of(record)):
+            yield record

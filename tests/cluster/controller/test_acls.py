@@ -1,0 +1,155 @@
+"""Access control entries: added, removed and found by filters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cluster.acls import AclBinding, AclFilter, check_filter, matching_acls
+from cluster.controller.acls import create_acls, delete_acls
+from cluster.controller.result import MAX_RECORDS_PER_COMMAND
+from cluster.image import MetadataImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from tests.support.metadata import CLUSTER_ID, SeededRandomness, applied
+
+EMPTY = MetadataImage(cluster_id=CLUSTER_ID)
+TOPIC, GROUP, CLUSTER = 2, 3, 4
+ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
+READ, WRITE = 3, 4
+DENY, ALLOW = 2, 3
+READER = AclBinding(TOPIC, "tides", LITERAL, "User:alice", "*", READ, ALLOW)
+EVERYTHING = AclFilter(ANY, None, ANY, None, None, ANY, ANY)
+
+
+def with_entries(*bindings: AclBinding) -> MetadataImage:
+    result = create_acls(EMPTY, bindings, SeededRandomness())
+    assert {outcome.code for outcome in result.reply} == {ErrorCode.NONE}
+    return applied(EMPTY, result)
+
+
+def bindings_in(image: MetadataImage) -> set[AclBinding]:
+    return {AclBinding.of(record) for record in image.access_control_entries.values()}
+
+
+def test_entries_are_added_once() -> None:
+    writer = READER._replace(operation=WRITE)
+    image = with_entries(READER, writer, READER)
+    assert bindings_in(image) == {READER, writer}
+    assert len(image.access_control_entries) == 2
+    again = create_acls(image, [READER], SeededRandomness(2))
+    assert (again.records, [outcome.code for outcome in again.reply]) == ((), [ErrorCode.NONE])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        READER._replace(resource_type=ANY),
+        READER._replace(resource_type=0),
+        READER._replace(resource_type=99),
+        READER._replace(pattern_type=ANY),
+        READER._replace(pattern_type=MATCH),
+        READER._replace(operation=ANY),
+        READER._replace(operation=0),
+        READER._replace(permission_type=ANY),
+        READER._replace(resource_name=""),
+        READER._replace(resource_type=CLUSTER),
+        READER._replace(principal="alice"),
+    ],
+)
+def test_an_entry_that_cannot_be_is_refused_and_others_are_added(wrong: AclBinding) -> None:
+    result = create_acls(EMPTY, [wrong, READER], SeededRandomness())
+    assert [outcome.code for outcome in result.reply] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+    assert bindings_in(applied(EMPTY, result)) == {READER}
+
+
+def test_the_cluster_has_one_name() -> None:
+    with_entries(READER._replace(resource_type=CLUSTER, resource_name="kafka-cluster"))
+
+
+def test_filters_remove_what_they_mean() -> None:
+    other = READER._replace(principal="User:bob")
+    image = with_entries(READER, other)
+    result = delete_acls(image, [EVERYTHING._replace(principal="User:alice")])
+    assert result.reply[0].removed == (READER,)
+    assert bindings_in(applied(image, result)) == {other}
+
+
+def test_an_entry_that_two_filters_mean_is_removed_once_and_told_twice() -> None:
+    image = with_entries(READER)
+    result = delete_acls(image, [EVERYTHING, EVERYTHING])
+    assert len(result.records) == 1
+    assert [each.removed for each in result.reply] == [(READER,), (READER,)]
+
+
+def test_a_filter_that_makes_no_sense_is_refused_alone() -> None:
+    image = with_entries(READER)
+    result = delete_acls(image, [EVERYTHING._replace(operation=0), EVERYTHING])
+    assert [each.outcome.code for each in result.reply] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+
+
+def test_too_many_entries_at_once_are_left_alone() -> None:
+    entry = AccessControlEntryRecord(**READER._asdict())
+    records = [
+        replace(entry, id=SeededRandomness(seed).uuid(), resource_name=f"tides-{seed}")
+        for seed in range(MAX_RECORDS_PER_COMMAND + 1)
+    ]
+    image = replace(EMPTY, access_control_entries={record.id: record for record in records})
+    result = delete_acls(image, [EVERYTHING, EVERYTHING._replace(resource_name="tides-7")])
+    assert result.reply[0].outcome.code is ErrorCode.INVALID_REQUEST
+    assert len(result.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "expected"),
+    [
+        (None, ANY, {"tides", "ti", "*", "moons"}),
+        ("tides", ANY, {"tides"}),
+        ("tides", LITERAL, {"tides"}),
+        ("ti", LITERAL, set()),
+        ("ti", PREFIXED, {"ti"}),
+        ("tides", PREFIXED, set()),
+        ("tides", MATCH, {"tides", "ti", "*"}),
+        ("timing", MATCH, {"ti", "*"}),
+        ("*", MATCH, {"*"}),
+        ("*", LITERAL, {"*"}),
+        (None, PREFIXED, {"ti"}),
+    ],
+)
+def test_names_fit_by_the_kind_of_pattern(name: str | None, pattern: int, expected: set[str]) -> None:
+    image = with_entries(
+        READER,
+        READER._replace(resource_name="ti", pattern_type=PREFIXED),
+        READER._replace(resource_name="*"),
+        READER._replace(resource_name="moons"),
+    )
+    wanted = EVERYTHING._replace(resource_name=name, pattern_type=pattern)
+    assert {record.resource_name for record in matching_acls(image, wanted)} == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "fits"),
+    [
+        ({"resource_type": TOPIC}, True),
+        ({"resource_type": GROUP}, False),
+        ({"host": "*"}, True),
+        ({"host": "10.0.0.1"}, False),
+        ({"operation": READ}, True),
+        ({"operation": WRITE}, False),
+        ({"permission_type": ALLOW}, True),
+        ({"permission_type": DENY}, False),
+        ({"principal": "User:bob"}, False),
+    ],
+)
+def test_every_field_of_a_filter_counts(changes: dict[str, object], fits: bool) -> None:
+    assert EVERYTHING._replace(**changes).matches(READER) is fits  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("field", ["resource_type", "pattern_type", "operation", "permission_type"])
+def test_a_number_that_stands_for_nothing_is_refused_in_filters(field: str) -> None:
+    check_filter(EVERYTHING)
+    for number in (0, 99, -1):
+        with pytest.raises(KafkaError) as error:
+            check_filter(EVERYTHING._replace(**{field: number}))
+        assert error.value.code is ErrorCode.INVALID_REQUEST

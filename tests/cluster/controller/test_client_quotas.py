@@ -1,0 +1,200 @@
+"""Client quotas: which may be set, what changes, and what a filter finds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from cluster.client_quotas import FilterComponent, MatchType, matching_quotas
+from cluster.controller.client_quotas import alter_client_quotas
+from cluster.image import MetadataImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
+from tests.support.metadata import CLUSTER_ID, applied
+
+EMPTY = MetadataImage(cluster_id=CLUSTER_ID)
+Entity = dict[str, str | None]
+
+
+def entry(entity: Entity, **ops: float | None) -> RequestEntryData:
+    return RequestEntryData(
+        entity=tuple(
+            RequestEntityData(entity_type=kind.replace("_", "-"), entity_name=name)
+            for kind, name in entity.items()
+        ),
+        ops=tuple(OpData(key=key, value=value or 0.0, remove=value is None) for key, value in ops.items()),
+    )
+
+
+def altered(
+    image: MetadataImage, *entries: RequestEntryData, validate_only: bool = False, hosts: tuple[str, ...] = ()
+) -> tuple[MetadataImage, list[ErrorCode]]:
+    request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+    result = alter_client_quotas(image, request, hosts)
+    return applied(image, result), [each.outcome.code for each in result.reply]
+
+
+def code(entity: Entity, hosts: tuple[str, ...] = (), **ops: float | None) -> ErrorCode:
+    image, [found] = altered(EMPTY, entry(entity, **ops), hosts=hosts)
+    assert bool(image.client_quotas) == (found is ErrorCode.NONE)
+    return found
+
+
+def test_quotas_are_set_changed_and_removed() -> None:
+    alice: Entity = {"user": "alice", "client-id": None}
+    image, _ = altered(EMPTY, entry(alice, producer_byte_rate=1000.0, request_percentage=12.5))
+    key = (("client-id", None), ("user", "alice"))
+    assert image.client_quotas == {key: {"producer_byte_rate": 1000.0, "request_percentage": 12.5}}
+    image, _ = altered(image, entry(alice, producer_byte_rate=None, request_percentage=20.0))
+    assert image.client_quotas == {key: {"request_percentage": 20.0}}
+    image, _ = altered(image, entry(alice, request_percentage=None))
+    assert image.client_quotas == {}
+
+
+def test_what_stays_as_it_is_has_no_record() -> None:
+    image, _ = altered(EMPTY, entry({"user": "alice"}, producer_byte_rate=1000.0))
+    request = AlterClientQuotasRequest(
+        entries=(entry({"user": "alice"}, producer_byte_rate=1000.0, consumer_byte_rate=None),)
+    )
+    assert alter_client_quotas(image, request).records == ()
+
+
+def test_validation_alone_changes_nothing() -> None:
+    image, codes = altered(EMPTY, entry({"user": "alice"}, producer_byte_rate=1.0), validate_only=True)
+    assert (image.client_quotas, codes) == ({}, [ErrorCode.NONE])
+
+
+def test_entities_change_independently_but_each_once() -> None:
+    image, codes = altered(
+        EMPTY,
+        entry({"user": "alice"}, producer_byte_rate=1.0),
+        entry({"user": "bob"}, producer_byte_rate=-1.0),
+        entry({"user": "alice"}, producer_byte_rate=2.0),
+    )
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_REQUEST]
+    assert image.client_quotas == {(("user", "alice"),): {"producer_byte_rate": 1.0}}
+
+
+def test_a_key_changes_once() -> None:
+    twice = RequestEntryData(
+        entity=(RequestEntityData(entity_type="user", entity_name="alice"),),
+        ops=(OpData(key="producer_byte_rate", value=1.0), OpData(key="producer_byte_rate", value=2.0)),
+    )
+    image, codes = altered(EMPTY, twice)
+    assert (image.client_quotas, codes) == ({}, [ErrorCode.INVALID_REQUEST])
+
+
+@pytest.mark.parametrize(
+    "entity",
+    [
+        {},
+        {"user": ""},
+        {"shoe-size": "44"},
+        {"ip": "1.2.3.4", "user": "alice"},
+        {"ip": "no-such-host.invalid"},
+    ],
+)
+def test_an_entity_that_cannot_be_is_refused(entity: Entity) -> None:
+    key = "connection_creation_rate" if "ip" in entity else "producer_byte_rate"
+    assert code(entity, **{key: 5.0}) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("entity", [{"ip": "1.2.3.4"}, {"ip": "::1"}, {"ip": None}, {"ip": "known"}])
+def test_addresses_have_a_rate_of_connections(entity: Entity) -> None:
+    assert code(entity, ("known",), connection_creation_rate=5.0) is ErrorCode.NONE
+    assert code(entity, ("known",), producer_byte_rate=5.0) is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("producer_byte_rate", 1.0, ErrorCode.NONE),
+        ("producer_byte_rate", 0.0, ErrorCode.INVALID_REQUEST),
+        ("producer_byte_rate", -5.0, ErrorCode.INVALID_REQUEST),
+        ("producer_byte_rate", 1.5, ErrorCode.INVALID_REQUEST),
+        ("producer_byte_rate", 1e30, ErrorCode.INVALID_REQUEST),
+        ("producer_byte_rate", math.nan, ErrorCode.INVALID_REQUEST),
+        ("consumer_byte_rate", 1e12, ErrorCode.NONE),
+        ("request_percentage", 0.5, ErrorCode.NONE),
+        ("controller_mutation_rate", 1.5, ErrorCode.NONE),
+        ("connection_creation_rate", 5.0, ErrorCode.INVALID_REQUEST),
+        ("nonsense", 5.0, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_values_must_fit_their_keys(key: str, value: float, expected: ErrorCode) -> None:
+    assert code({"user": "alice"}, **{key: value}) is expected
+
+
+def test_a_rate_of_connections_is_a_whole_number_that_fits() -> None:
+    assert code({"ip": None}, connection_creation_rate=2.0**31) is ErrorCode.INVALID_REQUEST
+    assert code({"ip": None}, connection_creation_rate=0.5) is ErrorCode.INVALID_REQUEST
+
+
+# ---- filters
+
+
+def quotas() -> MetadataImage:
+    image, codes = altered(
+        EMPTY,
+        entry({"user": "alice"}, producer_byte_rate=1.0),
+        entry({"user": None}, producer_byte_rate=2.0),
+        entry({"user": "alice", "client-id": "app"}, producer_byte_rate=3.0),
+        entry({"client-id": "app"}, producer_byte_rate=4.0),
+        entry({"ip": "1.2.3.4"}, connection_creation_rate=5.0),
+    )
+    assert set(codes) == {ErrorCode.NONE}
+    return image
+
+
+def values(*components: FilterComponent, strict: bool = False) -> list[float]:
+    found = matching_quotas(quotas(), components, strict=strict)
+    return sorted(value for _, quota in found for value in quota.values())
+
+
+def exact(kind: str, name: str) -> FilterComponent:
+    return FilterComponent(kind, MatchType.EXACT, name)
+
+
+def anyone(kind: str) -> FilterComponent:
+    return FilterComponent(kind, MatchType.ANY, None)
+
+
+def test_filters_find_what_fits() -> None:
+    assert values() == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert values(strict=True) == []
+    assert values(exact("user", "alice")) == [1.0, 3.0]
+    assert values(exact("user", "alice"), strict=True) == [1.0]
+    assert values(FilterComponent("user", MatchType.DEFAULT, None)) == [2.0]
+    assert values(anyone("user")) == [1.0, 2.0, 3.0]
+    assert values(anyone("user"), anyone("client-id")) == [3.0]
+    assert values(anyone("ip")) == [5.0]
+
+
+@pytest.mark.parametrize(
+    "components",
+    [
+        [exact("", "alice")],
+        [anyone("user"), exact("user", "alice")],
+        [FilterComponent("user", MatchType.EXACT, None)],
+        [FilterComponent("user", MatchType.DEFAULT, "alice")],
+        [FilterComponent("user", MatchType.ANY, "alice")],
+        [FilterComponent("user", 3, None)],
+        [anyone("user"), anyone("ip")],
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused(components: list[FilterComponent]) -> None:
+    with pytest.raises(KafkaError) as error:
+        values(*components)
+    assert error.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_a_filter_for_an_unknown_type_is_of_a_newer_version() -> None:
+    with pytest.raises(KafkaError) as error:
+        values(anyone("shoe-size"))
+    assert error.value.code is ErrorCode.UNSUPPORTED_VERSION

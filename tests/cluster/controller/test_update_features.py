@@ -1,0 +1,163 @@
+"""Feature levels go up and down as far as every node can work with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cluster.controller.brokers import supported_features
+from cluster.controller.controllers import register_controller
+from cluster.controller.settings import ControllerSettings
+from cluster.controller.update_features import UpgradeType, update_features
+from cluster.features import METADATA_VERSION, SUPPORTED_FEATURES
+from cluster.image import MetadataImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.controller_registration import ControllerRegistrationRequest, Listener
+from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.metadata_records.config_record import ConfigRecord
+from protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from protocol.metadata_records.register_broker_record import BrokerFeature, RegisterBrokerRecord
+from protocol.metadata_records.register_controller_record import ControllerFeature, RegisterControllerRecord
+from tests.support.metadata import applied, broker_registration_record, image_with_brokers, replayed
+
+SETTINGS = ControllerSettings(node_id=1, static_configs={"min.insync.replicas": "2"})
+
+
+def broker_with(broker: int, **ranges: tuple[int, int]) -> RegisterBrokerRecord:
+    known = {feature.name: feature for feature in supported_features()}
+    features = [
+        BrokerFeature(
+            name=name,
+            min_supported_version=each.min_supported_version,
+            max_supported_version=each.max_supported_version,
+        )
+        for name, each in known.items()
+        if name.replace(".", "_") not in ranges
+    ]
+    features += [
+        BrokerFeature(name=name.replace("_", "."), min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in ranges.items()
+    ]
+    return replace(broker_registration_record(broker), features=tuple(features))
+
+
+IMAGE = replayed([broker_with(1)], image_with_brokers(features=True))
+
+
+def updated(
+    image: MetadataImage,
+    levels: dict[str, int],
+    kind: int = UpgradeType.UPGRADE,
+    *,
+    validate_only: bool = False,
+) -> MetadataImage:
+    updates = tuple(
+        FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
+        for name, level in levels.items()
+    )
+    request = UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only)
+    return applied(image, update_features(image, SETTINGS, request))
+
+
+def refusal(image: MetadataImage, name: str, level: int, kind: int = UpgradeType.UPGRADE) -> str:
+    with pytest.raises(KafkaError) as error:
+        updated(image, {name: level}, kind)
+    assert error.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    return str(error.value)
+
+
+def test_a_level_goes_down_when_asked_to_and_up_again() -> None:
+    image = updated(IMAGE, {"group.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    assert "group.version" not in image.features
+    assert updated(image, {"group.version": 1}).features["group.version"] == 1
+
+
+def test_the_direction_must_be_the_one_that_is_named() -> None:
+    assert "only a downgrade" in refusal(IMAGE, "group.version", 0)
+    lower = updated(IMAGE, {"group.version": 0}, UpgradeType.UNSAFE_DOWNGRADE)
+    assert "a downgrade cannot" in refusal(lower, "group.version", 1, UpgradeType.SAFE_DOWNGRADE)
+    assert "no upgrade type" in refusal(IMAGE, "group.version", 1, 0)
+    assert "at least 0" in refusal(IMAGE, "group.version", -1)
+
+
+def test_version_0_of_the_request_says_it_otherwise() -> None:
+    update = FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=True)
+    result = update_features(IMAGE, SETTINGS, UpdateFeaturesRequest(feature_updates=(update,)))
+    assert "group.version" not in applied(IMAGE, result).features
+
+
+def test_validation_alone_changes_nothing_but_refuses() -> None:
+    assert updated(IMAGE, {"group.version": 0}, 2, validate_only=True).features == IMAGE.features
+    with pytest.raises(KafkaError):
+        updated(IMAGE, {"group.version": 9}, validate_only=True)
+
+
+def test_all_change_or_none() -> None:
+    with pytest.raises(KafkaError):
+        updated(IMAGE, {"share.version": 0, "group.version": 9}, UpgradeType.SAFE_DOWNGRADE)
+
+
+def test_every_node_must_be_able_to_work_at_the_level() -> None:
+    assert "does not know" in refusal(IMAGE, "moon.version", 1)
+    assert "this controller works at 0 to 1" in refusal(IMAGE, "group.version", 2)
+    lower = updated(IMAGE, {"group.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    old = broker_with(2, group_version=(0, 0))
+    assert "broker 2 works at 0 to 0" in refusal(replayed([old], lower), "group.version", 1)
+    controller = RegisterControllerRecord(
+        controller_id=3,
+        features=(ControllerFeature(name="group.version", min_supported_version=0, max_supported_version=0),),
+    )
+    assert "controller 3 works at 0 to 0" in refusal(replayed([controller], lower), "group.version", 1)
+
+
+def test_the_metadata_version_goes_up_and_not_down_where_records_changed() -> None:
+    older = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=28)], IMAGE)
+    assert updated(older, {METADATA_VERSION: 30}).features[METADATA_VERSION] == 30
+    assert updated(older, {METADATA_VERSION: 25}, 2).features[METADATA_VERSION] == 25
+    assert "could lose metadata" in refusal(older, METADATA_VERSION, 22, UpgradeType.SAFE_DOWNGRADE)
+    assert "unsafe" in refusal(older, METADATA_VERSION, 22, UpgradeType.UNSAFE_DOWNGRADE)
+    assert "could lose metadata" in refusal(IMAGE, METADATA_VERSION, 29, UpgradeType.SAFE_DOWNGRADE)
+    assert "7 to 30" in refusal(IMAGE, METADATA_VERSION, 31)
+
+
+def test_the_quorums_own_version_is_left_alone() -> None:
+    assert "quorum" in refusal(IMAGE, "kraft.version", 1)
+    assert updated(IMAGE, {"kraft.version": 0}).features == IMAGE.features
+
+
+def test_eligible_leaders_need_one_min_insync_replicas_and_a_new_metadata_version() -> None:
+    name = "eligible.leader.replicas.version"
+    without = updated(IMAGE, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
+    without = replayed(
+        [
+            ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value=None),
+            ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value="1"),
+        ],
+        without,
+    )
+    image = updated(without, {name: 1})
+    assert image.cluster_configs() == {"min.insync.replicas": "2"}
+    assert image.broker_configs(1) == {}
+    old = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=22)], without)
+    assert "needs metadata.version" in refusal(old, name, 1)
+    assert updated(old, {name: 1, METADATA_VERSION: 30}).features[name] == 1
+
+
+def test_controllers_register_where_they_listen() -> None:
+    request = ControllerRegistrationRequest(
+        controller_id=3,
+        listeners=(Listener(name="CONTROLLER", host="host3", port=9093),),
+    )
+    image = applied(IMAGE, register_controller(IMAGE, request))
+    [end_point] = image.controllers[3].end_points
+    assert (end_point.name, end_point.host, end_point.port) == ("CONTROLLER", "host3", 9093)
+    old = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=14)], IMAGE)
+    with pytest.raises(KafkaError) as error:
+        register_controller(old, request)
+    assert error.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_every_supported_feature_can_be_named() -> None:
+    for name in SUPPORTED_FEATURES:
+        updated(IMAGE, {name: IMAGE.features.get(name, 0)})
