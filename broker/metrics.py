@@ -143,7 +143,8 @@ class BrokerMetrics(Collector):
         for name, documentation, read in (
             ("messagesin", "Records appended by producers.", lambda: traffic.messages_in),
             ("bytesin", "Bytes appended by producers.", lambda: traffic.bytes_in),
-            ("bytesout", "Bytes fetched.", lambda: traffic.bytes_out),
+            ("bytesout", "Bytes fetched by clients.", lambda: traffic.bytes_out),
+            ("replicationbytesout", "Bytes fetched by followers.", lambda: traffic.replication_bytes_out),
             ("totalproducerequests", "Partitions produced to.", lambda: traffic.produce_requests),
             ("totalfetchrequests", "Partitions fetched from.", lambda: traffic.fetch_requests),
             ("failedproducerequests", "Failed of them.", lambda: traffic.failed_produce_requests),

@@ -51,9 +51,8 @@ from broker.purgatory.timers import TimerDriver, Timers
 from broker.registration import NO_EPOCH, previous_broker_epoch, registration_request
 from broker.replica_manager import ReplicaManager
 from broker.replica_metrics import report_replicas
-from broker.replication.followers import make_fetchers
-from broker.replication.isr_updates import IsrUpdates
 from broker.replication.leadership import Leadership
+from broker.replication.node_replication import NodeReplication
 from broker.replication.throttles import ReplicationThrottles
 from broker.replication.waiting import WaitingRequests
 from broker.services import Services
@@ -186,22 +185,18 @@ class BrokerNode:
         undo.push_async_callback(self._flusher.close)
         self.services = self._make_services()
         undo.push_async_callback(self._groups.stop)
-        self._isr_updates = IsrUpdates(
-            self._access.general, self.config.node_id, self._leadership.own_epoch, self._clock
-        )
-        self._leadership.updates = self._isr_updates
-        self._logs.on_offline = self._directory_failed
-        self._fetchers = make_fetchers(
+        self._replication = NodeReplication(
             self.config,
             self._replicas,
             self._throttles,
-            image=lambda: self._store.image,
-            broker_epoch=self._leadership.own_epoch,
-            clock=self._clock,
+            channel=self._access.general,
             environment=self._access.environment,
+            image=lambda: self._store.image,
+            directory_ids=self._identity.directory_ids,
+            clock=self._clock,
         )
-        undo.push_async_callback(self._fetchers.close)
-        undo.push_async_callback(self._isr_updates.close)
+        self._logs.on_offline = self._directory_failed
+        undo.push_async_callback(self._replication.close)
         self._store.subscribe(self._follow_topics)
         register_apis(self._dispatcher, self.services)
         self._housekeeping = Housekeeping(
@@ -216,7 +211,7 @@ class BrokerNode:
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
         self._groups.start()
-        self._fetchers.start(self._replicas.partitions.values())
+        self._replication.start()
         await self._start_metrics()
         await self._network.start()
 
@@ -416,8 +411,7 @@ class BrokerNode:
         if self.config.controlled_shutdown_enable:
             await self._lifecycle.shut_down(int(timeout_s * 1000))
         await self._lifecycle.close()
-        await self._isr_updates.close()
-        await self._fetchers.close()
+        await self._replication.close()
         for purgatory in (
             services.fetch_purgatory,
             services.produce_purgatory,
@@ -440,8 +434,7 @@ class BrokerNode:
     async def abandon(self) -> None:
         """End without a shutdown, as after a crash: nothing more is written."""
         await self._lifecycle.close()
-        await self._isr_updates.close()
-        await self._fetchers.close()
+        await self._replication.close()
         await self._access.close()
         self._housekeeping.stop()
         await self._network.close(timeout_s=0)

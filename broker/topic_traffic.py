@@ -14,6 +14,7 @@ class TopicTraffic:
         "fetch_requests",
         "messages_in",
         "produce_requests",
+        "replication_bytes_out",
     )
 
     def __init__(self) -> None:
@@ -24,3 +25,4 @@ class TopicTraffic:
         self.fetch_requests = 0
         self.failed_produce_requests = 0
         self.failed_fetch_requests = 0
+        self.replication_bytes_out = 0

@@ -157,7 +157,10 @@ class FetchHandler:
         if limits.is_throttled is not None:
             self._record_throttled(read)
         self._traffic.fetch_requests += len(read.results)
-        self._traffic.bytes_out += read.size_bytes
+        if limits.replica_id >= 0:
+            self._traffic.replication_bytes_out += read.size_bytes
+        else:
+            self._traffic.bytes_out += read.size_bytes
         endpoints: tuple[NodeEndpoint, ...] = ()
         if read.is_final:
             self._traffic.failed_fetch_requests += sum(1 for _, r in read.results if r.error_code)

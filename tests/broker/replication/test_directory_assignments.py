@@ -1,0 +1,82 @@
+"""Telling the controller which disk a replica is on."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from broker.replication.directory_assignments import DirectoryAssignments
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from tests.support.eventually import eventually
+from tests.support.replicas import NODE, HandClock, Replicas
+
+FIRST, SECOND = UUID(int=1), UUID(int=22)
+
+
+class FakeChannel:
+    """Answers at once; the first `failures` requests fail."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.asked: list[AssignReplicasToDirsRequest] = []
+        self.failures = failures
+
+    async def request(
+        self,
+        message: AssignReplicasToDirsRequest,
+        response: type[AssignReplicasToDirsResponse],
+        *,
+        deadline: int,
+    ) -> AssignReplicasToDirsResponse:
+        self.asked.append(message)
+        if len(self.asked) <= self.failures:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
+        return AssignReplicasToDirsResponse()
+
+    def told(self) -> dict[UUID, int]:
+        return {
+            directory.id: sum(len(topic.partitions) for topic in directory.topics)
+            for directory in self.asked[-1].directories
+        }
+
+
+def made(failures: int = 0) -> tuple[Replicas, FakeChannel, DirectoryAssignments]:
+    replicas = Replicas(None, "/first", "/second")
+    channel = FakeChannel(failures)
+    ids = {"/first": FIRST, "/second": SECOND}
+    assignments = DirectoryAssignments(channel, NODE, lambda: 101, ids, HandClock())
+    replicas.manager.listeners.append(assignments)
+    return replicas, channel, assignments
+
+
+async def test_a_replica_on_another_disk_than_the_metadata_says_is_told() -> None:
+    replicas, channel, assignments = made()
+    replicas.create("t", 4)
+    await eventually(lambda: channel.asked)
+    assert channel.told() == {SECOND: 2}
+    assert (channel.asked[0].broker_id, channel.asked[0].broker_epoch) == (NODE, 101)
+    await assignments.close()
+
+
+async def test_what_could_not_be_told_is_told_again() -> None:
+    replicas, channel, assignments = made(failures=1)
+    replicas.create("t", 2)
+    await eventually(lambda: len(channel.asked) == 2)
+    assert channel.told() == {SECOND: 1}
+    await assignments.close()
+
+
+async def test_what_is_there_already_is_looked_at_and_nothing_is_told_of_what_is_right() -> None:
+    replicas, channel, assignments = made()
+    replicas.manager.listeners.clear()
+    replicas.create("t", 2)
+    partitions = list(replicas.manager.partitions.values())
+    right = [one for one in partitions if one.log.directory.startswith("/first")]
+    assignments.check(right, replicas.image)
+    assert channel.asked == []
+    assignments.check(partitions, replicas.image)
+    await eventually(lambda: channel.asked)
+    assert channel.told() == {SECOND: 1}
+    await assignments.close()
