@@ -12,6 +12,7 @@ from uuid import UUID
 from cluster.quorum.events import Received
 from cluster.quorum.voter_set import ReplicaKey, Voter, VoterSet
 from protocol.ids import BrokerId, Offset
+from protocol.messages.fetch import FetchPartition
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class ParkedFetch:
 
     request: Received
     replica: ReplicaKey
+    partition: FetchPartition
     deadline_ms: int
 
 

@@ -5,8 +5,6 @@ Source: KIP-595 (Fetch), KIP-630 (snapshots), KIP-1166 (a fetch waits for the hi
 
 from __future__ import annotations
 
-from typing import Any
-
 from cluster.quorum import voter_changes
 from cluster.quorum.answers import fetch_response, fetch_snapshot_response, top_level_error
 from cluster.quorum.effects import HighWatermark
@@ -162,30 +160,22 @@ def _park(replica: Replica, leading: Leading, received: Received, fetcher: Repli
         _answer(replica, received)
         return
     deadline_ms = now_ms + min(request.max_wait_ms, replica.settings.max_wait_ms)
-    leading.parked.append(ParkedFetch(received, fetcher, deadline_ms))
+    leading.parked.append(ParkedFetch(received, fetcher, request.topics[0].partitions[0], deadline_ms))
 
 
 def answer_parked(replica: Replica, now_ms: int) -> int | None:
     """Answer the fetches that wait no longer; when the next one's time is over."""
     leading = replica.role
-    if not isinstance(leading, Leading):
+    if not isinstance(leading, Leading) or not leading.parked:
         return None
     still_parked = []
     for parked in leading.parked:
-        partition = only_fetched_partition(_topics(parked.request), "partition")
-        assert partition is not None
-        if parked.deadline_ms <= now_ms or _has_news(replica, leading, partition):
+        if parked.deadline_ms <= now_ms or _has_news(replica, leading, parked.partition):
             _answer(replica, parked.request)
         else:
             still_parked.append(parked)
     leading.parked = still_parked
     return min((parked.deadline_ms for parked in still_parked), default=None)
-
-
-def _topics(received: Received) -> Any:
-    request = received.message
-    assert isinstance(request, FetchRequest)
-    return request.topics
 
 
 def _answer(replica: Replica, received: Received, *, parts: EpochEnd | SnapshotId | None = None) -> None:
