@@ -37,6 +37,8 @@ from protocol.metadata_records.no_op_record import NoOpRecord
 logger = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE_MS: Final = 10
+_STALL_SHARE: Final = 10
+"""Waking later than a session by this share of it means that heartbeats wait to be read."""
 
 Step: TypeAlias = Callable[[MetadataImage], ControllerResult[bool]]
 """A command that answers whether it should be run again at once."""
@@ -110,7 +112,13 @@ class ControllerTasks:
             now_ms = self._clock.monotonic_ms()
             deadline = self._heartbeats.next_deadline_ms(self._store.controller_image, now_ms)
             pause_ms = session_ms if deadline is None else min(deadline - now_ms, session_ms)
-            await asyncio.sleep(max(pause_ms, _SHORTEST_PAUSE_MS) / 1000)
+            pause_ms = max(pause_ms, _SHORTEST_PAUSE_MS)
+            await asyncio.sleep(pause_ms / 1000)
+            woken_ms = self._clock.monotonic_ms()
+            stall_ms = woken_ms - now_ms - pause_ms
+            if stall_ms > session_ms // _STALL_SHARE:
+                logger.warning("the controller did not run for %s ms; nobody is fenced for that", stall_ms)
+                self._heartbeats.excuse(stall_ms, woken_ms)
             await self._run(self._fence_one)
 
     def _fence_one(self, image: MetadataImage) -> ControllerResult[bool]:

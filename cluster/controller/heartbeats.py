@@ -52,6 +52,16 @@ class BrokerHeartbeats:
         else:
             heard.contact_ms = now_ms
 
+    def excuse(self, stall_ms: int, now_ms: int) -> None:
+        """Give everybody the time in which the controller itself did not run.
+
+        Heartbeats that came meanwhile wait to be read. Kafka counts them as they come, in another
+        thread.
+        """
+        for heard in self._heard.values():
+            if heard.contact_ms is not None:
+                heard.contact_ms = min(heard.contact_ms + stall_ms, now_ms)
+
     def follow(
         self,
         broker: BrokerId,

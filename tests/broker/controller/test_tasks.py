@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker.clock import SystemClock
+from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
 from broker.controller.tasks import ControllerTasks, TaskIntervals
 from broker.metadata.store import MetadataStore
@@ -19,6 +19,7 @@ from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tests.support.eventually import eventually
 from tests.support.metadata import SeededRandomness
+from tests.support.metadata_store import FixedClock
 from tests.support.single_controller import store_with_brokers, write
 
 SETTINGS = ControllerSettings(node_id=1)
@@ -27,9 +28,12 @@ NEVER = TaskIntervals(fences=False, balance_ms=None, unclean_election_ms=None, i
 
 @asynccontextmanager
 async def tasks(
-    store: MetadataStore, intervals: TaskIntervals = NEVER, session_ms: int = 60_000
+    store: MetadataStore,
+    intervals: TaskIntervals = NEVER,
+    session_ms: int = 60_000,
+    clock: Clock | None = None,
 ) -> AsyncIterator[BrokerHeartbeats]:
-    clock = SystemClock()
+    clock = clock or SystemClock()
     heartbeats = BrokerHeartbeats(session_ms)
     heartbeats.activate(store.image, clock.monotonic_ms())
     running = ControllerTasks(store, SETTINGS, heartbeats, clock, intervals)
@@ -71,6 +75,19 @@ async def test_a_broker_that_is_silent_for_a_session_is_fenced_and_others_are_no
             await eventually(one_is_fenced)
             assert not store.image.brokers[2].fenced
             assert leader(store) == 2
+
+
+async def test_a_controller_that_was_held_up_fences_nobody_whose_heartbeats_wait_to_be_read() -> None:
+    async with store_with_brokers(1, 2) as store:
+        clock = FixedClock()
+        async with tasks(store, intervals(fences=True), session_ms=40, clock=clock) as heartbeats:
+            await asyncio.sleep(0)
+            clock.now_ms += 10_000
+            offset = store.image.offset
+            await eventually(lambda: heartbeats.has_session(1, 101, clock.now_ms))
+            assert store.image.offset == offset
+            clock.now_ms += 41
+            await eventually(lambda: store.image.brokers[1].fenced and store.image.brokers[2].fenced)
 
 
 async def test_preferred_replicas_get_their_leadership_back() -> None:

@@ -230,6 +230,19 @@ def test_a_new_controller_gives_everybody_a_whole_session() -> None:
     assert not cluster.fence_stale()
 
 
+def test_nobody_is_fenced_for_the_time_in_which_the_controller_did_not_run() -> None:
+    cluster = brokers(1, 2)
+    cluster.now_ms += 1000
+    cluster.beat(2)
+    cluster.now_ms += 3 * SESSION_MS
+    cluster.heartbeats.excuse(3 * SESSION_MS, cluster.now_ms)
+    assert not cluster.fence_stale()
+    cluster.beat(2)
+    cluster.now_ms += SESSION_MS - 999
+    assert cluster.fence_stale() and not cluster.fence_stale()
+    assert cluster.is_fenced(1) and not cluster.is_fenced(2)
+
+
 def test_jepsen_2013_the_last_in_sync_replica_is_waited_for() -> None:
     """Everybody else fell behind, then the leader dies: nobody else leads, until it is back."""
     cluster = brokers(1, 2, 3, topic=orders(1, 3))
