@@ -149,10 +149,10 @@ class SimBroker:
 
     # -- the leader's answers
 
-    def answer(self, request: ApiMessage) -> ApiMessage:
-        """What a follower asked."""
+    def answer(self, request: ApiMessage, sender_epoch: int) -> ApiMessage:
+        """What a follower asked, whose broker epoch was `sender_epoch` then; old requests cannot say it."""
         if isinstance(request, FetchRequest):
-            return self._answer_fetch(request)
+            return self._answer_fetch(request, sender_epoch)
         if isinstance(request, OffsetForLeaderEpochRequest):
             return OffsetForLeaderEpochHandler(cast(Any, OnePartition(self.partition))).handle(
                 cast(Any, None), request
@@ -160,12 +160,12 @@ class SimBroker:
         assert isinstance(request, ListOffsetsRequest)
         return self._answer_offsets(request)
 
-    def _answer_fetch(self, request: FetchRequest) -> FetchResponse:
+    def _answer_fetch(self, request: FetchRequest, sender_epoch: int) -> FetchResponse:
         (asked,) = request.topics[0].partitions
         state = request.replica_state
         replica = state.replica_id if state.replica_id >= 0 else request.replica_id
         limits = FetchLimits(
-            replica, FetchIsolation.LOG_END, 1, request.max_bytes, replica_epoch=state.replica_epoch
+            replica, FetchIsolation.LOG_END, 1, request.max_bytes, replica_epoch=sender_epoch
         )
         wanted = FetchPartition(
             TOPIC,

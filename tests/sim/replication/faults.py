@@ -96,8 +96,11 @@ class Faults:
         rng, world = self._rng, self._world
         broker = rng.choice(world.brokers)
         kind = rng.choices(
-            ("crash", "wipe", "stop", "start", "pause", "cut", "deaf", "isolate", "heal", "move", "delete"),
-            (6, 1, 3, 14, 4, 4, 3, 3, 12, 5, 2),
+            (
+                *("crash", "wipe", "bounce", "stop", "start", "pause", "cut", "deaf", "isolate"),
+                *("heal", "move", "shuffle", "delete"),
+            ),
+            (5, 1, 4, 3, 14, 4, 4, 3, 3, 12, 4, 4, 2),
         )[0]
         getattr(self, f"_{kind}")(broker)
 
@@ -114,6 +117,12 @@ class Faults:
             broker.log.wipe()
             self._world.ledger.restarted(broker.id)
             self._world.trace(f"{broker.id}: crashes, and gets an empty disk")
+
+    def _bounce(self, broker: SimBroker) -> None:
+        """Crash and be back at once, with less on the disk."""
+        if broker.is_up:
+            self._rng.choice((self._crash, self._crash, self._wipe))(broker)
+            self._world.later(self._rng.randint(1, 30), lambda: self._restart(broker))
 
     def _stop(self, broker: SimBroker) -> None:
         """Controlled shutdown, for a broker that the controller hears."""
@@ -134,13 +143,15 @@ class Faults:
         broker.log.reopen()
         self._world.ledger.restarted(broker.id)
         if self._is_over:
-            broker.start()
-            self._live(broker)
+            self._restart(broker)
 
     def _start(self, broker: SimBroker) -> None:
         down = [each for each in self._world.brokers if not each.is_up]
         if down:
-            broker = self._rng.choice(down)
+            self._restart(self._rng.choice(down))
+
+    def _restart(self, broker: SimBroker) -> None:
+        if not broker.is_up:
             broker.start()
             self._world.trace(f"{broker.id}: starts")
             self._live(broker)
@@ -169,6 +180,12 @@ class Faults:
             self._world.trace(f"controller: moves leadership to {broker.id}")
             self._world.publish()
 
+    def _shuffle(self, _: SimBroker) -> None:
+        """Leadership goes to others and back before everybody has heard of it."""
+        for delay_ms in (0, self._rng.randint(1, 40)):
+            target = self._rng.choice(self._world.brokers)
+            self._world.later(delay_ms, lambda target=target: self._move(target))  # type: ignore[misc]
+
     def _delete(self, broker: SimBroker) -> None:
         """Retention at a leader."""
         if (
@@ -189,9 +206,7 @@ class Faults:
         world.cut.clear()
         for broker in world.brokers:
             broker.paused_until_ms = min(broker.paused_until_ms, world.now_ms)
-            if not broker.is_up:
-                broker.start()
-                self._live(broker)
+            self._restart(broker)
 
     def has_recovered(self) -> bool:
         """Whether all replicas are in the ISR and agree."""

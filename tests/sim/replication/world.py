@@ -28,7 +28,7 @@ from tests.sim.replication.ledger import Ledger
 
 CONTROLLER = -1
 REQUEST_TIMEOUT_MS = 120
-HEARTBEAT_MS = 30
+HEARTBEAT_MS = 15
 SESSION_MS = 100
 
 
@@ -196,7 +196,7 @@ class World:
     def _ask(self, broker: SimBroker, fetcher: object, request: ApiMessage) -> None:
         self._request_number += 1
         number = broker.request_id = self._request_number
-        leader = self.brokers[broker.leader_id]
+        leader, epoch = self.brokers[broker.leader_id], broker.epoch
 
         def is_awaited() -> bool:
             return broker.request_id == number and broker.fetcher is fetcher
@@ -212,7 +212,7 @@ class World:
                 self._fetch_round(broker, fetcher)
 
         def answer() -> None:
-            response = leader.answer(request)
+            response = leader.answer(request, epoch)
             back = self._transit(leader.id, broker.id)
             if back is not None:
                 self.on(broker, back, lambda: arrive(response))
