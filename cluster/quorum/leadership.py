@@ -72,6 +72,9 @@ def persisted(replica: Replica, ticket: int, now_ms: int) -> None:
 
 def poll_leader(replica: Replica, leading: Leading, now_ms: int) -> int:
     """Resign without a majority, tell voters that may not know; when to come back."""
+    if leading.heard_needed == 0:
+        # A voter that is added has as long as any other to be heard for the first time.
+        leading.check_quorum_at_ms = now_ms + replica.check_quorum_ms
     checks_quorum = leading.heard_needed > 0 and replica.holds(Safeguard.CHECK_QUORUM)
     if checks_quorum and now_ms >= leading.check_quorum_at_ms:
         replica.resign(now_ms)

@@ -114,6 +114,17 @@ def test_an_added_voter_can_be_acknowledged_before_the_commit() -> None:
     assert subject.quorum.high_watermark < subject.log.end_offset
 
 
+def test_a_leader_that_was_alone_for_long_waits_for_its_first_other_voter() -> None:
+    subject = leader_of(1)
+    for _ in range(20):
+        subject.wait(1000)
+    caught_up(subject, 2)
+    begin_adding(subject, 2)
+    assert (subject.state, subject.quorum.voter_ids) == (State.LEADER, (1, 2))
+    subject.wait(3000)
+    assert subject.state is State.RESIGNED
+
+
 def test_a_voter_that_lags_or_is_silent_or_too_old_is_not_added() -> None:
     subject = leader_of(1, 2)
     source = begin_adding(subject, 3)
