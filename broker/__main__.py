@@ -28,6 +28,7 @@ from storage.errors import CorruptFile
 
 EXIT_CONFIG = 2
 EXIT_START = 1
+EXIT_FAILED = 3
 
 
 def load_config(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
@@ -46,8 +47,8 @@ def announce_ready(config: BrokerConfig, addresses: Addresses) -> None:
     print(f"broker {config.node_id} is ready on {places}", flush=True)
 
 
-async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -> None:
-    """Run a broker until SIGTERM or SIGINT, then shut it down cleanly."""
+async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -> bool:
+    """Run a broker until SIGTERM or SIGINT, then shut it down cleanly; False when it could not go on."""
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -55,8 +56,12 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
     node = BrokerNode(config, cluster_id=os.environ.get(CLUSTER_ID_VARIABLE))
     await node.start()
     announce(config, tuple(node.addresses()))
-    await asked_to_stop.wait()
+    ends = [loop.create_task(event.wait()) for event in (asked_to_stop, node.failed)]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
     await node.stop()
+    return not node.failed.is_set()
 
 
 def run(config_path: str | None, overrides: dict[str, str], announce: Announcement = announce_ready) -> int:
@@ -68,11 +73,11 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
         return EXIT_CONFIG
     raise_open_file_limit()
     try:
-        uvloop.run(serve(config, announce))
+        ran_well = uvloop.run(serve(config, announce))
     except (ConfigError, KafkaError, CorruptFile, OSError) as error:
         print(f"broker {config.node_id} cannot run: {error}", file=sys.stderr)
         return EXIT_START
-    return 0
+    return 0 if ran_well else EXIT_FAILED
 
 
 def raise_open_file_limit() -> None:
