@@ -38,10 +38,15 @@ class Outcome:
 
 
 def run_seed(
-    seed: int, swarm: Swarm | None = None, disabled: frozenset[Safeguard] = frozenset(), *, log: bool = False
+    seed: int,
+    swarm: Swarm | None = None,
+    disabled: frozenset[Safeguard] = frozenset(),
+    overlooked: frozenset[str] = frozenset(),
+    *,
+    log: bool = False,
 ) -> Outcome:
     """One run: all faults, then none, and then everybody has to agree. Raises Violation."""
-    world = World(seed, swarm or swarm_of(seed), disabled)
+    world = World(seed, swarm or swarm_of(seed), disabled, overlooked)
     if log:
         world.log = []
     try:

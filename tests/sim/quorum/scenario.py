@@ -9,6 +9,8 @@ Nodes are numbers. A line is one of:
     for 5 s                              let time pass
     cut 0 from 1 2 / mute 0 to 1 2       both directions, one direction
     heal                                 all of them
+    forget 0                             the disk, of the same directory id, is empty: what was synced is lost
+    until 0 halts                        the process ends by itself, for it lacks trust in the leader
     crash 0 / power off 0 / wipe 0 / pause 0 / resume 0 / resign 0
     append 3 at 0                        three batches of one record
     add 3 at 0 / remove 2 at 0           an operator asks node 0 to change the voters ...
@@ -31,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.quorum.events import Received, Resign
+from cluster.quorum.fetching import CommittedRecordsLost
 from cluster.quorum.safeguards import Safeguard
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
@@ -38,6 +41,7 @@ from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.vote import RequestPartitionData, RequestTopicData, VoteRequest, VoteResponse
 from protocol.schema import ApiMessage
 from tests.sim.quorum.identity import CLIENT, CLUSTER_ID, endpoints_of
+from tests.sim.quorum.invariants import committed_entries_are_not_truncated
 from tests.sim.quorum.network import Request
 from tests.sim.quorum.node import SimNode
 from tests.sim.quorum.swarm import Swarm, Voters
@@ -138,6 +142,24 @@ class Scenario:
             if node.quorum is not None:
                 node.stop(power_lost=True)
             node.disk = self.world.new_disk(node.id)
+
+    def forget(self, nodes: str) -> None:
+        for node in self._nodes(nodes):
+            empty = self.world.new_disk(node.id)
+            del self.world.disks[node.id, empty.directory_id]
+            empty.directory_id = node.disk.directory_id
+            node.disk = self.world.disks[node.id, empty.directory_id] = empty
+        # The quorum promises nothing when disks lie, but nobody may drop what it knows to be committed.
+        self.world.invariants = [committed_entries_are_not_truncated]
+
+    def halts(self, name: str) -> None:
+        (node,) = self._nodes(name)
+        try:
+            self.world.run_until(self.world.now + WAIT_MAX_MS)
+        except CommittedRecordsLost:
+            node.stop(power_lost=False)
+        else:
+            raise AssertionError(f"node {node.id} goes on")
 
     def pause(self, nodes: str) -> None:
         for node in self._nodes(nodes):
@@ -268,6 +290,7 @@ _VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
     (r"crash (.+)", Scenario.crash),
     (r"power off (.+)", Scenario.power_off),
     (r"wipe (.+)", Scenario.wipe),
+    (r"forget (.+)", Scenario.forget),
     (r"pause (.+)", Scenario.pause),
     (r"resume (.+)", Scenario.resume),
     (r"resign (.+)", Scenario.resign),
@@ -280,6 +303,7 @@ _VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
         Scenario.ask_for_vote,
     ),
     (r"answered (\w+)", Scenario.answered),
+    (r"until (\d) halts", Scenario.halts),
     (r"until (.+)", Scenario.until),
     (r"> (.+)", Scenario.expect),
 )

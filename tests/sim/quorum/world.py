@@ -43,12 +43,22 @@ from tests.sim.quorum.violation import Violation
 class World:
     """All of one run."""
 
-    def __init__(self, seed: int, swarm: Swarm, disabled: frozenset[Safeguard] = frozenset()) -> None:
+    def __init__(
+        self,
+        seed: int,
+        swarm: Swarm,
+        disabled: frozenset[Safeguard] = frozenset(),
+        overlooked: frozenset[str] = frozenset(),
+    ) -> None:
+        """`disabled` safeguards, and `overlooked` invariants, are for tests of the simulator."""
         self.seed = seed
         self.swarm = swarm
         self.random = Random(seed)
         self.now = 1_000
         self.steps = 0
+        self.disabled = disabled
+        self.overlooked = overlooked
+        self.invariants = [each for each in AFTER_EVERY_STEP if each.__name__ not in overlooked]
         self.trace = 0
         self.log: list[str] | None = None
         self.network = Network(self)
@@ -79,7 +89,7 @@ class World:
             disk = self.new_disk(node_id)
             self.nodes[node_id] = SimNode(self, node_id, disk)
         self.first_voters = VoterSet.of(self.voter(self.nodes[each].disk) for each in range(swarm.voters))
-        self.bootstrap = tuple(endpoints_of(each)[0] for each in range(swarm.voters))
+        self.bootstrap = tuple(endpoints_of(each)[0] for each in range(count))
         if swarm.mode is Voters.DYNAMIC:
             self.ledger.voter_sets.append((-1, self.first_voters))
             for node in self.nodes.values():
@@ -118,6 +128,7 @@ class World:
     def new_disk(self, node_id: int) -> Disk:
         """An empty directory with an id of its own."""
         disk = Disk(node_id, UUID(int=self.random.getrandbits(127) | 1 << 100))
+        disk.log.refuses_to_truncate_committed = Safeguard.NEVER_TRUNCATE_COMMITTED not in self.disabled
         self.disks[node_id, disk.directory_id] = disk
         return disk
 
@@ -224,7 +235,7 @@ class World:
         if type(event) is Received and isinstance(event.message, FetchRequest | FetchSnapshotRequest):
             assert isinstance(event.source, Request)
             self.history.heard.setdefault(node.id, {})[event.source.sender] = self.now
-        for invariant in AFTER_EVERY_STEP:
+        for invariant in self.invariants:
             invariant(self, node)
         leaders_load_no_snapshot(self, node, effects)
 
