@@ -1,9 +1,12 @@
-"""One broker node: everything it is made of, and the order in which it starts and stops.
+"""One node: everything it is made of, and the order in which it starts and stops.
 
-    start   directories -> metadata -> logs -> partitions -> sockets bound -> registered -> serving
-    stop    sockets closed once answered -> groups -> flushes -> logs closed cleanly -> metadata
+    start   directories -> metadata quorum and its listeners -> sockets bound -> registered
+            -> caught up with the metadata -> logs and partitions -> unfenced -> serving
+    stop    leaders moved away -> sockets closed once answered -> groups -> flushes
+            -> logs closed cleanly -> metadata quorum, whose leadership is given up
 
-A client can connect only when every partition is open, so the first answer is already right.
+A client can connect only when every partition is open, so the first answer is already right. A node
+that is no broker ends its start with the quorum.
 """
 
 from __future__ import annotations
@@ -15,11 +18,10 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from broker.api_wiring import register_apis
-from broker.broker_lifecycle import BrokerLifecycle, LifecycleSettings
 from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
 from broker.consumer_offsets import ConsumerOffsetsLog
@@ -36,19 +38,18 @@ from broker.groups.service import GroupService
 from broker.housekeeping import Housekeeping
 from broker.listeners import Listener
 from broker.metadata.directories import prepare_directories
-from broker.metadata.log import MetadataLog
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.randomness import SystemRandomness
-from broker.metadata.store import MetadataStore
 from broker.metadata.topic_creation import TopicCreation
 from broker.metrics import BrokerMetrics
 from broker.metrics_endpoint import MetricsEndpoint
-from broker.network.config import UNLIMITED, ListenerConfig, NetworkConfig, parse_address_limits
+from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import TimerDriver, Timers
-from broker.registration import NO_EPOCH, previous_broker_epoch, registration_request
+from broker.raft.handlers import RaftHandlers
+from broker.registration import previous_broker_epoch
 from broker.replica_manager import ReplicaManager
 from broker.replica_metrics import report_replicas
 from broker.replication.leadership import Leadership
@@ -57,11 +58,14 @@ from broker.replication.throttles import ReplicationThrottles
 from broker.replication.waiting import WaitingRequests
 from broker.services import Services
 from broker.topic_traffic import TopicTraffic
+from broker.wiring.controllers import ControllerListeners
+from broker.wiring.lifecycle import make_lifecycle
+from broker.wiring.network import listener_config, network_config
+from broker.wiring.quorum import make_raft_node
+from broker.wiring.topic_followers import follow_topics
+from clients.environment import SystemEnvironment
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
-from cluster.topic_names import GROUP_METADATA_TOPIC
-from protocol.ids import TopicPartition
-from storage.config_definition import ConfigError
 from storage.errors import StorageFailure
 from storage.files import FileSystem, OsFileSystem
 from storage.log import PartitionLog
@@ -70,6 +74,8 @@ from storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
+# One for what must be durable before the quorum goes on, one for a snapshot.
+QUORUM_THREADS: Final = 2
 # Syncing is what these threads do; more of them than disks does not make it faster.
 FLUSH_THREADS: Final = 4
 # Threads of their own: a produce that waits for its fsync must not wait for large files to be removed too.
@@ -92,15 +98,16 @@ class BrokerNode:
         self._clock: Clock = clock or SystemClock()
         self._cluster_id = cluster_id
         self._randomness = SystemRandomness()
+        self._quorum_threads = ThreadPoolExecutor(QUORUM_THREADS, thread_name_prefix="tidelog-quorum")
         self._executor = ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="tidelog-flush")
         self._housekeepers = ThreadPoolExecutor(HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
         self.services: Services
         self.metrics = BrokerMetrics()
         self.metrics_endpoint: MetricsEndpoint | None = None
-        self._broker_epoch = -1
+        self._environment = SystemEnvironment()
+        self._ended = False
         self.failed = asyncio.Event()
         """Set when this node cannot go on and has to be stopped; the reason is logged."""
-        self._previous_broker_epoch = NO_EPOCH
 
     # ---- start
 
@@ -111,33 +118,119 @@ class BrokerNode:
         needs no recovery.
         """
         async with AsyncExitStack() as undo:
-            undo.callback(self._executor.shutdown)
-            undo.callback(self._housekeepers.shutdown)
+            for executor in (self._quorum_threads, self._executor, self._housekeepers):
+                undo.callback(executor.shutdown)
             await self._open(undo)
-            await self._join(undo)
-            await self._serve(undo)
+            await self._join_quorum(undo)
+            if self.config.is_broker:
+                await self._join_cluster(undo)
+                self._open_logs(undo)
+                await self._serve(undo)
             undo.pop_all()
 
     async def _open(self, undo: AsyncExitStack) -> None:
-        """The directories, the metadata, and the logs of the partitions that are placed here."""
-        config, clock = self.config, self._clock
+        """The directories, which belong to this node and cluster and to no other process."""
+        config = self.config
         self._identity = prepare_directories(
-            self._fs, config.log_directories, config.node_id, self._cluster_id, self._randomness
+            self._fs,
+            tuple(dict.fromkeys((*config.log_directories, config.metadata_log_directory))),
+            config.node_id,
+            self._cluster_id,
+            self._randomness,
+            may_be_new=config.has_own_quorum,
         )
         self._locks = DirectoryLocks(self._fs, self._identity.directory_ids)
         undo.callback(self._locks.release)
-        self._store = await self._open_metadata(self._identity.cluster_id)
-        undo.push_async_callback(self._store.close)
+        self._directory_ids = {
+            path: directory_id
+            for path, directory_id in self._identity.directory_ids.items()
+            if path in config.log_directories
+        }
+
+    async def _join_quorum(self, undo: AsyncExitStack) -> None:
+        """The metadata log, followed from now on, and the controller with its listeners, if it is one."""
+        config, clock = self.config, self._clock
+        self._controller_channel = RequestChannel(config.queued_max_requests)
+        self._controllers = ControllerListeners(config, clock, self._dispatch_to_controller)
+        undo.push_async_callback(self._controllers.close, timeout_s=0)
+        self._raft = make_raft_node(
+            config,
+            cluster_id=self._identity.cluster_id,
+            directory_id=self._identity.directory_ids[config.metadata_log_directory],
+            endpoints=self._controllers.endpoints(self._host_name),
+            fs=self._fs,
+            clock=clock,
+            environment=self._environment,
+            executor=self._quorum_threads,
+            randomness=self._randomness,
+            on_fatal=lambda error: self._cannot_go_on(f"the metadata quorum has ended: {error}"),
+        )
+        undo.push_async_callback(self._raft.abandon)
+        self._store = self._raft.store
+        self._controller = Controller(
+            config,
+            self._store,
+            clock=clock,
+            randomness=self._randomness,
+            tasks=self._controller_channel,
+            metrics=self.metrics.requests,
+        )
+        handlers = RaftHandlers(self._raft.driver.post, lambda: self._raft.driver.failure is not None)
+        handlers.register(self._controller.dispatcher)
+        await self._controllers.start()
+        self._raft.start()
+
+    def _dispatch_to_controller(self, request: Request) -> None:
+        self._controller.dispatcher.dispatch(request)
+
+    async def _join_cluster(self, undo: AsyncExitStack) -> None:
+        """Bind the listeners, whose ports the registration tells, register, and catch up."""
+        config = self.config
+        self._network = NetworkServer(network_config(config), clock=self._clock)
+        self._channel = RequestChannel(config.queued_max_requests)
+        self._dispatcher = Dispatcher(self._channel, self.metrics.requests, self._clock)
+        undo.push_async_callback(self._network.close, timeout_s=0)
+        for listener in config.broker_listeners:
+            self._network.bind(listener_config(config, listener), self._dispatcher.dispatch)
+        former_epoch = previous_broker_epoch(self._fs, config.log_directories, self._directory_ids)
+        self._access = ControllerAccess(
+            config,
+            self._store,
+            self._clock,
+            local=self._controller.in_process if config.is_controller else None,
+        )
+        undo.push_async_callback(self._access.close)
+        self._store.on_leader_change(self._access.controller_changed)
+        self._lifecycle = make_lifecycle(
+            config,
+            cluster_id=self._identity.cluster_id,
+            advertised=self._advertised(),
+            directory_ids=self._directory_ids.values(),
+            previous_broker_epoch=former_epoch,
+            access=self._access,
+            store=self._store,
+            clock=self._clock,
+            randomness=self._randomness,
+            on_fatal=self._cannot_go_on,
+        )
+        undo.push_async_callback(self._lifecycle.close)
+        self._lifecycle.start()
+        await self._lifecycle.registered()
+        await self._lifecycle.caught_up()
+
+    def _open_logs(self, undo: AsyncExitStack) -> None:
+        """Every log of the directories, then the partitions that the metadata places here."""
+        config = self.config
         self._logs = LogManager(
             self._fs,
             config.log_directories,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
         )
-        self._flusher = Flusher(self._executor, clock, self._flush_failed)
+        self._flusher = Flusher(self._executor, self._clock, self._flush_failed)
         self._dynamic_config = DynamicBrokerConfig(config)
         self._leadership = Leadership(
             config.node_id,
-            clock=clock,
+            clock=self._clock,
             brokers=lambda: self._store.image.brokers,
             own_epoch=lambda: self._lifecycle.broker_epoch,
             lag_time_max_ms=config.replica_lag_time_max_ms,
@@ -147,35 +240,12 @@ class BrokerNode:
         )
         self._throttles = ReplicationThrottles.of(config)
         undo.callback(self._close_logs)
-        self._previous_broker_epoch = previous_broker_epoch(
-            self._fs, config.log_directories, self._identity.directory_ids
-        )
-        self._open_logs()
-
-    async def _join(self, undo: AsyncExitStack) -> None:
-        """Bind the listeners, whose ports the registration tells, and register."""
-        config = self.config
-        self._network = NetworkServer(_network_config(config), clock=self._clock)
-        self._channel = RequestChannel(config.queued_max_requests)
-        self._dispatcher = Dispatcher(self._channel, self.metrics.requests, self._clock)
-        undo.push_async_callback(self._network.close, timeout_s=0)
-        for listener in config.broker_listeners:
-            self._network.bind(_listener_config(config, listener), self._dispatcher.dispatch)
-        self._controller = Controller(
-            config,
-            self._store,
-            clock=self._clock,
-            randomness=self._randomness,
-            tasks=self._channel,
-            metrics=self.metrics.requests,
-        )
-        self._access = ControllerAccess(config, self._store, self._clock, local=self._controller.in_process)
-        undo.push_async_callback(self._access.close)
-        self._lifecycle = self._make_lifecycle()
-        undo.push_async_callback(self._lifecycle.close)
-        self._lifecycle.start()
-        self._broker_epoch = await self._lifecycle.registered()
-        await self._lifecycle.unfenced()
+        now_ms = self._clock.wall_ms()
+        image = self._store.image
+        self._logs.start(now_ms, lambda topic: self._replicas.log_config(topic, self._store.image))
+        self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
+        self._store.subscribe(self._throttles.apply)
+        self._store.subscribe(self._follow_partitions)
 
     async def _serve(self, undo: AsyncExitStack) -> None:
         """Everything that answers requests; the listeners accept last."""
@@ -197,7 +267,7 @@ class BrokerNode:
         )
         self._logs.on_offline = self._directory_failed
         undo.push_async_callback(self._replication.close)
-        self._store.subscribe(self._follow_topics)
+        self._store.subscribe(partial(follow_topics, self.services))
         register_apis(self._dispatcher, self.services)
         self._housekeeping = Housekeeping(
             self._logs,
@@ -213,34 +283,8 @@ class BrokerNode:
         self._groups.start()
         self._replication.start()
         await self._start_metrics()
+        await self._lifecycle.unfenced()
         await self._network.start()
-
-    def _make_lifecycle(self) -> BrokerLifecycle:
-        config = self.config
-        registration = registration_request(
-            node_id=config.node_id,
-            cluster_id=self._identity.cluster_id,
-            incarnation_id=self._randomness.uuid(),
-            advertised=self._advertised(),
-            rack=config.broker_rack,
-            directory_ids=self._identity.directory_ids.values(),
-            previous_broker_epoch=self._previous_broker_epoch,
-        )
-        settings = LifecycleSettings(
-            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
-            session_timeout_ms=config.broker_session_timeout_ms,
-            initial_registration_timeout_ms=config.initial_broker_registration_timeout_ms,
-            log_dir_failure_timeout_ms=config.log_dir_failure_timeout_ms,
-        )
-        return BrokerLifecycle(
-            self._access.heartbeats,
-            registration,
-            settings,
-            clock=self._clock,
-            rng=self._access.environment.rng,
-            metadata_offset=lambda: self._store.image.offset,
-            on_fatal=self._cannot_go_on,
-        )
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         """A disk failed: the controller moves its leaders away. Without a disk there is nothing to do."""
@@ -253,34 +297,6 @@ class BrokerNode:
         """Hear why this node must stop; whoever runs it waits for `failed`."""
         logger.error("broker %d must stop: %s", self.config.node_id, reason)
         self.failed.set()
-
-    async def _open_metadata(self, cluster_id: str) -> MetadataStore:
-        config = self.config
-        log = MetadataLog.open(
-            self._fs,
-            config.metadata_log_directory,
-            segment_bytes=config.metadata_log_segment_bytes,
-            segment_ms=config.metadata_log_segment_ms,
-            now_ms=self._clock.wall_ms(),
-        )
-        store = MetadataStore(
-            log,
-            cluster_id=cluster_id,
-            node_id=config.node_id,
-            clock=self._clock,
-            executor=self._executor,
-        )
-        await store.start(config.min_insync_replicas)
-        return store
-
-    def _open_logs(self) -> None:
-        """Open every log of the directories, then the partitions that the metadata places here."""
-        now_ms = self._clock.wall_ms()
-        image = self._store.image
-        self._logs.start(now_ms, lambda topic: self._replicas.log_config(topic, self._store.image))
-        self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
-        self._store.subscribe(self._throttles.apply)
-        self._store.subscribe(self._follow_partitions)
 
     def _make_services(self) -> Services:
         config = self.config
@@ -357,28 +373,6 @@ class BrokerNode:
             self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
         self._replicas.apply(delta, image, self._clock.wall_ms())
 
-    def _follow_topics(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """What depends on partitions, once they have followed: groups, and requests that wait."""
-        for topic in delta.deleted_topics:
-            if topic.name == GROUP_METADATA_TOPIC:
-                for index in topic.partitions:
-                    self._groups.on_resignation(index)
-        if GROUP_METADATA_TOPIC in delta.changed_topics:
-            topic = image.topics_by_name[GROUP_METADATA_TOPIC]
-            for index, placed in topic.partitions.items():
-                if placed.leader == self.config.node_id:
-                    self._groups.on_leadership(index)
-                else:
-                    self._groups.on_resignation(index)
-        for topic in delta.deleted_topics:
-            for index in topic.partitions:
-                gone = TopicPartition(topic.name, index)
-                self.services.fetch_purgatory.check_and_complete(gone)
-                self.services.produce_purgatory.check_and_complete(gone)
-        deleted = {topic.name: topic.id for topic in delta.deleted_topics}
-        if deleted:
-            self._groups.on_topics_deleted(deleted)
-
     def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
         self._logs.flush_failed(log, failure)
 
@@ -386,27 +380,55 @@ class BrokerNode:
 
     def bound_port(self, listener: str | None = None) -> int:
         """The port of a listener, by default the first; of interest when port 0 was asked for."""
-        return self._network.port(listener or self.config.broker_listeners[0].name)
+        return self._bound_ports()[listener or next(iter(self._bound_ports()))]
 
     def addresses(self) -> Iterator[tuple[str, str, int]]:
-        """Name, host and port of every listener as clients are told them."""
-        for listener in self._advertised():
+        """Name, host and port of every listener as others are told them: clients, if it is a broker."""
+        ports, config = self._bound_ports(), self.config
+        told = config.advertised if config.is_broker else config.advertised_controllers
+        for listener in told(self._host_name, ports):
             yield listener.name, listener.host, listener.port
 
     def _advertised(self) -> tuple[Listener, ...]:
-        bound = {name: listener.port for name, listener in self._network.listeners.items()}
-        return self.config.advertised(self._host_name, bound)
+        return self.config.advertised(self._host_name, self._bound_ports())
+
+    def _bound_ports(self) -> dict[str, int]:
+        """By listener: those for clients first."""
+        servers = [self._network] if self.config.is_broker else []
+        if self._controllers.network is not None:
+            servers.append(self._controllers.network)
+        return {name: each.port for server in servers for name, each in server.listeners.items()}
 
     @cached_property
     def _host_name(self) -> str:
-        """What clients are told when nothing is configured; may ask a name server, and that once."""
-        named = (*self.config.broker_listeners, *self.config.advertised("", {}))
+        """What others are told when nothing is configured; may ask a name server, and that once."""
+        config = self.config
+        named = (
+            *config.broker_listeners,
+            *config.advertised("", {}),
+            *config.advertised_controllers("", {}),
+        )
         return "" if all(listener.host for listener in named) else socket.getfqdn()
 
     # ---- stop
 
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Shut down cleanly: answer what is in hand, make everything durable, leave the marker of it."""
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            if self.config.is_broker:
+                await self._stop_serving(timeout_s)
+                self._close_logs()
+        finally:
+            try:
+                await self._raft.stop()
+            finally:
+                await self._release()
+
+    async def _stop_serving(self, timeout_s: float) -> None:
+        """Have leaders move away, answer what is in hand, and take nothing more."""
         services = self.services
         if self.config.controlled_shutdown_enable:
             await self._lifecycle.shut_down(int(timeout_s * 1000))
@@ -422,52 +444,38 @@ class BrokerNode:
         await self._network.close(timeout_s)
         await self._groups.stop()
         await self._channel.close()
-        await self.services.topic_creation.close()
+        await services.topic_creation.close()
         await self._access.close()
         await self._flusher.close()
-        try:
-            self._close_logs()
-            await self._store.close()
-        finally:
-            await self._release()
 
     async def abandon(self) -> None:
         """End without a shutdown, as after a crash: nothing more is written."""
-        await self._lifecycle.close()
-        await self._replication.close()
-        await self._access.close()
-        self._housekeeping.stop()
-        await self._network.close(timeout_s=0)
-        await self._groups.stop()
-        await self._channel.close()
-        await self._store.abandon()
-        await self._flusher.close()
+        if self._ended:
+            return
+        self._ended = True
+        await self._raft.abandon()
+        if self.config.is_broker:
+            await self._lifecycle.close()
+            await self._replication.close()
+            await self._access.close()
+            self._housekeeping.stop()
+            await self._network.close(timeout_s=0)
+            await self._groups.stop()
+            await self._channel.close()
+            await self._flusher.close()
         await self._release()
 
     async def _release(self) -> None:
+        await self._controllers.close(timeout_s=0)
+        await self._controller_channel.close()
         if self.metrics_endpoint is not None:
             await self.metrics_endpoint.close()
-        self._driver.stop()
-        self._executor.shutdown(wait=True)
-        self._housekeepers.shutdown(wait=True)
+        if self.config.is_broker:
+            self._driver.stop()
+        for executor in (self._quorum_threads, self._executor, self._housekeepers):
+            executor.shutdown(wait=True)
         self._locks.release()
 
     def _close_logs(self) -> None:
         self._logs.on_offline = None
-        self._logs.shutdown(self._clock.wall_ms(), self._broker_epoch)
-
-
-def _listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
-    key = f"listener.name.{listener.name.lower()}.max.connections"
-    text = config.explicit.get(key, str(UNLIMITED))
-    if not text.isdecimal():
-        raise ConfigError(key, text, "allowed is a number from 0 on")
-    return ListenerConfig(
-        name=listener.name, host=listener.host, port=listener.port, max_connections=int(text)
-    )
-
-
-def _network_config(config: BrokerConfig) -> NetworkConfig:
-    values = {field.name: getattr(config, field.name) for field in fields(NetworkConfig)}
-    values["max_connections_per_ip_overrides"] = parse_address_limits(config.max_connections_per_ip_overrides)
-    return NetworkConfig(**values)
+        self._logs.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)

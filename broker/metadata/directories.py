@@ -37,9 +37,12 @@ def prepare_directories(
     node_id: BrokerId,
     cluster_id: str | None,
     randomness: Randomness,
+    *,
+    may_be_new: bool = True,
 ) -> Identity:
     """Make and mark the directories; `cluster_id` is for a new cluster, None takes one by chance.
 
+    Without `may_be_new` there must be a cluster id: other nodes have it, and chance would not find it.
     A directory that the disk refuses is left out and reported; at least one must remain.
     """
     found: dict[str, MetaProperties | None] = {}
@@ -55,6 +58,9 @@ def prepare_directories(
     if not found:
         raise ConfigError("log.dirs", ",".join(directories), f"none can be used ({'; '.join(refused)})")
     known = _cluster_id(found, cluster_id)
+    if known is None and not may_be_new:
+        allowed = "needs the id of the cluster, by `tidelog storage format` or CLUSTER_ID in the environment"
+        raise ConfigError("log.dirs", ",".join(directories), allowed)
     chosen = known or cluster_id or uuid_text(randomness.uuid())
     ids: dict[str, UUID] = {}
     for path, properties in found.items():

@@ -25,7 +25,7 @@ from broker.raft.snapshot_format import SnapshotHead, snapshot_batches
 from cluster.image import MetadataImage
 from cluster.image_records import image_records
 from cluster.quorum.log import SnapshotId
-from protocol.control_records import VotersRecord
+from cluster.quorum.voter_set import VoterSet
 from protocol.errors import KafkaError
 from protocol.ids import Offset
 
@@ -53,7 +53,7 @@ class Snapshotter:
         *,
         clock: Clock,
         executor: Executor,
-        voters_at: Callable[[Offset], tuple[int, VotersRecord | None]],
+        voters_at: Callable[[Offset], tuple[int, VoterSet | None]],
     ) -> None:
         """`voters_at`: kraft.version and voters as of an offset, which go into the snapshot."""
         self.written = 0
@@ -124,7 +124,8 @@ class Snapshotter:
     async def _write(self, snapshot_id: SnapshotId, image: MetadataImage) -> None:
         end_offset, epoch = snapshot_id
         kraft_version, voters = self._voters_at(end_offset)
-        head = SnapshotHead(self._log.timestamp_before(end_offset), kraft_version, voters)
+        voters_record = None if voters is None else voters.to_record()
+        head = SnapshotHead(self._log.timestamp_before(end_offset), kraft_version, voters_record)
         now_ms = self._clock.wall_ms()
 
         def write() -> None:

@@ -1,15 +1,19 @@
 """The node's metadata: one image that everybody asks, and one way to change it.
 
-`submit` takes a controller's command. Commands are worked off in order; each sees what those
-before it did. Their records go into the metadata log, are made durable together, and only then
-become part of `image`, are published to the subscribers, and answered. A cancelled caller does
-not stop what it has begun.
+`image` is what the committed part of the metadata log comes to; it is published to the subscribers
+step by step. On the active controller `submit` takes commands. They are worked off in order; each
+sees what those before it did. Their records go into the log, and only when the quorum has committed
+them do they become part of `image`, are published, and the command is answered. A cancelled caller
+does not stop what it has begun.
 
-Bounds: `MAX_PENDING` commands wait; further callers wait for room.
-I/O: the metadata log, synced in `executor`. Errors: KafkaError of the command; KAFKA_STORAGE_ERROR
-when the log cannot be written. After a failed sync nothing can be changed until the node starts
-anew, because nobody knows what is on the disk.
-Later a quorum takes the place of this file; handlers will not notice.
+    following -> claiming: this node was elected -> active: it has applied all that came before
+    claiming, active -> following: somebody else was, or nobody; what is not committed is dropped
+
+Bounds: `MAX_PENDING` commands wait; further callers wait for room. The log is replayed in pieces of
+`READ_BYTES`, between which the loop does other things.
+Errors: KafkaError of the command; NOT_CONTROLLER from a node that is not active, and for what was
+not committed when it stopped being that; KAFKA_STORAGE_ERROR once the log cannot be written. A
+committed record that cannot be applied ends the node (KAFKA-14275).
 """
 
 from __future__ import annotations
@@ -17,41 +21,50 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
-from broker.clock import Clock
-from broker.metadata.log import MetadataLog
-from cluster.controller.bootstrap import bootstrap_records
+from broker.metadata.active_controller import ActiveController, Submitted, Written
+from broker.metadata.batches import decode_batches
+from broker.metadata.snapshotter import Snapshotter
+from broker.raft.driver import Turn
+from broker.raft.log import MetadataLog
+from broker.raft.snapshot_format import read_snapshot
 from cluster.controller.result import ControllerResult
 from cluster.delta import InconsistentMetadata, MetadataDelta
 from cluster.image import MetadataImage
-from cluster.image_records import image_records
-from cluster.metadata_loader import MetadataLoader, Published
+from cluster.image_difference import difference
+from cluster.metadata_loader import MetadataLoader
+from cluster.quorum.effects import Appended
+from cluster.quorum.log import SnapshotId
 from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import BrokerId, LeaderEpoch
+from protocol.ids import BrokerId, LeaderEpoch, Offset
 from protocol.metadata_records.abort_transaction_record import AbortTransactionRecord
 from protocol.schema import MetadataRecord
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
-Command = Callable[[MetadataImage], ControllerResult[R]]
-Subscriber = Callable[[MetadataDelta, MetadataImage], None]
+Subscriber: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 
 MAX_PENDING: Final = 1000
+READ_BYTES: Final = 128 * 1024
 
 
-@dataclass(slots=True)
-class _Submitted:
-    command: Command[Any]
-    done: asyncio.Future[Any]
-    reply: Any = None
+class Quorum(Protocol):
+    """What the store needs of the driver."""
+
+    def in_turn(self, turn: Turn) -> None:
+        """Have `turn` called when the log may be appended to."""
+
+    def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> Appended:
+        """Append one batch, within a turn."""
+
+    def fail(self, error: BaseException) -> None:
+        """End the node's part in the quorum."""
 
 
 class MetadataStore:
-    """See the module; `start` before the first `submit`, `close` at the end."""
+    """See the module; `connect` and `start` before anything else, `close` at the end."""
 
     def __init__(
         self,
@@ -59,33 +72,49 @@ class MetadataStore:
         *,
         cluster_id: str,
         node_id: BrokerId,
-        clock: Clock,
-        executor: Executor,
+        first_records: Callable[[], Sequence[MetadataRecord]],
+        snapshotter: Snapshotter,
     ) -> None:
+        """`first_records`: what is written into the log of a new cluster."""
         self.image = MetadataImage(cluster_id=cluster_id)
         self.failure: KafkaError | None = None
-        self._log = log
-        self._node_id = node_id
-        self._clock = clock
-        self._executor = executor
-        self._loader = MetadataLoader(self.image)
-        self._subscribers: list[Subscriber] = []
-        self._pending: asyncio.Queue[_Submitted | None] = asyncio.Queue(MAX_PENDING)
-        self._worker: asyncio.Task[None] | None = None
+        self.leader: BrokerId | None = None
+        """Which node is the active controller; None while nobody is known to be."""
+        self.epoch: LeaderEpoch = 0
+        """The epoch of the quorum, as last heard."""
         self.active_epoch: LeaderEpoch | None = None
         """The epoch in which this node is the active controller; None when it is not."""
+        self._log = log
+        self._node_id = node_id
+        self._first_records = first_records
+        self._snapshotter = snapshotter
+        self._quorum: Quorum | None = None
+        self._loader = MetadataLoader(self.image)
+        self._position: Offset = 0
+        self._claim: tuple[LeaderEpoch, Offset] | None = None
+        self._active: ActiveController | None = None
+        self._subscribers: list[Subscriber] = []
         self._activated: list[Callable[[LeaderEpoch], None]] = []
         self._resigned: list[Callable[[], None]] = []
+        self._leader_changed: list[Callable[[], None]] = []
+        self._pending: asyncio.Queue[Submitted] = asyncio.Queue(MAX_PENDING)
+        self._has_turn = False
+        self._replay: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._progress = asyncio.Event()
 
-    @property
-    def leader(self) -> BrokerId | None:
-        """Which node is the active controller; None while nobody is known to be."""
-        return None if self.active_epoch is None else self._node_id
+    # ---- what handlers and followers of the metadata use
 
     @property
     def controller_image(self) -> MetadataImage:
         """What commands see: `image` and what they have written that is not committed yet."""
-        return self._loader.image
+        return self.image if self._active is None else self._active.image
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        """Call `subscriber` with the whole image now, as a change of an empty one, and with every change."""
+        everything = difference(MetadataImage(cluster_id=self.image.cluster_id), self.image)
+        subscriber(everything, self.image)
+        self._subscribers.append(subscriber)
 
     def on_activation(self, listener: Callable[[LeaderEpoch], None]) -> None:
         """Call `listener` with the epoch when this node becomes the active controller, now if it is."""
@@ -97,176 +126,249 @@ class MetadataStore:
         """Call `listener` when this node is no longer the active controller."""
         self._resigned.append(listener)
 
-    async def start(self, min_insync_replicas: int) -> None:
-        """Replay the log, begin a new epoch, and write the first records of a new cluster.
+    def on_leader_change(self, listener: Callable[[], None]) -> None:
+        """Call `listener` when another node, this one, or none is the active controller."""
+        self._leader_changed.append(listener)
 
-        `min_insync_replicas` goes into the first records. Errors: KafkaError KAFKA_STORAGE_ERROR
-        for a log that cannot be understood.
-        """
-        try:
-            for batch in self._log.read_all():
-                if batch.records is None:
-                    self._loader.skip_control_records(batch.last_offset, batch.epoch)
-                else:
-                    self._loader.load(batch.records, batch.base_offset, batch.epoch)
-        except InconsistentMetadata as error:
-            text = f"the metadata log contradicts itself: {error}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
-        now_ms = self._clock.wall_ms()
-        begun = self._log.append_leader_change(self._node_id, now_ms)
-        self._loader.skip_control_records(begun.last_offset, begun.epoch)
-        if self._loader.transaction_open:
-            self._append([AbortTransactionRecord(reason="the controller that began it is gone")])
-        if not self._loader.image.features:
-            self._append(bootstrap_records(min_insync_replicas))
-        await self._flush()
-        self.image = self._loader.image
-        self._worker = asyncio.create_task(self._work(), name="metadata-store")
-        self.active_epoch = self._log.epoch
-        for listener in self._activated:
-            listener(self._log.epoch)
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber` with the whole image now, as a change of an empty one, and with every change."""
-        everything = MetadataDelta(MetadataImage(cluster_id=self.image.cluster_id))
-        for record in image_records(self.image):
-            everything.replay(record)
-        subscriber(everything, self.image)
-        self._subscribers.append(subscriber)
-
-    async def submit(self, command: Command[R]) -> R:
-        """The command's reply, once what it changes is durable and in `image`."""
-        if self.failure is not None:
-            raise self.failure
-        if self._worker is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the node is not started, or is stopping")
-        submitted = _Submitted(command, asyncio.get_running_loop().create_future())
+    async def submit(self, command: Callable[[MetadataImage], ControllerResult[R]]) -> R:
+        """The command's reply, once what it changes is committed and in `image`."""
+        self._require_active()
+        submitted = Submitted(command, asyncio.get_running_loop().create_future())
         await self._pending.put(submitted)
+        self._ask_for_turn()
         reply: R = await asyncio.shield(submitted.done)
         return reply
 
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for something that leaders, commits or failures bring about; KafkaError after a failure."""
+        while not condition():
+            if self.failure is not None:
+                raise self.failure
+            self._progress.clear()
+            await self._progress.wait()
+
+    # ---- start and stop
+
+    def start(self, quorum: Quorum) -> None:
+        """Take over the latest snapshot, and follow what `quorum` commits from now on.
+
+        Errors: CorruptFile, KafkaError KAFKA_STORAGE_ERROR for a snapshot that cannot be understood.
+        """
+        self._quorum = quorum
+        self._snapshotter.connect(quorum.in_turn)
+        latest = self._log.latest_snapshot()
+        if latest is not None:
+            self.snapshot_loaded(latest)
+        else:
+            self._position = self._log.start_offset
+        self._replay = asyncio.create_task(self._replay_committed(), name="metadata-replay")
+
+    async def finish(self) -> None:
+        """Wait until everything that was submitted is answered."""
+        while self._active is not None and not (self._pending.empty() and self._active.is_idle):
+            self._progress.clear()
+            await self._progress.wait()
+
     async def close(self) -> None:
-        """Finish what was submitted, then close the log."""
-        worker, self._worker = self._worker, None
-        self._resign()
-        if worker is not None:
-            if not worker.done():
-                await self._pending.put(None)
-            await asyncio.gather(worker, return_exceptions=True)
-        self._fail_pending(KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping"))
-        self._log.close(self._clock.wall_ms())
+        """Take no more commands; those that wait fail."""
+        self._resign(KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping"))
+        self._quorum = None
+        if self._replay is not None:
+            self._replay.cancel()
+            await asyncio.gather(self._replay, return_exceptions=True)
+        await self._snapshotter.close()
 
-    async def abandon(self) -> None:
-        """Stop as a crash would: what waits is not done, and nothing more is written."""
-        worker, self._worker = self._worker, None
-        self._resign()
-        if worker is not None:
-            worker.cancel()
-            await asyncio.gather(worker, return_exceptions=True)
-
-    def _resign(self) -> None:
-        if self.active_epoch is not None:
-            self.active_epoch = None
-            for listener in self._resigned:
-                listener()
-
-    async def _work(self) -> None:
-        submitted: list[_Submitted] = []
-        try:
-            while True:
-                batch = [await self._pending.get()]
-                while not self._pending.empty():
-                    batch.append(self._pending.get_nowait())
-                submitted = [each for each in batch if each is not None]
-                await self._commit(submitted)
-                if len(submitted) < len(batch):
-                    return
-        except BaseException as error:
-            # Whoever waits must hear of it: nobody else will answer.
-            if isinstance(error, asyncio.CancelledError):
-                self.failure = KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping")
-            else:
-                self._stop_writing(error)
-            assert self.failure is not None
-            for each in submitted:
-                _fail(each, self.failure)
-            self._fail_pending(self.failure)
-            raise
-
-    async def _commit(self, submitted: list[_Submitted]) -> None:
-        steps: list[Published] = []
-        waiting: list[_Submitted] = []
-        for each in submitted:
-            try:
-                steps += self._perform(each)
-                waiting.append(each)
-            except KafkaError as error:
-                _fail(each, error)
-            except Exception as error:
-                logger.exception("a metadata command failed")
-                _fail(each, error)
-        if steps and not await self._flush_or_fail(waiting):
-            return
-        for delta, image in steps:
-            self.image = image
-            self._publish(delta, image)
-        for each in waiting:
-            if not each.done.done():
-                each.done.set_result(each.reply)
-
-    def _perform(self, submitted: _Submitted) -> list[Published]:
-        if self.failure is not None:
-            raise self.failure
-        result = submitted.command(self._loader.image)
-        submitted.reply = result.reply
-        return self._append(result.records) if result.records else []
-
-    def _append(self, records: Sequence[MetadataRecord]) -> list[Published]:
-        before = self._loader.image
-        try:
-            steps = self._loader.load(records, self._log.end_offset, self._log.epoch)
-            self._log.append(records, self._clock.wall_ms())
-        except Exception:
-            self._loader = MetadataLoader(before)
-            raise
-        return steps
-
-    async def _flush_or_fail(self, waiting: list[_Submitted]) -> bool:
-        try:
-            await self._flush()
-        except (KafkaError, OSError) as error:
-            self._stop_writing(self._log.sync_failed(error))
-            assert self.failure is not None
-            for each in waiting:
-                _fail(each, self.failure)
-            return False
-        return True
-
-    async def _flush(self) -> None:
-        plan = self._log.flush_plan()
-        await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
-        self._log.flushed(plan, self._clock.wall_ms())
-
-    def _fail_pending(self, error: KafkaError) -> None:
-        while not self._pending.empty():
-            if (late := self._pending.get_nowait()) is not None:
-                _fail(late, error)
-
-    def _stop_writing(self, error: BaseException) -> None:
-        logger.error("the metadata log cannot be written, nothing can be changed: %s", error)
+    def fail(self, error: BaseException) -> None:
+        """Nothing can be changed any more; everybody who waits hears of it."""
         text = f"the metadata log cannot be written: {error}"
         self.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        self._quorum = None
+        self._resign(self.failure)
+
+    # ---- what the quorum tells, in the driver's turn
+
+    def leader_changed(self, epoch: LeaderEpoch, leader: BrokerId | None) -> None:
+        """Somebody else leads, or nobody, or this node does in a new epoch."""
+        if leader == self._node_id and self._active is not None and self._active.epoch == epoch:
+            return
+        self.leader, self.epoch = leader, epoch
+        self._resign(KafkaError(ErrorCode.NOT_CONTROLLER, f"epoch {epoch} is led by {leader}"))
+        if leader == self._node_id:
+            self._claim = (epoch, self._log.end_offset)
+        for listener in self._leader_changed:
+            listener()
+        self._changed.set()
+        self._progress.set()
+
+    def committed(self, offset: Offset) -> None:
+        """The log is committed up to `offset`."""
+        if self._active is None:
+            self._changed.set()
+            return
+        self._publish_written(self._active.committed(offset))
+
+    def snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
+        """Replace the image by that of a snapshot, which is told as one change."""
+        path = self._log.snapshots.path(snapshot_id)
+        snapshot = read_snapshot(path, self._log.snapshots.read_all(snapshot_id))
+        end_offset, epoch = snapshot_id
+        loader = MetadataLoader(MetadataImage(cluster_id=self.image.cluster_id))
+        for records in snapshot.batches:
+            self._load(loader, records, end_offset - 1, epoch)
+        loader.skip_control_records(end_offset - 1, epoch)
+        delta = difference(self.image, loader.image)
+        self._loader, self._position = loader, end_offset
+        self._snapshotter.taken_over(snapshot_id)
+        self._publish(delta, loader.image)
+        self._progress.set()
+
+    # ---- following
+
+    async def _replay_committed(self) -> None:
+        try:
+            while True:
+                while self._active is None and self._position < self._log.high_watermark:
+                    self._replay_piece()
+                    await asyncio.sleep(0)
+                is_ready = self._claim is not None and self._position >= self._claim[1]
+                if is_ready and self._quorum is not None:
+                    self._quorum.in_turn(self._activate)
+                self._changed.clear()
+                await self._changed.wait()
+        except Exception as error:
+            if self._quorum is not None:
+                self._quorum.fail(error)
+
+    def _replay_piece(self) -> None:
+        high_watermark = self._log.high_watermark
+        for batch in decode_batches(self._log.read_below(self._position, READ_BYTES, high_watermark)):
+            if batch.records is None:
+                self._loader.skip_control_records(batch.last_offset, batch.epoch)
+                if not self._loader.transaction_open:
+                    self.image = self._loader.image
+            else:
+                self._load(self._loader, batch.records, batch.base_offset, batch.epoch, publish=True)
+                self._snapshotter.applied(batch.size_bytes)
+            self._position = batch.last_offset + 1
+        self._after_progress()
+
+    def _load(
+        self,
+        loader: MetadataLoader,
+        records: Sequence[MetadataRecord],
+        base_offset: Offset,
+        epoch: LeaderEpoch,
+        *,
+        publish: bool = False,
+    ) -> None:
+        try:
+            steps = loader.load(records, base_offset, epoch)
+        except InconsistentMetadata as error:
+            text = f"the metadata log contradicts itself: {error}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+        if publish:
+            for delta, image in steps:
+                self._publish(delta, image)
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self.image = image
         for subscriber in self._subscribers:
             try:
                 subscriber(delta, image)
             except Exception:
                 logger.exception("a subscriber failed at metadata offset %d", image.offset)
 
+    def _after_progress(self) -> None:
+        if not self._loader.transaction_open:
+            self._snapshotter.offer(self.image)
+        self._progress.set()
 
-def _fail(submitted: _Submitted, error: Exception) -> None:
-    if not submitted.done.done():
-        submitted.done.set_exception(error)
-        # The caller may be gone; its error is then nobody's.
-        submitted.done.exception()
+    # ---- leading
+
+    def _activate(self) -> None:
+        """In a turn: everything before the claim is applied, so commands may be decided on."""
+        claim, self._claim = self._claim, None
+        if claim is None or self._quorum is None:
+            return
+        epoch, _ = claim
+        active = ActiveController(
+            epoch, self._loader.fork(), lambda: self._log.end_offset, self._quorum.append_now
+        )
+        try:
+            if active.transaction_open:
+                active.write([AbortTransactionRecord(reason="the controller that began it is gone")])
+            if not active.image.features:
+                active.write(self._first_records())
+        except KafkaError as error:
+            logger.info("controller epoch %d ended before it began: %s", epoch, error)
+            return
+        self._active = active
+        if active.is_idle:
+            self._announce(epoch)
+
+    def _announce(self, epoch: LeaderEpoch) -> None:
+        self.active_epoch = epoch
+        logger.info("node %d is the active controller of epoch %d", self._node_id, epoch)
+        for listener in self._activated:
+            listener(epoch)
+        for hears in self._leader_changed:
+            hears()
+        self._progress.set()
+
+    def _require_active(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        if self.active_epoch is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller")
+
+    def _ask_for_turn(self) -> None:
+        if self._quorum is None:
+            # It ended while this one waited for room.
+            self._fail_pending(self._refusal())
+        elif not self._has_turn:
+            self._has_turn = True
+            self._quorum.in_turn(self._work)
+
+    def _work(self) -> None:
+        """In a turn: carry out all commands that wait."""
+        self._has_turn = False
+        while not self._pending.empty():
+            submitted = self._pending.get_nowait()
+            if self._active is not None:
+                self._active.perform(submitted)
+            else:
+                submitted.fail(self._refusal())
+        self._progress.set()
+
+    def _publish_written(self, written: Sequence[Written]) -> None:
+        for each in written:
+            for delta, image in each.steps:
+                self._publish(delta, image)
+            if each.steps:
+                self._position = each.end_offset
+                self._loader = MetadataLoader(self.image)
+                self._snapshotter.applied(each.size_bytes)
+            if each.submitted is not None:
+                each.submitted.answer()
+        if written and self._active is not None and self.active_epoch is None:
+            self._announce(self._active.epoch)
+        self._after_progress()
+
+    def _resign(self, error: KafkaError) -> None:
+        self._claim = None
+        active, self._active = self._active, None
+        was_announced, self.active_epoch = self.active_epoch is not None, None
+        if active is not None:
+            active.fail_all(error)
+        self._fail_pending(error)
+        if was_announced:
+            for listener in self._resigned:
+                listener()
+        self._progress.set()
+
+    def _fail_pending(self, error: KafkaError) -> None:
+        while not self._pending.empty():
+            self._pending.get_nowait().fail(KafkaError(error.code, str(error)))
+
+    def _refusal(self) -> KafkaError:
+        return self.failure or KafkaError(ErrorCode.NOT_CONTROLLER, "this node is no longer the controller")

@@ -140,8 +140,8 @@ class RaftDriver:
     def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> Appended:
         """Within a turn: put records into the log as one batch.
 
-        Errors: KafkaError NOT_CONTROLLER when this node does not lead `epoch` any more, POLICY_VIOLATION
-        when they are too many.
+        Errors: KafkaError NOT_CONTROLLER when this node does not lead `epoch` any more, and what keeps
+        the log from taking them, after which nothing has changed.
         """
         context = object()
         outcome: Appended | None = None
@@ -191,6 +191,8 @@ class RaftDriver:
                     await self._wake.wait()
                     continue
                 self._take_turn()
+                if self._log.failure is not None:
+                    raise self._log.failure
                 while self._effects:
                     await self._perform()
                 self._arm_timer()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -26,10 +26,11 @@ from protocol.errors import DecodeError, KafkaError
 from protocol.ids import LeaderEpoch, Offset, TopicPartition
 from storage.checkpoints import PartitionMetadataFile
 from storage.config import LogConfig
-from storage.errors import CorruptFile
+from storage.errors import CorruptFile, StorageFailure
 from storage.files import Buffer, FileSystem
 from storage.flush import FlushPlan
 from storage.log import PartitionLog
+from storage.log_files import LOG_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +125,11 @@ class MetadataLog:
     def directory(self) -> str:
         """Where the files are."""
         return self._log.directory
+
+    @property
+    def failure(self) -> StorageFailure | None:
+        """Why the log takes no more writes: nobody knows what is on the disk."""
+        return self._log.failure
 
     @property
     def start_offset(self) -> Offset:
@@ -284,8 +290,9 @@ class MetadataLog:
         return self._clock.wall_ms() - timestamp > self._config.retention_ms
 
     def flush_plan(self) -> FlushPlan:
-        """What makes everything appended so far durable."""
-        return self._log.flush_plan()
+        """What makes all that was appended durable; not the indexes, which every opening builds anew."""
+        plan = self._log.flush_plan()
+        return replace(plan, files=tuple(file for file in plan.files if file.path.endswith(LOG_SUFFIX)))
 
     def flushed(self, plan: FlushPlan) -> None:
         """Hear that `plan` has run."""

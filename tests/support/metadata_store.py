@@ -13,17 +13,21 @@ from broker.config import BrokerConfig
 from broker.controller.controller import Controller
 from broker.controller_channel import ControllerChannel
 from broker.listeners import Listener, SecurityProtocol
-from broker.metadata.log import MetadataLog
+from broker.metadata.snapshotter import SnapshotSettings
 from broker.metadata.store import MetadataStore
 from broker.network.request_channel import RequestChannel
+from broker.raft.log import MetadataLog, MetadataLogConfig
+from broker.raft.raft_node import RaftConfig, RaftNode
 from broker.registration import registration_request
 from broker.request_metrics import RequestMetrics
 from clients.connecting import ConnectionSettings
 from clients.environment import SystemEnvironment
+from cluster.controller.bootstrap import bootstrap_records
 from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from protocol.messages.broker_registration import BrokerRegistrationResponse
 from storage.files import FileSystem
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.lonely_quorum import LonelyQuorum
 from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
 
 DIRECTORY = "/data"
@@ -80,34 +84,61 @@ class InlineExecutor(Executor):
             run()
 
 
-def open_log(fs: FileSystem, *, now_ms: int = 1_000_000) -> MetadataLog:
-    return MetadataLog.open(fs, DIRECTORY, segment_bytes=1 << 30, segment_ms=1 << 40, now_ms=now_ms)
+def open_log(fs: FileSystem) -> MetadataLog:
+    return MetadataLog.open(fs, DIRECTORY, MetadataLogConfig(), FixedClock())
 
 
-def make_store(fs: FileSystem, executor: Executor | None = None) -> MetadataStore:
-    return MetadataStore(
-        open_log(fs),
-        cluster_id=CLUSTER_ID,
-        node_id=1,
-        clock=FixedClock(),
+def make_replica(
+    fs: FileSystem,
+    executor: Executor | None = None,
+    *,
+    snapshots: SnapshotSettings | None = None,
+    log: MetadataLogConfig | None = None,
+) -> RaftNode:
+    """A replica of a quorum of its own, not started."""
+    clock = FixedClock()
+    return RaftNode(
+        RaftConfig(
+            node_id=1,
+            cluster_id=CLUSTER_ID,
+            directory=DIRECTORY,
+            snapshots=snapshots or SnapshotSettings(),
+            log=log or MetadataLogConfig(),
+        ),
+        fs=fs,
+        clock=clock,
+        environment=SystemEnvironment(),
+        connections=ConnectionSettings(
+            client_id="1", max_response_bytes=1 << 20, request_timeout_ms=1000, setup_timeout_ms=1000
+        ),
         executor=executor or InlineExecutor(),
+        make_machine=lambda opened, record: LonelyQuorum(1, opened, record),
+        first_records=lambda: bootstrap_records(1),
+        on_fatal=lambda error: None,
     )
+
+
+async def started(replica: RaftNode) -> RaftNode:
+    """The replica, once it is the active controller."""
+    replica.start()
+    await replica.store.wait_until(lambda: replica.store.active_epoch is not None)
+    return replica
 
 
 @asynccontextmanager
 async def running_store(
     fs: FileSystem | None = None, executor: Executor | None = None, *, registered: bool = True
 ) -> AsyncIterator[MetadataStore]:
-    """A started store; `registered`: with broker 1 let in."""
-    store = make_store(fs or CrashFileSystem(), executor)
+    """The store of a replica that leads; `registered`: with broker 1 let in."""
+    replica = make_replica(fs or CrashFileSystem(), executor)
     async with asyncio.timeout(30):
-        await store.start(1)
+        await started(replica)
         if registered:
-            await register_node(store)
+            await register_node(replica.store)
         try:
-            yield store
+            yield replica.store
         finally:
-            await store.close()
+            await replica.stop()
 
 
 async def register_node(store: MetadataStore, incarnation: int = 1) -> int:

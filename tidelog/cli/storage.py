@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -115,7 +115,7 @@ def info(config: ConfigFile, override: Overrides = [], as_json: AsJson = False) 
     """Show what the log directories of a node are formatted for."""
     node = load_config(config, key_values(override, "--override"))
     fs = OsFileSystem()
-    found = []
+    found: list[dict[str, Any]] = []
     for path in sorted({*node.log_directories, node.metadata_log_directory}):
         file = MetaPropertiesFile(fs, path)
         properties = file.read() if file.exists() else None

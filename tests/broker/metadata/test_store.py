@@ -7,7 +7,8 @@ from functools import partial
 
 import pytest
 
-from broker.metadata.store import MetadataStore
+from broker.metadata.batches import encode_records
+from broker.raft.log import MetadataLog
 from cluster.controller.create_topics import create_topics
 from cluster.controller.delete_topics import delete_topics
 from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
@@ -21,6 +22,7 @@ from protocol.metadata_records.begin_transaction_record import BeginTransactionR
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from protocol.record import BatchBuilder
 from protocol.schema import MetadataRecord
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
@@ -29,10 +31,11 @@ from tests.support.metadata import SeededRandomness, creatable
 from tests.support.metadata_store import (
     DIRECTORY,
     InlineExecutor,
-    make_store,
+    make_replica,
     open_log,
     register_node,
     running_store,
+    started,
 )
 
 SETTINGS = ControllerSettings(node_id=1)
@@ -50,6 +53,14 @@ def write(record: MetadataRecord, image: MetadataImage) -> ControllerResult[int]
 def set_config(value: str):  # type: ignore[no-untyped-def]
     record = ConfigRecord(resource_type=4, resource_name="", name="k", value=value)
     return partial(write, record)
+
+
+def append(log: MetadataLog, records: list[MetadataRecord]) -> None:
+    """Write a batch past all rules, as a former leader of epoch 1 would have."""
+    builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=1)
+    for value in encode_records(records):
+        builder.append(5, None, value)
+    log.append(builder.build(), 1)
 
 
 @on_both_loops
@@ -185,12 +196,11 @@ async def test_metadata_survive_a_power_loss() -> None:
     disk = CrashFileSystem()
     disk.makedirs(DIRECTORY)
     disk.sync_all()
-    store = make_store(disk)
-    await store.start(1)
-    await register_node(store)
-    await store.submit(create("orders"))
+    replica = await started(make_replica(disk))
+    await register_node(replica.store)
+    await replica.store.submit(create("orders"))
     after = disk.crash(Survival.LOSE_UNSYNCED)
-    await store.close()
+    await replica.stop()
     async with running_store(after, registered=False) as restarted:
         assert "orders" in restarted.image.topics_by_name
 
@@ -240,8 +250,8 @@ async def test_a_subscriber_that_fails_does_not_keep_others_from_hearing() -> No
 async def test_after_a_failed_sync_nothing_can_be_changed_and_all_who_wait_hear_of_it() -> None:
     disk = CrashFileSystem()
     executor = InlineExecutor()
-    store = make_store(disk, executor)
-    await store.start(1)
+    replica = await started(make_replica(disk, executor))
+    store = replica.store
     await register_node(store)
     before = store.image
     executor.held = True
@@ -263,7 +273,7 @@ async def test_after_a_failed_sync_nothing_can_be_changed_and_all_who_wait_hear_
         await store.submit(create("third"))
     assert store.image is before
     assert store.failure is not None
-    await store.close()
+    await replica.stop()
     assert [operation for operation in disk.operations if "fsync" in operation][-1] == failed
 
 
@@ -284,12 +294,9 @@ async def test_a_full_disk_refuses_one_change_and_takes_the_next() -> None:
 async def test_a_transaction_that_nobody_will_finish_is_aborted_at_the_start() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
-    log.append_leader_change(1, 5)
-    log.append([FeatureLevelRecord(name="metadata.version", feature_level=30)], 5)
-    log.append([BeginTransactionRecord(), FeatureLevelRecord(name="half", feature_level=1)], 5)
-    plan = log.flush_plan()
-    plan.run()
-    log.close(5)
+    append(log, [FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    append(log, [BeginTransactionRecord(), FeatureLevelRecord(name="half", feature_level=1)])
+    log.close(clean=True)
     async with running_store(disk, registered=False) as store:
         assert "half" not in store.image.features
         await store.submit(set_config("a"))
@@ -302,34 +309,37 @@ async def test_a_transaction_that_nobody_will_finish_is_aborted_at_the_start() -
 async def test_a_log_that_contradicts_itself_stops_the_start() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
-    log.append([RemoveTopicRecord(topic_id=SeededRandomness().uuid())], 5)
-    log.close(5)
+    append(log, [RemoveTopicRecord(topic_id=SeededRandomness().uuid())])
+    log.close(clean=True)
+    replica = make_replica(disk)
     with pytest.raises(KafkaError, match="contradicts itself"):
-        await make_store(disk).start(1)
+        await started(replica)
+    assert replica.driver.failure is not None
+    await replica.abandon()
 
 
 @on_both_loops
 async def test_before_the_start_and_after_the_end_nothing_is_taken() -> None:
-    store = make_store(CrashFileSystem())
+    replica = make_replica(CrashFileSystem())
     with pytest.raises(KafkaError):
-        await store.submit(set_config("a"))
-    await store.start(1)
-    await store.close()
+        await replica.store.submit(set_config("a"))
+    await started(replica)
+    await replica.stop()
     with pytest.raises(KafkaError):
-        await store.submit(set_config("a"))
+        await replica.store.submit(set_config("a"))
 
 
 @on_both_loops
 async def test_closing_finishes_what_was_submitted() -> None:
     disk = CrashFileSystem()
     executor = InlineExecutor()
-    store: MetadataStore = make_store(disk, executor)
-    await store.start(1)
+    replica = await started(make_replica(disk, executor))
+    store = replica.store
     executor.held = True
     answers = [asyncio.create_task(store.submit(set_config(text))) for text in "abc"]
     for _ in range(5):
         await asyncio.sleep(0)
-    closing = asyncio.create_task(store.close())
+    closing = asyncio.create_task(replica.stop())
     await asyncio.sleep(0)
     executor.release()
     await asyncio.gather(closing, *answers)
@@ -339,13 +349,12 @@ async def test_closing_finishes_what_was_submitted() -> None:
 @on_both_loops
 async def test_abandoning_fails_those_who_wait() -> None:
     executor = InlineExecutor()
-    store = make_store(CrashFileSystem(), executor)
-    await store.start(1)
+    replica = await started(make_replica(CrashFileSystem(), executor))
     executor.held = True
-    answer = asyncio.create_task(store.submit(set_config("a")))
+    answer = asyncio.create_task(replica.store.submit(set_config("a")))
     for _ in range(5):
         await asyncio.sleep(0)
-    await store.abandon()
+    await replica.abandon()
     with pytest.raises(KafkaError):
         await answer
 

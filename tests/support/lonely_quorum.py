@@ -1,0 +1,76 @@
+"""The smallest machine a driver can drive: one voter, elected at once, that commits what is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.raft.log import MetadataLog
+from cluster.quorum.effects import Appended, AppendRefused, Effect, HighWatermark, LeaderChanged, Persist
+from cluster.quorum.events import Append, Event, Persisted, Resign, Tick
+from cluster.quorum.quorum_record import QuorumRecord
+from cluster.quorum.voter_set import VoterSet
+from protocol.control_batch import ControlRecordType, control_batch
+from protocol.control_records import LeaderChangeMessage, Voter
+from protocol.ids import BrokerId, LeaderEpoch, Offset
+from protocol.record import BatchBuilder
+
+
+class LonelyQuorum:
+    """See driver.QuorumMachine."""
+
+    kraft_version = 0
+
+    def __init__(self, node_id: BrokerId, log: MetadataLog, record: QuorumRecord | None) -> None:
+        self.node_id = node_id
+        self.voter_ids: Iterable[BrokerId] = (node_id,)
+        self.deadline_ms: int | None = None
+        self._log = log
+        self.epoch: LeaderEpoch = max(log.last_epoch, record.leader_epoch if record else 0)
+        self.leads = False
+        self._ticket = 0
+
+    def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
+        return 0, None
+
+    def step(self, event: Event, now_ms: int) -> list[Effect]:
+        if isinstance(event, Tick) and not self.leads:
+            return self._elect(now_ms)
+        if isinstance(event, Append):
+            if not self.leads or event.epoch != self.epoch:
+                return [AppendRefused(event.context, f"epoch {self.epoch}")]
+            return self._append(event, now_ms)
+        if isinstance(event, Persisted):
+            self._log.advance_high_watermark(self._log.end_offset)
+            return [HighWatermark(self._log.end_offset)]
+        if isinstance(event, Resign):
+            self.leads = False
+            return [LeaderChanged(self.epoch, None)]
+        return []
+
+    def _elect(self, now_ms: int) -> list[Effect]:
+        self.leads = True
+        self.epoch += 1
+        voters = (Voter(voter_id=self.node_id),)
+        message = LeaderChangeMessage(leader_id=self.node_id, voters=voters, granting_voters=voters)
+        batch = control_batch(
+            [(ControlRecordType.LEADER_CHANGE, message)],
+            timestamp=now_ms,
+            base_offset=self._log.end_offset,
+            leader_epoch=self.epoch,
+        )
+        self._log.append(batch, self.epoch)
+        record = QuorumRecord(leader_epoch=self.epoch, leader_id=self.node_id)
+        return [self._persist(record), LeaderChanged(self.epoch, self.node_id)]
+
+    def _append(self, event: Append, now_ms: int) -> list[Effect]:
+        first = self._log.end_offset
+        builder = BatchBuilder(base_offset=first, leader_epoch=self.epoch)
+        for value in event.records:
+            builder.append(now_ms, None, value)
+        self._log.append(builder.build(), self.epoch)
+        last = self._log.end_offset - 1
+        return [Appended(event.context, first, last, self.epoch), self._persist(None)]
+
+    def _persist(self, record: QuorumRecord | None) -> Persist:
+        self._ticket += 1
+        return Persist(self._ticket, record, self._log.end_offset)
