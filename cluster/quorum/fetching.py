@@ -51,22 +51,25 @@ def poll_unattached(replica: Replica, unattached: Unattached, now_ms: int) -> in
     return unattached.deadline_ms if due_ms is None else min(due_ms, unattached.deadline_ms)
 
 
-def poll_following(replica: Replica, following: Following, now_ms: int) -> int | None:
+def poll_following(replica: Replica, following: Following, now_ms: int) -> int:
     """Fetch; a voter that the leader does not answer for too long stands for election."""
     if replica.may_stand and now_ms >= following.deadline_ms:
         elections.stand(replica, now_ms)
         return now_ms
+    if now_ms >= following.deadline_ms:
+        # An observer does not wait for what it asked of a silent leader: others may know a new one.
+        replica.connections.reset()
+        following.deadline_ms = now_ms + replica.settings.fetch_timeout_ms
+        following.leader_failed = True
     due_ms: int | None = None
-    if not replica.may_stand and (following.leader_failed or now_ms >= following.deadline_ms):
-        due_ms = _fetch_from_any(replica, now_ms)
+    if not replica.may_stand and following.leader_failed:
+        due_ms = _fetch_from_any(replica, now_ms, but=following.leader_id)
     elif replica.connections.is_ready(following.leader_id, now_ms):
         if now_ms < following.update_voter_at_ms or not _ask_for_change(replica, following, now_ms):
             _fetch_from_leader(replica, following, now_ms)
     else:
         due_ms = replica.connections.ready_at(following.leader_id)
-    if replica.may_stand or following.deadline_ms > now_ms:
-        due_ms = following.deadline_ms if due_ms is None else min(due_ms, following.deadline_ms)
-    return due_ms
+    return following.deadline_ms if due_ms is None else min(due_ms, following.deadline_ms)
 
 
 def _fetch_from_leader(replica: Replica, following: Following, now_ms: int) -> None:
@@ -109,13 +112,14 @@ def _flush(replica: Replica) -> None:
     replica.outbox.persist(flush_to=replica.log.end_offset, late=late)
 
 
-def _fetch_from_any(replica: Replica, now_ms: int) -> int | None:
-    """Ask a voter or a bootstrap server, drawn by lot; when to come back."""
+def _fetch_from_any(replica: Replica, now_ms: int, *, but: BrokerId | None = None) -> int | None:
+    """Ask a voter or a bootstrap server, drawn by lot, `but` when there is no other; when to come back."""
     connections = replica.connections
     if connections.any_waiting:
         return None
     nodes = [(voter.id, voter.endpoints) for voter in replica.voters if voter.id != replica.id]
     nodes += [(FIRST_BOOTSTRAP_ID - number, (endpoint,)) for number, endpoint in enumerate(replica.bootstrap)]
+    nodes = [node for node in nodes if node[0] != but] or nodes
     ready = [node for node in nodes if connections.is_ready(node[0], now_ms)]
     if ready:
         node_id, endpoints = ready[replica.random_below(len(ready))]

@@ -185,6 +185,18 @@ def test_an_observer_looks_for_the_leader_among_the_voters() -> None:
     assert subject.state is State.FOLLOWER
 
 
+def test_an_observer_does_not_wait_for_a_leader_that_is_silent() -> None:
+    subject = Subject(9)
+    error = ErrorCode.FENCED_LEADER_EPOCH
+    subject.answer(subject.sent(FetchRequest)[0], fetch_answer(3, 4, error_code=error))
+    (unanswered,) = subject.sent(FetchRequest)
+    subject.wait(2000)
+    (send,) = subject.sent(FetchRequest)
+    assert (unanswered.to_node, send.to_node) == (3, 1)
+    subject.answer(send, fetch_answer(2, 5, error_code=error))
+    assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 2)
+
+
 def test_an_observer_finds_the_quorum_through_bootstrap_servers() -> None:
     bootstrap = (Endpoint("CONTROLLER", "anywhere", 9093),)
     subject = Subject(9, voters=VoterSet(), bootstrap=bootstrap)
