@@ -14,12 +14,12 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from cluster.replica_directories import MIGRATING, UNASSIGNED
 from protocol.ids import BrokerId, LeaderEpoch, Offset, ProducerId
 from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from protocol.metadata_records.delegation_token_record import DelegationTokenRecord
 from protocol.metadata_records.register_controller_record import RegisterControllerRecord
 from protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
-from protocol.schema import ZERO_UUID
 
 NO_LEADER: Final[BrokerId] = -1
 
@@ -110,7 +110,7 @@ class PartitionImage:
         """The log directory that holds `broker`'s replica, None when it has none or it is not known."""
         for replica, directory in zip(self.replicas, self.directories, strict=False):
             if replica == broker:
-                return directory if directory != ZERO_UUID else None
+                return directory if directory not in (UNASSIGNED, MIGRATING) else None
         return None
 
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from cluster.image import PartitionImage
+from cluster.replica_directories import MIGRATING
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.schema import ZERO_UUID
 
 NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_STATE_CHANGE: Final = -1
@@ -34,7 +34,7 @@ def new_partition(record: PartitionRecord) -> PartitionImage:
         leader=record.leader,
         leader_epoch=record.leader_epoch,
         partition_epoch=record.partition_epoch,
-        directories=record.directories or (ZERO_UUID,) * len(record.replicas),
+        directories=record.directories or (MIGRATING,) * len(record.replicas),
         removing_replicas=record.removing_replicas,
         adding_replicas=record.adding_replicas,
         eligible_leader_replicas=record.eligible_leader_replicas or (),
@@ -55,9 +55,8 @@ def changed_partition(current: PartitionImage, record: PartitionChangeRecord) ->
     if record.directories is not None:
         changes["directories"] = record.directories
     elif record.replicas is not None:
-        changes["directories"] = tuple(
-            current.directory_of(replica) or ZERO_UUID for replica in record.replicas
-        )
+        known = dict(zip(current.replicas, current.directories, strict=False))
+        changes["directories"] = tuple(known.get(replica, MIGRATING) for replica in record.replicas)
     return replace(current, **changes)
 
 

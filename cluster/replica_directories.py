@@ -9,17 +9,16 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
-from cluster.image import BrokerImage
 from protocol.schema import ZERO_UUID
 
-UNASSIGNED: Final = ZERO_UUID
-"""The directory is not known yet: the broker will choose one and tell."""
+MIGRATING: Final = ZERO_UUID
+"""The replica is older than the registration of directories: nobody has said where it is."""
 
-LOST: Final = UUID(int=1)
-"""The directory is none of those that are online."""
+UNASSIGNED: Final = UUID(int=1)
+"""The replica is in no directory yet: its broker will choose one and tell."""
 
-MIGRATING: Final = UUID(int=2)
-"""The replica is older than the registration of directories."""
+LOST: Final = UUID(int=2)
+"""The replica is in a directory, and that is none of those that are online."""
 
 _RESERVED: Final = 100
 
@@ -38,10 +37,13 @@ def is_online(directory: UUID, online: Sequence[UUID]) -> bool:
     return not online or directory in online
 
 
-def default_directory(broker: BrokerImage | None) -> UUID:
-    """The directory of a new replica: known at once only where a broker has just one."""
-    if broker is None:
+def default_directory(log_dirs: Sequence[UUID] | None) -> UUID:
+    """The directory of a new replica on a broker with `log_dirs`, None when it is not registered.
+
+    Known at once only where the broker has just one.
+    """
+    if log_dirs is None:
         return UNASSIGNED
-    if not broker.log_dirs:
+    if not log_dirs:
         return MIGRATING
-    return broker.log_dirs[0] if len(broker.log_dirs) == 1 else UNASSIGNED
+    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED

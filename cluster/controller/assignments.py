@@ -65,7 +65,7 @@ def check_assignment(
 
 def _new_partition(image: MetadataImage, replicas: tuple[BrokerId, ...]) -> PartitionImage:
     isr = tuple(broker for broker in replicas if image.brokers[broker].is_active)
-    directories = tuple(default_directory(image.brokers[broker]) for broker in replicas)
+    directories = tuple(default_directory(image.brokers[broker].log_dirs) for broker in replicas)
     return PartitionImage(replicas=replicas, isr=isr, leader=isr[0] if isr else -1, directories=directories)
 
 

@@ -32,7 +32,7 @@ from uuid import UUID
 from cluster.controller.reassignment_sets import Replicas, ReplicaSets, finished
 from cluster.image import NO_LEADER, LeaderRecoveryState, PartitionImage
 from cluster.partition_changes import NO_LEADER_CHANGE
-from cluster.replica_directories import UNASSIGNED
+from cluster.replica_directories import MIGRATING
 from protocol.ids import BrokerId
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
@@ -213,7 +213,7 @@ class _Change:
             known[replica] if replica in known else self._default_directory(replica)
             for replica in sets.replicas
         )
-        if directories != (partition.directories or (UNASSIGNED,) * len(partition.replicas)):
+        if directories != (partition.directories or (MIGRATING,) * len(partition.replicas)):
             changes["directories"] = directories
         if sets.replicas != partition.replicas:
             changes["replicas"] = sets.replicas
@@ -225,7 +225,7 @@ class _Change:
 
     def _default_directory(self, replica: BrokerId) -> UUID:
         if replica in self._partition.replicas:
-            return UNASSIGNED
+            return MIGRATING
         return self._rules.default_directory(replica)
 
     def _leader_recovery(self) -> dict[str, Any]:

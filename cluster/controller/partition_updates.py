@@ -137,4 +137,5 @@ class PartitionUpdates:
         return directory is None or is_online(directory, registered.log_dirs)
 
     def _default_directory(self, broker: BrokerId) -> UUID:
-        return default_directory(self._image.brokers.get(broker))
+        registered = self._image.brokers.get(broker)
+        return default_directory(registered.log_dirs if registered is not None else None)

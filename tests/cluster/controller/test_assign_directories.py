@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -106,9 +105,14 @@ def test_some_ids_mean_no_directory() -> None:
     assert is_online(GONE, ())
 
 
+def test_the_ids_are_kafkas() -> None:
+    assert [each.int for each in (MIGRATING, UNASSIGNED, LOST)] == [0, 1, 2]
+
+
 def test_a_new_replica_is_in_the_only_directory_of_its_broker() -> None:
-    image = given()
-    assert default_directory(image.brokers[1]) == UNASSIGNED
-    assert default_directory(image.brokers[2]) == image.brokers[2].log_dirs[0]
-    assert default_directory(replace(image.brokers[2], log_dirs=())) == MIGRATING
+    assert default_directory((FIRST, SECOND)) == UNASSIGNED
+    assert default_directory((FIRST,)) == FIRST
+    assert default_directory(()) == MIGRATING
     assert default_directory(None) == UNASSIGNED
+    assert partition(given(), 0).directories[partition(given(), 0).replicas.index(1)] == UNASSIGNED
+    assert partition(given(), 0).directory_of(1) is None
