@@ -3,13 +3,12 @@
 Source: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Array, Bytes, Int32, Message, String, Struct, Versions, versions
+from protocol.schema import Array, Bytes, Int32, Message, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SubscriptionTopicPartition(Struct):
     """One entry of `owned_partitions` of `ConsumerProtocolSubscription`."""
 
@@ -17,7 +16,7 @@ class SubscriptionTopicPartition(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "1+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerProtocolSubscription(Message):
     """`ConsumerProtocolSubscription`, versions 0-3."""
 
@@ -33,7 +32,7 @@ class ConsumerProtocolSubscription(Message):
     rack_id: Annotated[str | None, String("3+", nullable="3+", ignorable=True)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AssignmentTopicPartition(Struct):
     """One entry of `assigned_partitions` of `ConsumerProtocolAssignment`."""
 
@@ -41,7 +40,7 @@ class AssignmentTopicPartition(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerProtocolAssignment(Message):
     """`ConsumerProtocolAssignment`, versions 0-3."""
 

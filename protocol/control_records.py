@@ -3,7 +3,6 @@
 Source: the schemas of the same names in Apache Kafka 4.3; KIP-98, KIP-595, KIP-630, KIP-853.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -20,11 +19,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ControlRecordTypeSchema(Message):
     """`ControlRecordTypeSchema`, versions 0."""
 
@@ -34,7 +34,7 @@ class ControlRecordTypeSchema(Message):
     type: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EndTxnMarker(Message):
     """`EndTxnMarker`, versions 0."""
 
@@ -44,7 +44,7 @@ class EndTxnMarker(Message):
     coordinator_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Voter(Struct):
     """One entry of `voters` of `LeaderChangeMessage`."""
 
@@ -52,7 +52,7 @@ class Voter(Struct):
     voter_directory_id: Annotated[UUID, Uuid("1+")] = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderChangeMessage(Message):
     """`LeaderChangeMessage`, versions 0-1."""
 
@@ -65,7 +65,7 @@ class LeaderChangeMessage(Message):
     granting_voters: Annotated[tuple[Voter, ...], Array(Voter, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SnapshotHeaderRecord(Message):
     """`SnapshotHeaderRecord`, versions 0."""
 
@@ -76,7 +76,7 @@ class SnapshotHeaderRecord(Message):
     last_contained_log_timestamp: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SnapshotFooterRecord(Message):
     """`SnapshotFooterRecord`, versions 0."""
 
@@ -86,7 +86,7 @@ class SnapshotFooterRecord(Message):
     version: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class KRaftVersionRecord(Message):
     """`KRaftVersionRecord`, versions 0."""
 
@@ -97,7 +97,7 @@ class KRaftVersionRecord(Message):
     k_raft_version: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class VotersRecordEndpoint(Struct):
     """One entry of `endpoints` of `VotersRecord`."""
 
@@ -106,7 +106,7 @@ class VotersRecordEndpoint(Struct):
     port: Annotated[int, UInt16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class KRaftVersionFeature(Struct):
     """The struct `k_raft_version_feature` of `VotersRecord`."""
 
@@ -114,7 +114,7 @@ class KRaftVersionFeature(Struct):
     max_supported_version: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class VotersRecordVoter(Struct):
     """One entry of `voters` of `VotersRecord`."""
 
@@ -126,7 +126,7 @@ class VotersRecordVoter(Struct):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class VotersRecord(Message):
     """`VotersRecord`, versions 0."""
 

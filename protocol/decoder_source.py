@@ -44,7 +44,8 @@ def compile_decoder(plan: StructPlan) -> Decoder:
 
 def _mutable_twin(cls: type[Struct]) -> type:
     """A class with the slots of `cls` whose instances may become instances of `cls`."""
-    return type(f"Mutable{cls.__name__}", cls.__bases__, {"__slots__": cls.__slots__})
+    ordinary = {name: getattr(object, name) for name in ("__init__", "__setattr__", "__delattr__")}
+    return type(f"Mutable{cls.__name__}", cls.__bases__, {"__slots__": cls.__slots__, **ordinary})
 
 
 class _StructDecoder:

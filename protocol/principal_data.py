@@ -8,18 +8,17 @@ Source: DefaultPrincipalData.json and DefaultKafkaPrincipalBuilder of Apache Kaf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
 from protocol.codec import decode_prefix, encode
 from protocol.errors import DecodeError
-from protocol.schema import Bool, Message, String, Versions, versions
+from protocol.schema import Bool, Message, String, Versions, message, versions
 
 _VERSION: Final = 0
 _VERSION_BYTES: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DefaultPrincipalData(Message):
     """`DefaultPrincipalData`, versions 0."""
 

@@ -1,7 +1,8 @@
 """How a message declares its fields: one annotation per field, in Kafka's version notation.
 
-A message is a frozen dataclass whose fields are `Annotated[python_type, kind]`. The
-annotation says how the field looks on the wire and in which versions it exists:
+A message is a class marked `@message`, a frozen dataclass in all that can be seen, whose fields
+are `Annotated[python_type, kind]`. The annotation says how the field looks on the wire and in
+which versions it exists:
 
     topic_id: Annotated[UUID, Uuid("10+", ignorable=True)] = ZERO_UUID
     name: Annotated[str | None, String("0+", nullable="10+")] = ""
@@ -14,10 +15,13 @@ Source: Apache Kafka 4.3 message definitions (common/message), and their README.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
 from functools import cache
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, dataclass_transform
 from uuid import UUID
+
+from protocol.source_writer import SourceWriter
 
 ZERO_UUID: Final = UUID(int=0)
 
@@ -183,9 +187,79 @@ class Array(Kind):
 
 
 class Struct:
-    """Base of every declared struct; fields are the dataclass fields of the subclass."""
+    """Base of every declared struct; fields are the dataclass fields of the subclass.
 
-    __slots__ = ()
+    Equality, hash, text, pickling and the refusal to change are here, once for all: a dataclass
+    has them compiled for each class, which for some 500 classes takes a third of a second. The
+    constructor is compiled when the first instance of a class is made.
+    """
+
+    __slots__: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, **values: Any) -> None:
+        cls = type(self)
+        setattr(cls, "__init__", _compile_constructor(cls))  # noqa: B010 - mypy refuses a plain assignment
+        cls.__init__(self, **values)
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__slots__])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Struct) or other.__class__ is not self.__class__:
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        values = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__slots__])
+        return f"{type(self).__qualname__}({values})"
+
+    if not TYPE_CHECKING:  # type checkers would take these for leave to set attributes that do not exist
+
+        def __setattr__(self, name, value):
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+        def __delattr__(self, name):
+            raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._values()
+
+    def __setstate__(self, values: tuple[Any, ...]) -> None:
+        for name, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+
+S = TypeVar("S", bound=Struct)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def message(cls: type[S]) -> type[S]:
+    """Declare a struct or message: a frozen dataclass with slots, made with keywords.
+
+    `fields`, `replace` and `asdict` of `dataclasses` work on it; what else a dataclass has comes
+    from `Struct`.
+    """
+    declare = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
+    return declare(cls)
+
+
+def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
+    """`__init__` of `cls`: a keyword for each field, with its default."""
+    source = SourceWriter(f"constructor of {cls.__name__}", {})
+    declared = fields(cls)  # type: ignore[arg-type]
+    for field in declared:
+        assert field.default is not MISSING, f"{cls.__name__}.{field.name} has no default"
+        source.bind(f"default_{field.name}", field.default)
+        source.bind(f"set_{field.name}", getattr(cls, field.name).__set__)
+    keywords = [f"{field.name}=default_{field.name}" for field in declared]
+    with source.block(f"def __init__({', '.join(['self', '*', *keywords] if keywords else ['self'])}):"):
+        for field in declared:
+            source.line(f"set_{field.name}(self, {field.name})")
+        source.line("return None")
+    return source.compile("__init__")
 
 
 class Message(Struct):

@@ -3,13 +3,12 @@
 Source: GroupMetadataKey.json and GroupMetadataValue.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Array, Bytes, Int32, Int64, Message, String, Struct, Versions, versions
+from protocol.schema import Array, Bytes, Int32, Int64, Message, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class GroupMetadataKey(Message):
     """`GroupMetadataKey` (record type 2), versions 0."""
 
@@ -19,7 +18,7 @@ class GroupMetadataKey(Message):
     group: Annotated[str, String("0")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MemberMetadata(Struct):
     """One entry of `members` of `GroupMetadataValue`."""
 
@@ -33,7 +32,7 @@ class MemberMetadata(Struct):
     assignment: Annotated[bytes, Bytes("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class GroupMetadataValue(Message):
     """`GroupMetadataValue` (record type 2), versions 0-4."""
 

@@ -3,14 +3,13 @@
 Source: OffsetCommitKey.json and OffsetCommitValue.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from protocol.schema import ZERO_UUID, Int32, Int64, Message, String, Uuid, Versions, versions
+from protocol.schema import ZERO_UUID, Int32, Int64, Message, String, Uuid, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LegacyOffsetCommitKey(Message):
     """`LegacyOffsetCommitKey` (record type 0), versions 0."""
 
@@ -22,7 +21,7 @@ class LegacyOffsetCommitKey(Message):
     partition: Annotated[int, Int32("0")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitKey(Message):
     """`OffsetCommitKey` (record type 1), versions 0."""
 
@@ -34,7 +33,7 @@ class OffsetCommitKey(Message):
     partition: Annotated[int, Int32("0")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitValue(Message):
     """`OffsetCommitValue` (record type 1), versions 0-4."""
 

@@ -3,13 +3,24 @@
 Source: TransactionLogKey.json and TransactionLogValue.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Array, Int8, Int16, Int32, Int64, Message, String, Struct, Versions, versions
+from protocol.schema import (
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TransactionLogKey(Message):
     """`TransactionLogKey` (record type 0), versions 0."""
 
@@ -19,7 +30,7 @@ class TransactionLogKey(Message):
     transactional_id: Annotated[str, String("0")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionsSchema(Struct):
     """One entry of `transaction_partitions` of `TransactionLogValue`."""
 
@@ -27,7 +38,7 @@ class PartitionsSchema(Struct):
     partition_ids: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TransactionLogValue(Message):
     """`TransactionLogValue` (record type 0), versions 0-1."""
 

@@ -3,13 +3,12 @@
 Source: AddOffsetsToTxnRequest.json and AddOffsetsToTxnResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Int16, Int32, Int64, String, Versions, versions
+from protocol.schema import ApiMessage, Int16, Int32, Int64, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddOffsetsToTxnRequest(ApiMessage):
     """Asked of the `AddOffsetsToTxn` API (key 25), versions 0-4."""
 
@@ -23,7 +22,7 @@ class AddOffsetsToTxnRequest(ApiMessage):
     group_id: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddOffsetsToTxnResponse(ApiMessage):
     """Answered by the `AddOffsetsToTxn` API (key 25), versions 0-4."""
 

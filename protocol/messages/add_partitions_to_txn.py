@@ -3,13 +3,24 @@
 Source: AddPartitionsToTxnRequest.json and AddPartitionsToTxnResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnTopic(Struct):
     """One entry of `topics` of `AddPartitionsToTxnRequest`."""
 
@@ -17,7 +28,7 @@ class AddPartitionsToTxnTopic(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnTransaction(Struct):
     """One entry of `transactions` of `AddPartitionsToTxnRequest`."""
 
@@ -28,7 +39,7 @@ class AddPartitionsToTxnTransaction(Struct):
     topics: Annotated[tuple[AddPartitionsToTxnTopic, ...], Array(AddPartitionsToTxnTopic, "4+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnRequest(ApiMessage):
     """Asked of the `AddPartitionsToTxn` API (key 24), versions 0-5."""
 
@@ -47,7 +58,7 @@ class AddPartitionsToTxnRequest(ApiMessage):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnPartitionResult(Struct):
     """One entry of `results_by_partition` of `AddPartitionsToTxnResponse`."""
 
@@ -55,7 +66,7 @@ class AddPartitionsToTxnPartitionResult(Struct):
     partition_error_code: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnTopicResult(Struct):
     """One entry of `topic_results` of `AddPartitionsToTxnResponse`."""
 
@@ -65,7 +76,7 @@ class AddPartitionsToTxnTopicResult(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnResult(Struct):
     """One entry of `results_by_transaction` of `AddPartitionsToTxnResponse`."""
 
@@ -75,7 +86,7 @@ class AddPartitionsToTxnResult(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnResponse(ApiMessage):
     """Answered by the `AddPartitionsToTxn` API (key 24), versions 0-5."""
 

@@ -3,7 +3,6 @@
 Source: AddRaftVoterRequest.json and AddRaftVoterResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Listener(Struct):
     """One entry of `listeners` of `AddRaftVoterRequest`."""
 
@@ -32,7 +32,7 @@ class Listener(Struct):
     port: Annotated[int, UInt16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddRaftVoterRequest(ApiMessage):
     """Asked of the `AddRaftVoter` API (key 80), versions 0-1."""
 
@@ -48,7 +48,7 @@ class AddRaftVoterRequest(ApiMessage):
     ack_when_committed: Annotated[bool, Bool("1+")] = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddRaftVoterResponse(ApiMessage):
     """Answered by the `AddRaftVoter` API (key 80), versions 0-1."""
 

@@ -3,13 +3,12 @@
 Source: AllocateProducerIdsRequest.json and AllocateProducerIdsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Int16, Int32, Int64, Versions, versions
+from protocol.schema import ApiMessage, Int16, Int32, Int64, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AllocateProducerIdsRequest(ApiMessage):
     """Asked of the `AllocateProducerIds` API (key 67), versions 0."""
 
@@ -21,7 +20,7 @@ class AllocateProducerIdsRequest(ApiMessage):
     broker_epoch: Annotated[int, Int64("0+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AllocateProducerIdsResponse(ApiMessage):
     """Answered by the `AllocateProducerIds` API (key 67), versions 0."""
 

@@ -3,13 +3,24 @@
 Source: AlterClientQuotasRequest.json and AlterClientQuotasResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Float64, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Float64,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestEntityData(Struct):
     """One entry of `entity` of `AlterClientQuotasRequest`."""
 
@@ -17,7 +28,7 @@ class RequestEntityData(Struct):
     entity_name: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OpData(Struct):
     """One entry of `ops` of `AlterClientQuotasRequest`."""
 
@@ -26,7 +37,7 @@ class OpData(Struct):
     remove: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestEntryData(Struct):
     """One entry of `entries` of `AlterClientQuotasRequest`."""
 
@@ -34,7 +45,7 @@ class RequestEntryData(Struct):
     ops: Annotated[tuple[OpData, ...], Array(OpData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterClientQuotasRequest(ApiMessage):
     """Asked of the `AlterClientQuotas` API (key 49), versions 0-1."""
 
@@ -46,7 +57,7 @@ class AlterClientQuotasRequest(ApiMessage):
     validate_only: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseEntityData(Struct):
     """One entry of `entity` of `AlterClientQuotasResponse`."""
 
@@ -54,7 +65,7 @@ class ResponseEntityData(Struct):
     entity_name: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseEntryData(Struct):
     """One entry of `entries` of `AlterClientQuotasResponse`."""
 
@@ -63,7 +74,7 @@ class ResponseEntryData(Struct):
     entity: Annotated[tuple[ResponseEntityData, ...], Array(ResponseEntityData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterClientQuotasResponse(ApiMessage):
     """Answered by the `AlterClientQuotas` API (key 49), versions 0-1."""
 

@@ -3,13 +3,24 @@
 Source: AlterConfigsRequest.json and AlterConfigsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterableConfig(Struct):
     """One entry of `configs` of `AlterConfigsRequest`."""
 
@@ -17,7 +28,7 @@ class AlterableConfig(Struct):
     value: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsResource(Struct):
     """One entry of `resources` of `AlterConfigsRequest`."""
 
@@ -26,7 +37,7 @@ class AlterConfigsResource(Struct):
     configs: Annotated[tuple[AlterableConfig, ...], Array(AlterableConfig, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsRequest(ApiMessage):
     """Asked of the `AlterConfigs` API (key 33), versions 0-2."""
 
@@ -38,7 +49,7 @@ class AlterConfigsRequest(ApiMessage):
     validate_only: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsResourceResponse(Struct):
     """One entry of `responses` of `AlterConfigsResponse`."""
 
@@ -48,7 +59,7 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsResponse(ApiMessage):
     """Answered by the `AlterConfigs` API (key 33), versions 0-2."""
 

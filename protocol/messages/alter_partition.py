@@ -3,7 +3,6 @@
 Source: AlterPartitionRequest.json and AlterPartitionResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -18,11 +17,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BrokerState(Struct):
     """One entry of `new_isr_with_epochs` of `AlterPartitionRequest`."""
 
@@ -30,7 +30,7 @@ class BrokerState(Struct):
     broker_epoch: Annotated[int, Int64("3+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestPartitionData(Struct):
     """One entry of `partitions` of `AlterPartitionRequest`."""
 
@@ -42,7 +42,7 @@ class RequestPartitionData(Struct):
     partition_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestTopicData(Struct):
     """One entry of `topics` of `AlterPartitionRequest`."""
 
@@ -50,7 +50,7 @@ class RequestTopicData(Struct):
     partitions: Annotated[tuple[RequestPartitionData, ...], Array(RequestPartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterPartitionRequest(ApiMessage):
     """Asked of the `AlterPartition` API (key 56), versions 2-3."""
 
@@ -63,7 +63,7 @@ class AlterPartitionRequest(ApiMessage):
     topics: Annotated[tuple[RequestTopicData, ...], Array(RequestTopicData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponsePartitionData(Struct):
     """One entry of `partitions` of `AlterPartitionResponse`."""
 
@@ -76,7 +76,7 @@ class ResponsePartitionData(Struct):
     partition_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseTopicData(Struct):
     """One entry of `topics` of `AlterPartitionResponse`."""
 
@@ -84,7 +84,7 @@ class ResponseTopicData(Struct):
     partitions: Annotated[tuple[ResponsePartitionData, ...], Array(ResponsePartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterPartitionResponse(ApiMessage):
     """Answered by the `AlterPartition` API (key 56), versions 2-3."""
 

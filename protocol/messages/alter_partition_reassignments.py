@@ -4,13 +4,12 @@ Source: AlterPartitionReassignmentsRequest.json,
 AlterPartitionReassignmentsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReassignablePartition(Struct):
     """One entry of `partitions` of `AlterPartitionReassignmentsRequest`."""
 
@@ -18,7 +17,7 @@ class ReassignablePartition(Struct):
     replicas: Annotated[tuple[int, ...] | None, Array(Int32, "0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReassignableTopic(Struct):
     """One entry of `topics` of `AlterPartitionReassignmentsRequest`."""
 
@@ -26,7 +25,7 @@ class ReassignableTopic(Struct):
     partitions: Annotated[tuple[ReassignablePartition, ...], Array(ReassignablePartition, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterPartitionReassignmentsRequest(ApiMessage):
     """Asked of the `AlterPartitionReassignments` API (key 45), versions 0-1."""
 
@@ -39,7 +38,7 @@ class AlterPartitionReassignmentsRequest(ApiMessage):
     topics: Annotated[tuple[ReassignableTopic, ...], Array(ReassignableTopic, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReassignablePartitionResponse(Struct):
     """One entry of `partitions` of `AlterPartitionReassignmentsResponse`."""
 
@@ -48,7 +47,7 @@ class ReassignablePartitionResponse(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReassignableTopicResponse(Struct):
     """One entry of `responses` of `AlterPartitionReassignmentsResponse`."""
 
@@ -58,7 +57,7 @@ class ReassignableTopicResponse(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterPartitionReassignmentsResponse(ApiMessage):
     """Answered by the `AlterPartitionReassignments` API (key 45), versions 0-1."""
 

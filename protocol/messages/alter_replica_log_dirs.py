@@ -3,13 +3,12 @@
 Source: AlterReplicaLogDirsRequest.json and AlterReplicaLogDirsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirTopic(Struct):
     """One entry of `topics` of `AlterReplicaLogDirsRequest`."""
 
@@ -17,7 +16,7 @@ class AlterReplicaLogDirTopic(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDir(Struct):
     """One entry of `dirs` of `AlterReplicaLogDirsRequest`."""
 
@@ -25,7 +24,7 @@ class AlterReplicaLogDir(Struct):
     topics: Annotated[tuple[AlterReplicaLogDirTopic, ...], Array(AlterReplicaLogDirTopic, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirsRequest(ApiMessage):
     """Asked of the `AlterReplicaLogDirs` API (key 34), versions 1-2."""
 
@@ -36,7 +35,7 @@ class AlterReplicaLogDirsRequest(ApiMessage):
     dirs: Annotated[tuple[AlterReplicaLogDir, ...], Array(AlterReplicaLogDir, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirPartitionResult(Struct):
     """One entry of `partitions` of `AlterReplicaLogDirsResponse`."""
 
@@ -44,7 +43,7 @@ class AlterReplicaLogDirPartitionResult(Struct):
     error_code: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirTopicResult(Struct):
     """One entry of `results` of `AlterReplicaLogDirsResponse`."""
 
@@ -54,7 +53,7 @@ class AlterReplicaLogDirTopicResult(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirsResponse(ApiMessage):
     """Answered by the `AlterReplicaLogDirs` API (key 34), versions 1-2."""
 

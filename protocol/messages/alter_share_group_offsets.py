@@ -4,7 +4,6 @@ Source: AlterShareGroupOffsetsRequest.json,
 AlterShareGroupOffsetsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterShareGroupOffsetsRequestPartition(Struct):
     """One entry of `partitions` of `AlterShareGroupOffsetsRequest`."""
 
@@ -31,7 +31,7 @@ class AlterShareGroupOffsetsRequestPartition(Struct):
     start_offset: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterShareGroupOffsetsRequestTopic(Struct):
     """One entry of `topics` of `AlterShareGroupOffsetsRequest`."""
 
@@ -42,7 +42,7 @@ class AlterShareGroupOffsetsRequestTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterShareGroupOffsetsRequest(ApiMessage):
     """Asked of the `AlterShareGroupOffsets` API (key 91), versions 0."""
 
@@ -56,7 +56,7 @@ class AlterShareGroupOffsetsRequest(ApiMessage):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterShareGroupOffsetsResponsePartition(Struct):
     """One entry of `partitions` of `AlterShareGroupOffsetsResponse`."""
 
@@ -65,7 +65,7 @@ class AlterShareGroupOffsetsResponsePartition(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterShareGroupOffsetsResponseTopic(Struct):
     """One entry of `responses` of `AlterShareGroupOffsetsResponse`."""
 
@@ -77,7 +77,7 @@ class AlterShareGroupOffsetsResponseTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterShareGroupOffsetsResponse(ApiMessage):
     """Answered by the `AlterShareGroupOffsets` API (key 91), versions 0."""
 

@@ -4,13 +4,24 @@ Source: AlterUserScramCredentialsRequest.json,
 AlterUserScramCredentialsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bytes, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ScramCredentialDeletion(Struct):
     """One entry of `deletions` of `AlterUserScramCredentialsRequest`."""
 
@@ -18,7 +29,7 @@ class ScramCredentialDeletion(Struct):
     mechanism: Annotated[int, Int8("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ScramCredentialUpsertion(Struct):
     """One entry of `upsertions` of `AlterUserScramCredentialsRequest`."""
 
@@ -29,7 +40,7 @@ class ScramCredentialUpsertion(Struct):
     salted_password: Annotated[bytes, Bytes("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterUserScramCredentialsRequest(ApiMessage):
     """Asked of the `AlterUserScramCredentials` API (key 51), versions 0."""
 
@@ -41,7 +52,7 @@ class AlterUserScramCredentialsRequest(ApiMessage):
     upsertions: Annotated[tuple[ScramCredentialUpsertion, ...], Array(ScramCredentialUpsertion, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterUserScramCredentialsResult(Struct):
     """One entry of `results` of `AlterUserScramCredentialsResponse`."""
 
@@ -50,7 +61,7 @@ class AlterUserScramCredentialsResult(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterUserScramCredentialsResponse(ApiMessage):
     """Answered by the `AlterUserScramCredentials` API (key 51), versions 0."""
 

@@ -3,13 +3,24 @@
 Source: ApiVersionsRequest.json and ApiVersionsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ApiVersionsRequest(ApiMessage):
     """Asked of the `ApiVersions` API (key 18), versions 0-4."""
 
@@ -21,7 +32,7 @@ class ApiVersionsRequest(ApiMessage):
     client_software_version: Annotated[str, String("3+", ignorable=True)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ApiVersion(Struct):
     """One entry of `api_keys` of `ApiVersionsResponse`."""
 
@@ -30,7 +41,7 @@ class ApiVersion(Struct):
     max_version: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SupportedFeatureKey(Struct):
     """One entry of `supported_features` of `ApiVersionsResponse`."""
 
@@ -39,7 +50,7 @@ class SupportedFeatureKey(Struct):
     max_version: Annotated[int, Int16("3+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FinalizedFeatureKey(Struct):
     """One entry of `finalized_features` of `ApiVersionsResponse`."""
 
@@ -48,7 +59,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: Annotated[int, Int16("3+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ApiVersionsResponse(ApiMessage):
     """Answered by the `ApiVersions` API (key 18), versions 0-4."""
 

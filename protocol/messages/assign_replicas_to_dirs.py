@@ -3,7 +3,6 @@
 Source: AssignReplicasToDirsRequest.json and AssignReplicasToDirsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -17,18 +16,19 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestPartitionData(Struct):
     """One entry of `partitions` of `AssignReplicasToDirsRequest`."""
 
     partition_index: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestTopicData(Struct):
     """One entry of `topics` of `AssignReplicasToDirsRequest`."""
 
@@ -36,7 +36,7 @@ class RequestTopicData(Struct):
     partitions: Annotated[tuple[RequestPartitionData, ...], Array(RequestPartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestDirectoryData(Struct):
     """One entry of `directories` of `AssignReplicasToDirsRequest`."""
 
@@ -44,7 +44,7 @@ class RequestDirectoryData(Struct):
     topics: Annotated[tuple[RequestTopicData, ...], Array(RequestTopicData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AssignReplicasToDirsRequest(ApiMessage):
     """Asked of the `AssignReplicasToDirs` API (key 73), versions 0."""
 
@@ -57,7 +57,7 @@ class AssignReplicasToDirsRequest(ApiMessage):
     directories: Annotated[tuple[RequestDirectoryData, ...], Array(RequestDirectoryData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponsePartitionData(Struct):
     """One entry of `partitions` of `AssignReplicasToDirsResponse`."""
 
@@ -65,7 +65,7 @@ class ResponsePartitionData(Struct):
     error_code: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseTopicData(Struct):
     """One entry of `topics` of `AssignReplicasToDirsResponse`."""
 
@@ -73,7 +73,7 @@ class ResponseTopicData(Struct):
     partitions: Annotated[tuple[ResponsePartitionData, ...], Array(ResponsePartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseDirectoryData(Struct):
     """One entry of `directories` of `AssignReplicasToDirsResponse`."""
 
@@ -81,7 +81,7 @@ class ResponseDirectoryData(Struct):
     topics: Annotated[tuple[ResponseTopicData, ...], Array(ResponseTopicData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AssignReplicasToDirsResponse(ApiMessage):
     """Answered by the `AssignReplicasToDirs` API (key 73), versions 0."""
 

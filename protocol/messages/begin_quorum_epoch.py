@@ -3,7 +3,6 @@
 Source: BeginQuorumEpochRequest.json and BeginQuorumEpochResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -18,11 +17,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestPartitionData(Struct):
     """One entry of `partitions` of `BeginQuorumEpochRequest`."""
 
@@ -32,7 +32,7 @@ class RequestPartitionData(Struct):
     leader_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestTopicData(Struct):
     """One entry of `topics` of `BeginQuorumEpochRequest`."""
 
@@ -40,7 +40,7 @@ class RequestTopicData(Struct):
     partitions: Annotated[tuple[RequestPartitionData, ...], Array(RequestPartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderEndpoint(Struct):
     """One entry of `leader_endpoints` of `BeginQuorumEpochRequest`."""
 
@@ -49,7 +49,7 @@ class LeaderEndpoint(Struct):
     port: Annotated[int, UInt16("1+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BeginQuorumEpochRequest(ApiMessage):
     """Asked of the `BeginQuorumEpoch` API (key 53), versions 0-1."""
 
@@ -63,7 +63,7 @@ class BeginQuorumEpochRequest(ApiMessage):
     leader_endpoints: Annotated[tuple[LeaderEndpoint, ...], Array(LeaderEndpoint, "1+", ignorable=True)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponsePartitionData(Struct):
     """One entry of `partitions` of `BeginQuorumEpochResponse`."""
 
@@ -73,7 +73,7 @@ class ResponsePartitionData(Struct):
     leader_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseTopicData(Struct):
     """One entry of `topics` of `BeginQuorumEpochResponse`."""
 
@@ -81,7 +81,7 @@ class ResponseTopicData(Struct):
     partitions: Annotated[tuple[ResponsePartitionData, ...], Array(ResponsePartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint(Struct):
     """One entry of `node_endpoints` of `BeginQuorumEpochResponse`."""
 
@@ -90,7 +90,7 @@ class NodeEndpoint(Struct):
     port: Annotated[int, UInt16("1+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BeginQuorumEpochResponse(ApiMessage):
     """Answered by the `BeginQuorumEpoch` API (key 53), versions 0-1."""
 

@@ -3,14 +3,13 @@
 Source: BrokerHeartbeatRequest.json and BrokerHeartbeatResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, Int64, Uuid, Versions, versions
+from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, Int64, Uuid, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BrokerHeartbeatRequest(ApiMessage):
     """Asked of the `BrokerHeartbeat` API (key 63), versions 0-2."""
 
@@ -29,7 +28,7 @@ class BrokerHeartbeatRequest(ApiMessage):
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BrokerHeartbeatResponse(ApiMessage):
     """Answered by the `BrokerHeartbeat` API (key 63), versions 0-2."""
 

@@ -3,7 +3,6 @@
 Source: BrokerRegistrationRequest.json and BrokerRegistrationResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -20,11 +19,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Listener(Struct):
     """One entry of `listeners` of `BrokerRegistrationRequest`."""
 
@@ -34,7 +34,7 @@ class Listener(Struct):
     security_protocol: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Feature(Struct):
     """One entry of `features` of `BrokerRegistrationRequest`."""
 
@@ -43,7 +43,7 @@ class Feature(Struct):
     max_supported_version: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BrokerRegistrationRequest(ApiMessage):
     """Asked of the `BrokerRegistration` API (key 62), versions 0-4."""
 
@@ -62,7 +62,7 @@ class BrokerRegistrationRequest(ApiMessage):
     previous_broker_epoch: Annotated[int, Int64("3+", ignorable=True)] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BrokerRegistrationResponse(ApiMessage):
     """Answered by the `BrokerRegistration` API (key 62), versions 0-4."""
 

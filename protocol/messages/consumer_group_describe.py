@@ -3,7 +3,6 @@
 Source: ConsumerGroupDescribeRequest.json and ConsumerGroupDescribeResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -20,11 +19,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupDescribeRequest(ApiMessage):
     """Asked of the `ConsumerGroupDescribe` API (key 69), versions 0-1."""
 
@@ -36,7 +36,7 @@ class ConsumerGroupDescribeRequest(ApiMessage):
     include_authorized_operations: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicPartitions(Struct):
     """One entry of `topic_partitions` of `ConsumerGroupDescribeResponse`."""
 
@@ -45,14 +45,14 @@ class TopicPartitions(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Assignment(Struct):
     """The struct `assignment` of `ConsumerGroupDescribeResponse`."""
 
     topic_partitions: Annotated[tuple[TopicPartitions, ...], Array(TopicPartitions, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Member(Struct):
     """One entry of `members` of `ConsumerGroupDescribeResponse`."""
 
@@ -69,7 +69,7 @@ class Member(Struct):
     member_type: Annotated[int, Int8("1+", ignorable=True)] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedGroup(Struct):
     """One entry of `groups` of `ConsumerGroupDescribeResponse`."""
 
@@ -84,7 +84,7 @@ class DescribedGroup(Struct):
     authorized_operations: Annotated[int, Int32("0+")] = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupDescribeResponse(ApiMessage):
     """Answered by the `ConsumerGroupDescribe` API (key 69), versions 0-1."""
 

@@ -4,7 +4,6 @@ Source: ConsumerGroupHeartbeatRequest.json,
 ConsumerGroupHeartbeatResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestTopicPartitions(Struct):
     """One entry of `topic_partitions` of `ConsumerGroupHeartbeatRequest`."""
 
@@ -31,7 +31,7 @@ class RequestTopicPartitions(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupHeartbeatRequest(ApiMessage):
     """Asked of the `ConsumerGroupHeartbeat` API (key 68), versions 0-1."""
 
@@ -53,7 +53,7 @@ class ConsumerGroupHeartbeatRequest(ApiMessage):
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseTopicPartitions(Struct):
     """One entry of `topic_partitions` of `ConsumerGroupHeartbeatResponse`."""
 
@@ -61,7 +61,7 @@ class ResponseTopicPartitions(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Assignment(Struct):
     """The struct `assignment` of `ConsumerGroupHeartbeatResponse`."""
 
@@ -70,7 +70,7 @@ class Assignment(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupHeartbeatResponse(ApiMessage):
     """Answered by the `ConsumerGroupHeartbeat` API (key 68), versions 0-1."""
 

@@ -4,7 +4,6 @@ Source: ControllerRegistrationRequest.json,
 ControllerRegistrationResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -20,11 +19,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Listener(Struct):
     """One entry of `listeners` of `ControllerRegistrationRequest`."""
 
@@ -34,7 +34,7 @@ class Listener(Struct):
     security_protocol: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Feature(Struct):
     """One entry of `features` of `ControllerRegistrationRequest`."""
 
@@ -43,7 +43,7 @@ class Feature(Struct):
     max_supported_version: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ControllerRegistrationRequest(ApiMessage):
     """Asked of the `ControllerRegistration` API (key 70), versions 0."""
 
@@ -58,7 +58,7 @@ class ControllerRegistrationRequest(ApiMessage):
     features: Annotated[tuple[Feature, ...], Array(Feature, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ControllerRegistrationResponse(ApiMessage):
     """Answered by the `ControllerRegistration` API (key 70), versions 0."""
 

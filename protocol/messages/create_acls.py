@@ -3,13 +3,12 @@
 Source: CreateAclsRequest.json and CreateAclsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AclCreation(Struct):
     """One entry of `creations` of `CreateAclsRequest`."""
 
@@ -22,7 +21,7 @@ class AclCreation(Struct):
     permission_type: Annotated[int, Int8("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateAclsRequest(ApiMessage):
     """Asked of the `CreateAcls` API (key 30), versions 1-3."""
 
@@ -33,7 +32,7 @@ class CreateAclsRequest(ApiMessage):
     creations: Annotated[tuple[AclCreation, ...], Array(AclCreation, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AclCreationResult(Struct):
     """One entry of `results` of `CreateAclsResponse`."""
 
@@ -41,7 +40,7 @@ class AclCreationResult(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateAclsResponse(ApiMessage):
     """Answered by the `CreateAcls` API (key 30), versions 1-3."""
 

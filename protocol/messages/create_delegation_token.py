@@ -3,13 +3,24 @@
 Source: CreateDelegationTokenRequest.json and CreateDelegationTokenResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bytes, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableRenewers(Struct):
     """One entry of `renewers` of `CreateDelegationTokenRequest`."""
 
@@ -17,7 +28,7 @@ class CreatableRenewers(Struct):
     principal_name: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateDelegationTokenRequest(ApiMessage):
     """Asked of the `CreateDelegationToken` API (key 38), versions 1-3."""
 
@@ -31,7 +42,7 @@ class CreateDelegationTokenRequest(ApiMessage):
     max_lifetime_ms: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateDelegationTokenResponse(ApiMessage):
     """Answered by the `CreateDelegationToken` API (key 38), versions 1-3."""
 

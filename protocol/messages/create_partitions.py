@@ -3,20 +3,19 @@
 Source: CreatePartitionsRequest.json and CreatePartitionsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsAssignment(Struct):
     """One entry of `assignments` of `CreatePartitionsRequest`."""
 
     broker_ids: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsTopic(Struct):
     """One entry of `topics` of `CreatePartitionsRequest`."""
 
@@ -27,7 +26,7 @@ class CreatePartitionsTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsRequest(ApiMessage):
     """Asked of the `CreatePartitions` API (key 37), versions 0-3."""
 
@@ -40,7 +39,7 @@ class CreatePartitionsRequest(ApiMessage):
     validate_only: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsTopicResult(Struct):
     """One entry of `results` of `CreatePartitionsResponse`."""
 
@@ -49,7 +48,7 @@ class CreatePartitionsTopicResult(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsResponse(ApiMessage):
     """Answered by the `CreatePartitions` API (key 37), versions 0-3."""
 

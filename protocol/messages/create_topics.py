@@ -3,7 +3,6 @@
 Source: CreateTopicsRequest.json and CreateTopicsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableReplicaAssignment(Struct):
     """One entry of `assignments` of `CreateTopicsRequest`."""
 
@@ -31,7 +31,7 @@ class CreatableReplicaAssignment(Struct):
     broker_ids: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopicConfig(Struct):
     """One entry of `configs` of `CreateTopicsRequest`."""
 
@@ -39,7 +39,7 @@ class CreatableTopicConfig(Struct):
     value: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopic(Struct):
     """One entry of `topics` of `CreateTopicsRequest`."""
 
@@ -52,7 +52,7 @@ class CreatableTopic(Struct):
     configs: Annotated[tuple[CreatableTopicConfig, ...], Array(CreatableTopicConfig, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateTopicsRequest(ApiMessage):
     """Asked of the `CreateTopics` API (key 19), versions 2-7."""
 
@@ -65,7 +65,7 @@ class CreateTopicsRequest(ApiMessage):
     validate_only: Annotated[bool, Bool("1+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopicConfigs(Struct):
     """One entry of `configs` of `CreateTopicsResponse`."""
 
@@ -76,7 +76,7 @@ class CreatableTopicConfigs(Struct):
     is_sensitive: Annotated[bool, Bool("5+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopicResult(Struct):
     """One entry of `topics` of `CreateTopicsResponse`."""
 
@@ -93,7 +93,7 @@ class CreatableTopicResult(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateTopicsResponse(ApiMessage):
     """Answered by the `CreateTopics` API (key 19), versions 2-7."""
 

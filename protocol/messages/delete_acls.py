@@ -3,13 +3,12 @@
 Source: DeleteAclsRequest.json and DeleteAclsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsFilter(Struct):
     """One entry of `filters` of `DeleteAclsRequest`."""
 
@@ -22,7 +21,7 @@ class DeleteAclsFilter(Struct):
     permission_type: Annotated[int, Int8("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsRequest(ApiMessage):
     """Asked of the `DeleteAcls` API (key 31), versions 1-3."""
 
@@ -33,7 +32,7 @@ class DeleteAclsRequest(ApiMessage):
     filters: Annotated[tuple[DeleteAclsFilter, ...], Array(DeleteAclsFilter, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsMatchingAcl(Struct):
     """One entry of `matching_acls` of `DeleteAclsResponse`."""
 
@@ -48,7 +47,7 @@ class DeleteAclsMatchingAcl(Struct):
     permission_type: Annotated[int, Int8("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsFilterResult(Struct):
     """One entry of `filter_results` of `DeleteAclsResponse`."""
 
@@ -57,7 +56,7 @@ class DeleteAclsFilterResult(Struct):
     matching_acls: Annotated[tuple[DeleteAclsMatchingAcl, ...], Array(DeleteAclsMatchingAcl, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsResponse(ApiMessage):
     """Answered by the `DeleteAcls` API (key 31), versions 1-3."""
 

@@ -3,13 +3,12 @@
 Source: DeleteGroupsRequest.json and DeleteGroupsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteGroupsRequest(ApiMessage):
     """Asked of the `DeleteGroups` API (key 42), versions 0-2."""
 
@@ -20,7 +19,7 @@ class DeleteGroupsRequest(ApiMessage):
     groups_names: Annotated[tuple[str, ...], Array(String, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeletableGroupResult(Struct):
     """One entry of `results` of `DeleteGroupsResponse`."""
 
@@ -28,7 +27,7 @@ class DeletableGroupResult(Struct):
     error_code: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteGroupsResponse(ApiMessage):
     """Answered by the `DeleteGroups` API (key 42), versions 0-2."""
 

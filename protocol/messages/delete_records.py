@@ -3,13 +3,23 @@
 Source: DeleteRecordsRequest.json and DeleteRecordsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsPartition(Struct):
     """One entry of `partitions` of `DeleteRecordsRequest`."""
 
@@ -17,7 +27,7 @@ class DeleteRecordsPartition(Struct):
     offset: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsTopic(Struct):
     """One entry of `topics` of `DeleteRecordsRequest`."""
 
@@ -25,7 +35,7 @@ class DeleteRecordsTopic(Struct):
     partitions: Annotated[tuple[DeleteRecordsPartition, ...], Array(DeleteRecordsPartition, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsRequest(ApiMessage):
     """Asked of the `DeleteRecords` API (key 21), versions 0-2."""
 
@@ -37,7 +47,7 @@ class DeleteRecordsRequest(ApiMessage):
     timeout_ms: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsPartitionResult(Struct):
     """One entry of `partitions` of `DeleteRecordsResponse`."""
 
@@ -46,7 +56,7 @@ class DeleteRecordsPartitionResult(Struct):
     error_code: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsTopicResult(Struct):
     """One entry of `topics` of `DeleteRecordsResponse`."""
 
@@ -56,7 +66,7 @@ class DeleteRecordsTopicResult(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsResponse(ApiMessage):
     """Answered by the `DeleteRecords` API (key 21), versions 0-2."""
 

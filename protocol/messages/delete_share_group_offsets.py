@@ -4,7 +4,6 @@ Source: DeleteShareGroupOffsetsRequest.json,
 DeleteShareGroupOffsetsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -18,18 +17,19 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteShareGroupOffsetsRequestTopic(Struct):
     """One entry of `topics` of `DeleteShareGroupOffsetsRequest`."""
 
     topic_name: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteShareGroupOffsetsRequest(ApiMessage):
     """Asked of the `DeleteShareGroupOffsets` API (key 92), versions 0."""
 
@@ -43,7 +43,7 @@ class DeleteShareGroupOffsetsRequest(ApiMessage):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteShareGroupOffsetsResponseTopic(Struct):
     """One entry of `responses` of `DeleteShareGroupOffsetsResponse`."""
 
@@ -53,7 +53,7 @@ class DeleteShareGroupOffsetsResponseTopic(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteShareGroupOffsetsResponse(ApiMessage):
     """Answered by the `DeleteShareGroupOffsets` API (key 92), versions 0."""
 

@@ -3,7 +3,6 @@
 Source: DeleteShareGroupStateRequest.json and DeleteShareGroupStateResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -17,18 +16,19 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionData(Struct):
     """One entry of `partitions` of `DeleteShareGroupStateRequest`."""
 
     partition: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteStateData(Struct):
     """One entry of `topics` of `DeleteShareGroupStateRequest`."""
 
@@ -36,7 +36,7 @@ class DeleteStateData(Struct):
     partitions: Annotated[tuple[PartitionData, ...], Array(PartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteShareGroupStateRequest(ApiMessage):
     """Asked of the `DeleteShareGroupState` API (key 86), versions 0."""
 
@@ -48,7 +48,7 @@ class DeleteShareGroupStateRequest(ApiMessage):
     topics: Annotated[tuple[DeleteStateData, ...], Array(DeleteStateData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionResult(Struct):
     """One entry of `partitions` of `DeleteShareGroupStateResponse`."""
 
@@ -57,7 +57,7 @@ class PartitionResult(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteStateResult(Struct):
     """One entry of `results` of `DeleteShareGroupStateResponse`."""
 
@@ -65,7 +65,7 @@ class DeleteStateResult(Struct):
     partitions: Annotated[tuple[PartitionResult, ...], Array(PartitionResult, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteShareGroupStateResponse(ApiMessage):
     """Answered by the `DeleteShareGroupState` API (key 86), versions 0."""
 

@@ -3,7 +3,6 @@
 Source: DeleteTopicsRequest.json and DeleteTopicsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -17,11 +16,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteTopicState(Struct):
     """One entry of `topics` of `DeleteTopicsRequest`."""
 
@@ -29,7 +29,7 @@ class DeleteTopicState(Struct):
     topic_id: Annotated[UUID, Uuid("6+")] = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteTopicsRequest(ApiMessage):
     """Asked of the `DeleteTopics` API (key 20), versions 1-6."""
 
@@ -42,7 +42,7 @@ class DeleteTopicsRequest(ApiMessage):
     timeout_ms: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeletableTopicResult(Struct):
     """One entry of `responses` of `DeleteTopicsResponse`."""
 
@@ -52,7 +52,7 @@ class DeletableTopicResult(Struct):
     error_message: Annotated[str | None, String("5+", nullable="5+", ignorable=True)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteTopicsResponse(ApiMessage):
     """Answered by the `DeleteTopics` API (key 20), versions 1-6."""
 

@@ -3,13 +3,12 @@
 Source: DescribeAclsRequest.json and DescribeAclsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeAclsRequest(ApiMessage):
     """Asked of the `DescribeAcls` API (key 29), versions 1-3."""
 
@@ -26,7 +25,7 @@ class DescribeAclsRequest(ApiMessage):
     permission_type: Annotated[int, Int8("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AclDescription(Struct):
     """One entry of `acls` of `DescribeAclsResponse`."""
 
@@ -36,7 +35,7 @@ class AclDescription(Struct):
     permission_type: Annotated[int, Int8("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeAclsResource(Struct):
     """One entry of `resources` of `DescribeAclsResponse`."""
 
@@ -46,7 +45,7 @@ class DescribeAclsResource(Struct):
     acls: Annotated[tuple[AclDescription, ...], Array(AclDescription, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeAclsResponse(ApiMessage):
     """Answered by the `DescribeAcls` API (key 29), versions 1-3."""
 

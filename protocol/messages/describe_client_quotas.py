@@ -3,7 +3,6 @@
 Source: DescribeClientQuotasRequest.json and DescribeClientQuotasResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from protocol.schema import (
@@ -17,11 +16,12 @@ from protocol.schema import (
     String,
     Struct,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ComponentData(Struct):
     """One entry of `components` of `DescribeClientQuotasRequest`."""
 
@@ -30,7 +30,7 @@ class ComponentData(Struct):
     match: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClientQuotasRequest(ApiMessage):
     """Asked of the `DescribeClientQuotas` API (key 48), versions 0-1."""
 
@@ -42,7 +42,7 @@ class DescribeClientQuotasRequest(ApiMessage):
     strict: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EntityData(Struct):
     """One entry of `entity` of `DescribeClientQuotasResponse`."""
 
@@ -50,7 +50,7 @@ class EntityData(Struct):
     entity_name: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ValueData(Struct):
     """One entry of `values` of `DescribeClientQuotasResponse`."""
 
@@ -58,7 +58,7 @@ class ValueData(Struct):
     value: Annotated[float, Float64("0+")] = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EntryData(Struct):
     """One entry of `entries` of `DescribeClientQuotasResponse`."""
 
@@ -66,7 +66,7 @@ class EntryData(Struct):
     values: Annotated[tuple[ValueData, ...], Array(ValueData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClientQuotasResponse(ApiMessage):
     """Answered by the `DescribeClientQuotas` API (key 48), versions 0-1."""
 

@@ -3,13 +3,24 @@
 Source: DescribeClusterRequest.json and DescribeClusterResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClusterRequest(ApiMessage):
     """Asked of the `DescribeCluster` API (key 60), versions 0-2."""
 
@@ -22,7 +33,7 @@ class DescribeClusterRequest(ApiMessage):
     include_fenced_brokers: Annotated[bool, Bool("2+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClusterBroker(Struct):
     """One entry of `brokers` of `DescribeClusterResponse`."""
 
@@ -33,7 +44,7 @@ class DescribeClusterBroker(Struct):
     is_fenced: Annotated[bool, Bool("2+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClusterResponse(ApiMessage):
     """Answered by the `DescribeCluster` API (key 60), versions 0-2."""
 

@@ -3,13 +3,24 @@
 Source: DescribeConfigsRequest.json and DescribeConfigsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsResource(Struct):
     """One entry of `resources` of `DescribeConfigsRequest`."""
 
@@ -18,7 +29,7 @@ class DescribeConfigsResource(Struct):
     configuration_keys: Annotated[tuple[str, ...] | None, Array(String, "0+", nullable="0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsRequest(ApiMessage):
     """Asked of the `DescribeConfigs` API (key 32), versions 1-4."""
 
@@ -31,7 +42,7 @@ class DescribeConfigsRequest(ApiMessage):
     include_documentation: Annotated[bool, Bool("3+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsSynonym(Struct):
     """One entry of `synonyms` of `DescribeConfigsResponse`."""
 
@@ -40,7 +51,7 @@ class DescribeConfigsSynonym(Struct):
     source: Annotated[int, Int8("1+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsResourceResult(Struct):
     """One entry of `configs` of `DescribeConfigsResponse`."""
 
@@ -56,7 +67,7 @@ class DescribeConfigsResourceResult(Struct):
     documentation: Annotated[str | None, String("3+", nullable="0+", ignorable=True)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsResult(Struct):
     """One entry of `results` of `DescribeConfigsResponse`."""
 
@@ -69,7 +80,7 @@ class DescribeConfigsResult(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsResponse(ApiMessage):
     """Answered by the `DescribeConfigs` API (key 32), versions 1-4."""
 

@@ -4,13 +4,24 @@ Source: DescribeDelegationTokenRequest.json,
 DescribeDelegationTokenResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bytes, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bytes,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeDelegationTokenOwner(Struct):
     """One entry of `owners` of `DescribeDelegationTokenRequest`."""
 
@@ -18,7 +29,7 @@ class DescribeDelegationTokenOwner(Struct):
     principal_name: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeDelegationTokenRequest(ApiMessage):
     """Asked of the `DescribeDelegationToken` API (key 41), versions 1-3."""
 
@@ -32,7 +43,7 @@ class DescribeDelegationTokenRequest(ApiMessage):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedDelegationTokenRenewer(Struct):
     """One entry of `renewers` of `DescribeDelegationTokenResponse`."""
 
@@ -40,7 +51,7 @@ class DescribedDelegationTokenRenewer(Struct):
     principal_name: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedDelegationToken(Struct):
     """One entry of `tokens` of `DescribeDelegationTokenResponse`."""
 
@@ -58,7 +69,7 @@ class DescribedDelegationToken(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeDelegationTokenResponse(ApiMessage):
     """Answered by the `DescribeDelegationToken` API (key 41), versions 1-3."""
 

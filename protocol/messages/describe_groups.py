@@ -3,13 +3,24 @@
 Source: DescribeGroupsRequest.json and DescribeGroupsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Bytes, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Bytes,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeGroupsRequest(ApiMessage):
     """Asked of the `DescribeGroups` API (key 15), versions 0-6."""
 
@@ -21,7 +32,7 @@ class DescribeGroupsRequest(ApiMessage):
     include_authorized_operations: Annotated[bool, Bool("3+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedGroupMember(Struct):
     """One entry of `members` of `DescribeGroupsResponse`."""
 
@@ -33,7 +44,7 @@ class DescribedGroupMember(Struct):
     member_assignment: Annotated[bytes, Bytes("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedGroup(Struct):
     """One entry of `groups` of `DescribeGroupsResponse`."""
 
@@ -47,7 +58,7 @@ class DescribedGroup(Struct):
     authorized_operations: Annotated[int, Int32("3+")] = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeGroupsResponse(ApiMessage):
     """Answered by the `DescribeGroups` API (key 15), versions 0-6."""
 

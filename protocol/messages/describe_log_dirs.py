@@ -3,13 +3,24 @@
 Source: DescribeLogDirsRequest.json and DescribeLogDirsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribableLogDirTopic(Struct):
     """One entry of `topics` of `DescribeLogDirsRequest`."""
 
@@ -17,7 +28,7 @@ class DescribableLogDirTopic(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsRequest(ApiMessage):
     """Asked of the `DescribeLogDirs` API (key 35), versions 1-5."""
 
@@ -30,7 +41,7 @@ class DescribeLogDirsRequest(ApiMessage):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsPartition(Struct):
     """One entry of `partitions` of `DescribeLogDirsResponse`."""
 
@@ -40,7 +51,7 @@ class DescribeLogDirsPartition(Struct):
     is_future_key: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsTopic(Struct):
     """One entry of `topics` of `DescribeLogDirsResponse`."""
 
@@ -48,7 +59,7 @@ class DescribeLogDirsTopic(Struct):
     partitions: Annotated[tuple[DescribeLogDirsPartition, ...], Array(DescribeLogDirsPartition, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsResult(Struct):
     """One entry of `results` of `DescribeLogDirsResponse`."""
 
@@ -60,7 +71,7 @@ class DescribeLogDirsResult(Struct):
     is_cordoned: Annotated[bool, Bool("5+", ignorable=True)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsResponse(ApiMessage):
     """Answered by the `DescribeLogDirs` API (key 35), versions 1-5."""
 

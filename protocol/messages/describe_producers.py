@@ -3,13 +3,23 @@
 Source: DescribeProducersRequest.json and DescribeProducersResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicRequest(Struct):
     """One entry of `topics` of `DescribeProducersRequest`."""
 
@@ -17,7 +27,7 @@ class TopicRequest(Struct):
     partition_indexes: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeProducersRequest(ApiMessage):
     """Asked of the `DescribeProducers` API (key 61), versions 0."""
 
@@ -28,7 +38,7 @@ class DescribeProducersRequest(ApiMessage):
     topics: Annotated[tuple[TopicRequest, ...], Array(TopicRequest, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ProducerState(Struct):
     """One entry of `active_producers` of `DescribeProducersResponse`."""
 
@@ -40,7 +50,7 @@ class ProducerState(Struct):
     current_txn_start_offset: Annotated[int, Int64("0+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionResponse(Struct):
     """One entry of `partitions` of `DescribeProducersResponse`."""
 
@@ -50,7 +60,7 @@ class PartitionResponse(Struct):
     active_producers: Annotated[tuple[ProducerState, ...], Array(ProducerState, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicResponse(Struct):
     """One entry of `topics` of `DescribeProducersResponse`."""
 
@@ -58,7 +68,7 @@ class TopicResponse(Struct):
     partitions: Annotated[tuple[PartitionResponse, ...], Array(PartitionResponse, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeProducersResponse(ApiMessage):
     """Answered by the `DescribeProducers` API (key 61), versions 0."""
 

@@ -3,7 +3,6 @@
 Source: DescribeQuorumRequest.json and DescribeQuorumResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,18 +18,19 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestPartitionData(Struct):
     """One entry of `partitions` of `DescribeQuorumRequest`."""
 
     partition_index: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestTopicData(Struct):
     """One entry of `topics` of `DescribeQuorumRequest`."""
 
@@ -38,7 +38,7 @@ class RequestTopicData(Struct):
     partitions: Annotated[tuple[RequestPartitionData, ...], Array(RequestPartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeQuorumRequest(ApiMessage):
     """Asked of the `DescribeQuorum` API (key 55), versions 0-2."""
 
@@ -49,7 +49,7 @@ class DescribeQuorumRequest(ApiMessage):
     topics: Annotated[tuple[RequestTopicData, ...], Array(RequestTopicData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReplicaState(Struct):
     """One entry of `current_voters` of `DescribeQuorumResponse`."""
 
@@ -60,7 +60,7 @@ class ReplicaState(Struct):
     last_caught_up_timestamp: Annotated[int, Int64("1+", ignorable=True)] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponsePartitionData(Struct):
     """One entry of `partitions` of `DescribeQuorumResponse`."""
 
@@ -74,7 +74,7 @@ class ResponsePartitionData(Struct):
     observers: Annotated[tuple[ReplicaState, ...], Array(ReplicaState, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseTopicData(Struct):
     """One entry of `topics` of `DescribeQuorumResponse`."""
 
@@ -82,7 +82,7 @@ class ResponseTopicData(Struct):
     partitions: Annotated[tuple[ResponsePartitionData, ...], Array(ResponsePartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Listener(Struct):
     """One entry of `listeners` of `DescribeQuorumResponse`."""
 
@@ -91,7 +91,7 @@ class Listener(Struct):
     port: Annotated[int, UInt16("2+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Node(Struct):
     """One entry of `nodes` of `DescribeQuorumResponse`."""
 
@@ -99,7 +99,7 @@ class Node(Struct):
     listeners: Annotated[tuple[Listener, ...], Array(Listener, "2+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeQuorumResponse(ApiMessage):
     """Answered by the `DescribeQuorum` API (key 55), versions 0-2."""
 

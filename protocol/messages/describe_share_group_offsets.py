@@ -4,7 +4,6 @@ Source: DescribeShareGroupOffsetsRequest.json,
 DescribeShareGroupOffsetsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeShareGroupOffsetsRequestTopic(Struct):
     """One entry of `topics` of `DescribeShareGroupOffsetsRequest`."""
 
@@ -31,7 +31,7 @@ class DescribeShareGroupOffsetsRequestTopic(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeShareGroupOffsetsRequestGroup(Struct):
     """One entry of `groups` of `DescribeShareGroupOffsetsRequest`."""
 
@@ -42,7 +42,7 @@ class DescribeShareGroupOffsetsRequestGroup(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeShareGroupOffsetsRequest(ApiMessage):
     """Asked of the `DescribeShareGroupOffsets` API (key 90), versions 0-1."""
 
@@ -55,7 +55,7 @@ class DescribeShareGroupOffsetsRequest(ApiMessage):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeShareGroupOffsetsResponsePartition(Struct):
     """One entry of `partitions` of `DescribeShareGroupOffsetsResponse`."""
 
@@ -67,7 +67,7 @@ class DescribeShareGroupOffsetsResponsePartition(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeShareGroupOffsetsResponseTopic(Struct):
     """One entry of `topics` of `DescribeShareGroupOffsetsResponse`."""
 
@@ -79,7 +79,7 @@ class DescribeShareGroupOffsetsResponseTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeShareGroupOffsetsResponseGroup(Struct):
     """One entry of `groups` of `DescribeShareGroupOffsetsResponse`."""
 
@@ -92,7 +92,7 @@ class DescribeShareGroupOffsetsResponseGroup(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeShareGroupOffsetsResponse(ApiMessage):
     """Answered by the `DescribeShareGroupOffsets` API (key 90), versions 0-1."""
 

@@ -4,7 +4,6 @@ Source: DescribeTopicPartitionsRequest.json,
 DescribeTopicPartitionsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -20,18 +19,19 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicRequest(Struct):
     """One entry of `topics` of `DescribeTopicPartitionsRequest`."""
 
     name: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestCursor(Struct):
     """The struct `cursor` of `DescribeTopicPartitionsRequest`."""
 
@@ -39,7 +39,7 @@ class RequestCursor(Struct):
     partition_index: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTopicPartitionsRequest(ApiMessage):
     """Asked of the `DescribeTopicPartitions` API (key 75), versions 0."""
 
@@ -52,7 +52,7 @@ class DescribeTopicPartitionsRequest(ApiMessage):
     cursor: Annotated[RequestCursor | None, Nested(RequestCursor, "0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTopicPartitionsResponsePartition(Struct):
     """One entry of `partitions` of `DescribeTopicPartitionsResponse`."""
 
@@ -67,7 +67,7 @@ class DescribeTopicPartitionsResponsePartition(Struct):
     offline_replicas: Annotated[tuple[int, ...], Array(Int32, "0+", ignorable=True)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTopicPartitionsResponseTopic(Struct):
     """One entry of `topics` of `DescribeTopicPartitionsResponse`."""
 
@@ -82,7 +82,7 @@ class DescribeTopicPartitionsResponseTopic(Struct):
     topic_authorized_operations: Annotated[int, Int32("0+")] = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseCursor(Struct):
     """The struct `next_cursor` of `DescribeTopicPartitionsResponse`."""
 
@@ -90,7 +90,7 @@ class ResponseCursor(Struct):
     partition_index: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTopicPartitionsResponse(ApiMessage):
     """Answered by the `DescribeTopicPartitions` API (key 75), versions 0."""
 

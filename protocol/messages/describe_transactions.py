@@ -3,13 +3,23 @@
 Source: DescribeTransactionsRequest.json and DescribeTransactionsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTransactionsRequest(ApiMessage):
     """Asked of the `DescribeTransactions` API (key 65), versions 0."""
 
@@ -20,7 +30,7 @@ class DescribeTransactionsRequest(ApiMessage):
     transactional_ids: Annotated[tuple[str, ...], Array(String, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicData(Struct):
     """One entry of `topics` of `DescribeTransactionsResponse`."""
 
@@ -28,7 +38,7 @@ class TopicData(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TransactionState(Struct):
     """One entry of `transaction_states` of `DescribeTransactionsResponse`."""
 
@@ -42,7 +52,7 @@ class TransactionState(Struct):
     topics: Annotated[tuple[TopicData, ...], Array(TopicData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTransactionsResponse(ApiMessage):
     """Answered by the `DescribeTransactions` API (key 65), versions 0."""
 

@@ -4,20 +4,19 @@ Source: DescribeUserScramCredentialsRequest.json,
 DescribeUserScramCredentialsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UserName(Struct):
     """One entry of `users` of `DescribeUserScramCredentialsRequest`."""
 
     name: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeUserScramCredentialsRequest(ApiMessage):
     """Asked of the `DescribeUserScramCredentials` API (key 50), versions 0."""
 
@@ -28,7 +27,7 @@ class DescribeUserScramCredentialsRequest(ApiMessage):
     users: Annotated[tuple[UserName, ...] | None, Array(UserName, "0+", nullable="0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CredentialInfo(Struct):
     """One entry of `credential_infos` of `DescribeUserScramCredentialsResponse`."""
 
@@ -36,7 +35,7 @@ class CredentialInfo(Struct):
     iterations: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeUserScramCredentialsResult(Struct):
     """One entry of `results` of `DescribeUserScramCredentialsResponse`."""
 
@@ -46,7 +45,7 @@ class DescribeUserScramCredentialsResult(Struct):
     credential_infos: Annotated[tuple[CredentialInfo, ...], Array(CredentialInfo, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeUserScramCredentialsResponse(ApiMessage):
     """Answered by the `DescribeUserScramCredentials` API (key 50), versions 0."""
 

@@ -3,13 +3,12 @@
 Source: ElectLeadersRequest.json and ElectLeadersResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicPartitions(Struct):
     """One entry of `topic_partitions` of `ElectLeadersRequest`."""
 
@@ -17,7 +16,7 @@ class TopicPartitions(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ElectLeadersRequest(ApiMessage):
     """Asked of the `ElectLeaders` API (key 43), versions 0-2."""
 
@@ -32,7 +31,7 @@ class ElectLeadersRequest(ApiMessage):
     timeout_ms: Annotated[int, Int32("0+")] = 60000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionResult(Struct):
     """One entry of `partition_result` of `ElectLeadersResponse`."""
 
@@ -41,7 +40,7 @@ class PartitionResult(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReplicaElectionResult(Struct):
     """One entry of `replica_election_results` of `ElectLeadersResponse`."""
 
@@ -49,7 +48,7 @@ class ReplicaElectionResult(Struct):
     partition_result: Annotated[tuple[PartitionResult, ...], Array(PartitionResult, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ElectLeadersResponse(ApiMessage):
     """Answered by the `ElectLeaders` API (key 43), versions 0-2."""
 

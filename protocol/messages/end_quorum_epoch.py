@@ -3,7 +3,6 @@
 Source: EndQuorumEpochRequest.json and EndQuorumEpochResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -18,11 +17,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReplicaInfo(Struct):
     """One entry of `preferred_candidates` of `EndQuorumEpochRequest`."""
 
@@ -30,7 +30,7 @@ class ReplicaInfo(Struct):
     candidate_directory_id: Annotated[UUID, Uuid("1+")] = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestPartitionData(Struct):
     """One entry of `partitions` of `EndQuorumEpochRequest`."""
 
@@ -41,7 +41,7 @@ class RequestPartitionData(Struct):
     preferred_candidates: Annotated[tuple[ReplicaInfo, ...], Array(ReplicaInfo, "1+", ignorable=True)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestTopicData(Struct):
     """One entry of `topics` of `EndQuorumEpochRequest`."""
 
@@ -49,7 +49,7 @@ class RequestTopicData(Struct):
     partitions: Annotated[tuple[RequestPartitionData, ...], Array(RequestPartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderEndpoint(Struct):
     """One entry of `leader_endpoints` of `EndQuorumEpochRequest`."""
 
@@ -58,7 +58,7 @@ class LeaderEndpoint(Struct):
     port: Annotated[int, UInt16("1+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EndQuorumEpochRequest(ApiMessage):
     """Asked of the `EndQuorumEpoch` API (key 54), versions 0-1."""
 
@@ -71,7 +71,7 @@ class EndQuorumEpochRequest(ApiMessage):
     leader_endpoints: Annotated[tuple[LeaderEndpoint, ...], Array(LeaderEndpoint, "1+", ignorable=True)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponsePartitionData(Struct):
     """One entry of `partitions` of `EndQuorumEpochResponse`."""
 
@@ -81,7 +81,7 @@ class ResponsePartitionData(Struct):
     leader_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseTopicData(Struct):
     """One entry of `topics` of `EndQuorumEpochResponse`."""
 
@@ -89,7 +89,7 @@ class ResponseTopicData(Struct):
     partitions: Annotated[tuple[ResponsePartitionData, ...], Array(ResponsePartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint(Struct):
     """One entry of `node_endpoints` of `EndQuorumEpochResponse`."""
 
@@ -98,7 +98,7 @@ class NodeEndpoint(Struct):
     port: Annotated[int, UInt16("1+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EndQuorumEpochResponse(ApiMessage):
     """Answered by the `EndQuorumEpoch` API (key 54), versions 0-1."""
 

@@ -3,13 +3,12 @@
 Source: EndTxnRequest.json and EndTxnResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Bool, Int16, Int32, Int64, String, Versions, versions
+from protocol.schema import ApiMessage, Bool, Int16, Int32, Int64, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EndTxnRequest(ApiMessage):
     """Asked of the `EndTxn` API (key 26), versions 0-5."""
 
@@ -23,7 +22,7 @@ class EndTxnRequest(ApiMessage):
     committed: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EndTxnResponse(ApiMessage):
     """Answered by the `EndTxn` API (key 26), versions 0-5."""
 

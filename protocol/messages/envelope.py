@@ -3,13 +3,12 @@
 Source: EnvelopeRequest.json and EnvelopeResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Bytes, Int16, Versions, versions
+from protocol.schema import ApiMessage, Bytes, Int16, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EnvelopeRequest(ApiMessage):
     """Asked of the `Envelope` API (key 58), versions 0."""
 
@@ -22,7 +21,7 @@ class EnvelopeRequest(ApiMessage):
     client_host_address: Annotated[bytes, Bytes("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EnvelopeResponse(ApiMessage):
     """Answered by the `Envelope` API (key 58), versions 0."""
 

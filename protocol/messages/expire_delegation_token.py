@@ -3,13 +3,12 @@
 Source: ExpireDelegationTokenRequest.json and ExpireDelegationTokenResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Bytes, Int16, Int32, Int64, Versions, versions
+from protocol.schema import ApiMessage, Bytes, Int16, Int32, Int64, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ExpireDelegationTokenRequest(ApiMessage):
     """Asked of the `ExpireDelegationToken` API (key 40), versions 1-2."""
 
@@ -21,7 +20,7 @@ class ExpireDelegationTokenRequest(ApiMessage):
     expiry_time_period_ms: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ExpireDelegationTokenResponse(ApiMessage):
     """Answered by the `ExpireDelegationToken` API (key 40), versions 1-2."""
 

@@ -3,7 +3,6 @@
 Source: FetchRequest.json and FetchResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -21,11 +20,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReplicaState(Struct):
     """The struct `replica_state` of `FetchRequest`."""
 
@@ -33,7 +33,7 @@ class ReplicaState(Struct):
     replica_epoch: Annotated[int, Int64("15+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchPartition(Struct):
     """One entry of `partitions` of `FetchRequest`."""
 
@@ -47,7 +47,7 @@ class FetchPartition(Struct):
     high_watermark: Annotated[int, Int64("18+", tag=1, tagged="18+", ignorable=True)] = 9223372036854775807
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchTopic(Struct):
     """One entry of `topics` of `FetchRequest`."""
 
@@ -56,7 +56,7 @@ class FetchTopic(Struct):
     partitions: Annotated[tuple[FetchPartition, ...], Array(FetchPartition, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ForgottenTopic(Struct):
     """One entry of `forgotten_topics_data` of `FetchRequest`."""
 
@@ -65,7 +65,7 @@ class ForgottenTopic(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "7+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchRequest(ApiMessage):
     """Asked of the `Fetch` API (key 1), versions 4-18."""
 
@@ -89,7 +89,7 @@ class FetchRequest(ApiMessage):
     rack_id: Annotated[str, String("11+", ignorable=True)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EpochEndOffset(Struct):
     """The struct `diverging_epoch` of `FetchResponse`."""
 
@@ -97,7 +97,7 @@ class EpochEndOffset(Struct):
     end_offset: Annotated[int, Int64("12+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderIdAndEpoch(Struct):
     """The struct `current_leader` of `FetchResponse`."""
 
@@ -105,7 +105,7 @@ class LeaderIdAndEpoch(Struct):
     leader_epoch: Annotated[int, Int32("12+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SnapshotId(Struct):
     """The struct `snapshot_id` of `FetchResponse`."""
 
@@ -113,7 +113,7 @@ class SnapshotId(Struct):
     epoch: Annotated[int, Int32("0+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AbortedTransaction(Struct):
     """One entry of `aborted_transactions` of `FetchResponse`."""
 
@@ -121,7 +121,7 @@ class AbortedTransaction(Struct):
     first_offset: Annotated[int, Int64("4+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionData(Struct):
     """One entry of `partitions` of `FetchResponse`."""
 
@@ -144,7 +144,7 @@ class PartitionData(Struct):
     records: Annotated[bytes | memoryview | None, Records("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchableTopicResponse(Struct):
     """One entry of `responses` of `FetchResponse`."""
 
@@ -153,7 +153,7 @@ class FetchableTopicResponse(Struct):
     partitions: Annotated[tuple[PartitionData, ...], Array(PartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint(Struct):
     """One entry of `node_endpoints` of `FetchResponse`."""
 
@@ -163,7 +163,7 @@ class NodeEndpoint(Struct):
     rack: Annotated[str | None, String("16+", nullable="16+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchResponse(ApiMessage):
     """Answered by the `Fetch` API (key 1), versions 4-18."""
 

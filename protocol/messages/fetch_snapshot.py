@@ -3,7 +3,6 @@
 Source: FetchSnapshotRequest.json and FetchSnapshotResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -21,11 +20,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestSnapshotId(Struct):
     """The struct `snapshot_id` of `FetchSnapshotRequest`."""
 
@@ -33,7 +33,7 @@ class RequestSnapshotId(Struct):
     epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestPartitionSnapshot(Struct):
     """One entry of `partitions` of `FetchSnapshotRequest`."""
 
@@ -44,7 +44,7 @@ class RequestPartitionSnapshot(Struct):
     replica_directory_id: Annotated[UUID, Uuid("1+", tag=0, tagged="1+", ignorable=True)] = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestTopicSnapshot(Struct):
     """One entry of `topics` of `FetchSnapshotRequest`."""
 
@@ -52,7 +52,7 @@ class RequestTopicSnapshot(Struct):
     partitions: Annotated[tuple[RequestPartitionSnapshot, ...], Array(RequestPartitionSnapshot, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchSnapshotRequest(ApiMessage):
     """Asked of the `FetchSnapshot` API (key 59), versions 0-1."""
 
@@ -66,7 +66,7 @@ class FetchSnapshotRequest(ApiMessage):
     topics: Annotated[tuple[RequestTopicSnapshot, ...], Array(RequestTopicSnapshot, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseSnapshotId(Struct):
     """The struct `snapshot_id` of `FetchSnapshotResponse`."""
 
@@ -74,7 +74,7 @@ class ResponseSnapshotId(Struct):
     epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderIdAndEpoch(Struct):
     """The struct `current_leader` of `FetchSnapshotResponse`."""
 
@@ -82,7 +82,7 @@ class LeaderIdAndEpoch(Struct):
     leader_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponsePartitionSnapshot(Struct):
     """One entry of `partitions` of `FetchSnapshotResponse`."""
 
@@ -97,7 +97,7 @@ class ResponsePartitionSnapshot(Struct):
     unaligned_records: Annotated[bytes | memoryview, Records("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseTopicSnapshot(Struct):
     """One entry of `topics` of `FetchSnapshotResponse`."""
 
@@ -105,7 +105,7 @@ class ResponseTopicSnapshot(Struct):
     partitions: Annotated[tuple[ResponsePartitionSnapshot, ...], Array(ResponsePartitionSnapshot, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint(Struct):
     """One entry of `node_endpoints` of `FetchSnapshotResponse`."""
 
@@ -114,7 +114,7 @@ class NodeEndpoint(Struct):
     port: Annotated[int, UInt16("1+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchSnapshotResponse(ApiMessage):
     """Answered by the `FetchSnapshot` API (key 59), versions 0-1."""
 

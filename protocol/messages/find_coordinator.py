@@ -3,13 +3,12 @@
 Source: FindCoordinatorRequest.json and FindCoordinatorResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FindCoordinatorRequest(ApiMessage):
     """Asked of the `FindCoordinator` API (key 10), versions 0-6."""
 
@@ -22,7 +21,7 @@ class FindCoordinatorRequest(ApiMessage):
     coordinator_keys: Annotated[tuple[str, ...], Array(String, "4+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Coordinator(Struct):
     """One entry of `coordinators` of `FindCoordinatorResponse`."""
 
@@ -34,7 +33,7 @@ class Coordinator(Struct):
     error_message: Annotated[str | None, String("4+", nullable="4+", ignorable=True)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FindCoordinatorResponse(ApiMessage):
     """Answered by the `FindCoordinator` API (key 10), versions 0-6."""
 

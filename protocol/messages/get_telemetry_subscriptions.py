@@ -4,7 +4,6 @@ Source: GetTelemetrySubscriptionsRequest.json,
 GetTelemetrySubscriptionsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     String,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class GetTelemetrySubscriptionsRequest(ApiMessage):
     """Asked of the `GetTelemetrySubscriptions` API (key 71), versions 0."""
 
@@ -34,7 +34,7 @@ class GetTelemetrySubscriptionsRequest(ApiMessage):
     client_instance_id: Annotated[UUID, Uuid("0+")] = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class GetTelemetrySubscriptionsResponse(ApiMessage):
     """Answered by the `GetTelemetrySubscriptions` API (key 71), versions 0."""
 

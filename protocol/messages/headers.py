@@ -3,13 +3,12 @@
 Source: RequestHeader.json and ResponseHeader.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Int16, Int32, Message, String, Versions, versions
+from protocol.schema import Int16, Int32, Message, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestHeader(Message):
     """`RequestHeader`, versions 1-2."""
 
@@ -22,7 +21,7 @@ class RequestHeader(Message):
     client_id: Annotated[str | None, String("1+", nullable="1+", flexible="none")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseHeader(Message):
     """`ResponseHeader`, versions 0-1."""
 

@@ -3,13 +3,12 @@
 Source: HeartbeatRequest.json and HeartbeatResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Int16, Int32, String, Versions, versions
+from protocol.schema import ApiMessage, Int16, Int32, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class HeartbeatRequest(ApiMessage):
     """Asked of the `Heartbeat` API (key 12), versions 0-4."""
 
@@ -23,7 +22,7 @@ class HeartbeatRequest(ApiMessage):
     group_instance_id: Annotated[str | None, String("3+", nullable="3+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class HeartbeatResponse(ApiMessage):
     """Answered by the `Heartbeat` API (key 12), versions 0-4."""
 

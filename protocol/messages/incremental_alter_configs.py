@@ -4,13 +4,24 @@ Source: IncrementalAlterConfigsRequest.json,
 IncrementalAlterConfigsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterableConfig(Struct):
     """One entry of `configs` of `IncrementalAlterConfigsRequest`."""
 
@@ -19,7 +30,7 @@ class AlterableConfig(Struct):
     value: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsResource(Struct):
     """One entry of `resources` of `IncrementalAlterConfigsRequest`."""
 
@@ -28,7 +39,7 @@ class AlterConfigsResource(Struct):
     configs: Annotated[tuple[AlterableConfig, ...], Array(AlterableConfig, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class IncrementalAlterConfigsRequest(ApiMessage):
     """Asked of the `IncrementalAlterConfigs` API (key 44), versions 0-1."""
 
@@ -40,7 +51,7 @@ class IncrementalAlterConfigsRequest(ApiMessage):
     validate_only: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsResourceResponse(Struct):
     """One entry of `responses` of `IncrementalAlterConfigsResponse`."""
 
@@ -50,7 +61,7 @@ class AlterConfigsResourceResponse(Struct):
     resource_name: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class IncrementalAlterConfigsResponse(ApiMessage):
     """Answered by the `IncrementalAlterConfigs` API (key 44), versions 0-1."""
 

@@ -3,13 +3,12 @@
 Source: InitProducerIdRequest.json and InitProducerIdResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Bool, Int16, Int32, Int64, String, Versions, versions
+from protocol.schema import ApiMessage, Bool, Int16, Int32, Int64, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitProducerIdRequest(ApiMessage):
     """Asked of the `InitProducerId` API (key 22), versions 0-6."""
 
@@ -25,7 +24,7 @@ class InitProducerIdRequest(ApiMessage):
     keep_prepared_txn: Annotated[bool, Bool("6+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitProducerIdResponse(ApiMessage):
     """Answered by the `InitProducerId` API (key 22), versions 0-6."""
 

@@ -4,7 +4,6 @@ Source: InitializeShareGroupStateRequest.json,
 InitializeShareGroupStateResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionData(Struct):
     """One entry of `partitions` of `InitializeShareGroupStateRequest`."""
 
@@ -32,7 +32,7 @@ class PartitionData(Struct):
     start_offset: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitializeStateData(Struct):
     """One entry of `topics` of `InitializeShareGroupStateRequest`."""
 
@@ -40,7 +40,7 @@ class InitializeStateData(Struct):
     partitions: Annotated[tuple[PartitionData, ...], Array(PartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitializeShareGroupStateRequest(ApiMessage):
     """Asked of the `InitializeShareGroupState` API (key 83), versions 0."""
 
@@ -52,7 +52,7 @@ class InitializeShareGroupStateRequest(ApiMessage):
     topics: Annotated[tuple[InitializeStateData, ...], Array(InitializeStateData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionResult(Struct):
     """One entry of `partitions` of `InitializeShareGroupStateResponse`."""
 
@@ -61,7 +61,7 @@ class PartitionResult(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitializeStateResult(Struct):
     """One entry of `results` of `InitializeShareGroupStateResponse`."""
 
@@ -69,7 +69,7 @@ class InitializeStateResult(Struct):
     partitions: Annotated[tuple[PartitionResult, ...], Array(PartitionResult, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitializeShareGroupStateResponse(ApiMessage):
     """Answered by the `InitializeShareGroupState` API (key 83), versions 0."""
 

@@ -3,13 +3,24 @@
 Source: JoinGroupRequest.json and JoinGroupResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Bytes, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Bytes,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class JoinGroupRequestProtocol(Struct):
     """One entry of `protocols` of `JoinGroupRequest`."""
 
@@ -17,7 +28,7 @@ class JoinGroupRequestProtocol(Struct):
     metadata: Annotated[bytes, Bytes("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class JoinGroupRequest(ApiMessage):
     """Asked of the `JoinGroup` API (key 11), versions 0-9."""
 
@@ -35,7 +46,7 @@ class JoinGroupRequest(ApiMessage):
     reason: Annotated[str | None, String("8+", nullable="8+", ignorable=True)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class JoinGroupResponseMember(Struct):
     """One entry of `members` of `JoinGroupResponse`."""
 
@@ -44,7 +55,7 @@ class JoinGroupResponseMember(Struct):
     metadata: Annotated[bytes, Bytes("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class JoinGroupResponse(ApiMessage):
     """Answered by the `JoinGroup` API (key 11), versions 0-9."""
 

@@ -3,13 +3,12 @@
 Source: LeaveGroupRequest.json and LeaveGroupResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MemberIdentity(Struct):
     """One entry of `members` of `LeaveGroupRequest`."""
 
@@ -18,7 +17,7 @@ class MemberIdentity(Struct):
     reason: Annotated[str | None, String("5+", nullable="5+", ignorable=True)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaveGroupRequest(ApiMessage):
     """Asked of the `LeaveGroup` API (key 13), versions 0-5."""
 
@@ -31,7 +30,7 @@ class LeaveGroupRequest(ApiMessage):
     members: Annotated[tuple[MemberIdentity, ...], Array(MemberIdentity, "3+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MemberResponse(Struct):
     """One entry of `members` of `LeaveGroupResponse`."""
 
@@ -40,7 +39,7 @@ class MemberResponse(Struct):
     error_code: Annotated[int, Int16("3+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaveGroupResponse(ApiMessage):
     """Answered by the `LeaveGroup` API (key 13), versions 0-5."""
 

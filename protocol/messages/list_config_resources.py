@@ -3,13 +3,12 @@
 Source: ListConfigResourcesRequest.json and ListConfigResourcesResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListConfigResourcesRequest(ApiMessage):
     """Asked of the `ListConfigResources` API (key 74), versions 0-1."""
 
@@ -20,7 +19,7 @@ class ListConfigResourcesRequest(ApiMessage):
     resource_types: Annotated[tuple[int, ...], Array(Int8, "1+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConfigResource(Struct):
     """One entry of `config_resources` of `ListConfigResourcesResponse`."""
 
@@ -28,7 +27,7 @@ class ConfigResource(Struct):
     resource_type: Annotated[int, Int8("1+", ignorable=True)] = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListConfigResourcesResponse(ApiMessage):
     """Answered by the `ListConfigResources` API (key 74), versions 0-1."""
 

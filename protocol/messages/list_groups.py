@@ -3,13 +3,12 @@
 Source: ListGroupsRequest.json and ListGroupsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListGroupsRequest(ApiMessage):
     """Asked of the `ListGroups` API (key 16), versions 0-5."""
 
@@ -21,7 +20,7 @@ class ListGroupsRequest(ApiMessage):
     types_filter: Annotated[tuple[str, ...], Array(String, "5+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListedGroup(Struct):
     """One entry of `groups` of `ListGroupsResponse`."""
 
@@ -31,7 +30,7 @@ class ListedGroup(Struct):
     group_type: Annotated[str, String("5+", ignorable=True)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListGroupsResponse(ApiMessage):
     """Answered by the `ListGroups` API (key 16), versions 0-5."""
 

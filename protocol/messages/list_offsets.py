@@ -3,13 +3,24 @@
 Source: ListOffsetsRequest.json and ListOffsetsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsPartition(Struct):
     """One entry of `partitions` of `ListOffsetsRequest`."""
 
@@ -18,7 +29,7 @@ class ListOffsetsPartition(Struct):
     timestamp: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsTopic(Struct):
     """One entry of `topics` of `ListOffsetsRequest`."""
 
@@ -26,7 +37,7 @@ class ListOffsetsTopic(Struct):
     partitions: Annotated[tuple[ListOffsetsPartition, ...], Array(ListOffsetsPartition, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsRequest(ApiMessage):
     """Asked of the `ListOffsets` API (key 2), versions 1-11."""
 
@@ -40,7 +51,7 @@ class ListOffsetsRequest(ApiMessage):
     timeout_ms: Annotated[int, Int32("10+", ignorable=True)] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsPartitionResponse(Struct):
     """One entry of `partitions` of `ListOffsetsResponse`."""
 
@@ -51,7 +62,7 @@ class ListOffsetsPartitionResponse(Struct):
     leader_epoch: Annotated[int, Int32("4+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsTopicResponse(Struct):
     """One entry of `topics` of `ListOffsetsResponse`."""
 
@@ -61,7 +72,7 @@ class ListOffsetsTopicResponse(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsResponse(ApiMessage):
     """Answered by the `ListOffsets` API (key 2), versions 1-11."""
 

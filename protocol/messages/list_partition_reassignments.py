@@ -4,13 +4,12 @@ Source: ListPartitionReassignmentsRequest.json,
 ListPartitionReassignmentsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListPartitionReassignmentsTopics(Struct):
     """One entry of `topics` of `ListPartitionReassignmentsRequest`."""
 
@@ -18,7 +17,7 @@ class ListPartitionReassignmentsTopics(Struct):
     partition_indexes: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListPartitionReassignmentsRequest(ApiMessage):
     """Asked of the `ListPartitionReassignments` API (key 46), versions 0."""
 
@@ -33,7 +32,7 @@ class ListPartitionReassignmentsRequest(ApiMessage):
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OngoingPartitionReassignment(Struct):
     """One entry of `partitions` of `ListPartitionReassignmentsResponse`."""
 
@@ -43,7 +42,7 @@ class OngoingPartitionReassignment(Struct):
     removing_replicas: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OngoingTopicReassignment(Struct):
     """One entry of `topics` of `ListPartitionReassignmentsResponse`."""
 
@@ -53,7 +52,7 @@ class OngoingTopicReassignment(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListPartitionReassignmentsResponse(ApiMessage):
     """Answered by the `ListPartitionReassignments` API (key 46), versions 0."""
 

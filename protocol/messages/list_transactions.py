@@ -3,13 +3,23 @@
 Source: ListTransactionsRequest.json and ListTransactionsResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListTransactionsRequest(ApiMessage):
     """Asked of the `ListTransactions` API (key 66), versions 0-2."""
 
@@ -23,7 +33,7 @@ class ListTransactionsRequest(ApiMessage):
     transactional_id_pattern: Annotated[str | None, String("2+", nullable="2+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TransactionState(Struct):
     """One entry of `transaction_states` of `ListTransactionsResponse`."""
 
@@ -32,7 +42,7 @@ class TransactionState(Struct):
     transaction_state: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListTransactionsResponse(ApiMessage):
     """Answered by the `ListTransactions` API (key 66), versions 0-2."""
 

@@ -3,7 +3,6 @@
 Source: MetadataRequest.json and MetadataResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -18,11 +17,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataRequestTopic(Struct):
     """One entry of `topics` of `MetadataRequest`."""
 
@@ -30,7 +30,7 @@ class MetadataRequestTopic(Struct):
     name: Annotated[str | None, String("0+", nullable="10+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataRequest(ApiMessage):
     """Asked of the `Metadata` API (key 3), versions 0-13."""
 
@@ -46,7 +46,7 @@ class MetadataRequest(ApiMessage):
     include_topic_authorized_operations: Annotated[bool, Bool("8+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponseBroker(Struct):
     """One entry of `brokers` of `MetadataResponse`."""
 
@@ -56,7 +56,7 @@ class MetadataResponseBroker(Struct):
     rack: Annotated[str | None, String("1+", nullable="1+", ignorable=True)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponsePartition(Struct):
     """One entry of `partitions` of `MetadataResponse`."""
 
@@ -69,7 +69,7 @@ class MetadataResponsePartition(Struct):
     offline_replicas: Annotated[tuple[int, ...], Array(Int32, "5+", ignorable=True)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponseTopic(Struct):
     """One entry of `topics` of `MetadataResponse`."""
 
@@ -81,7 +81,7 @@ class MetadataResponseTopic(Struct):
     topic_authorized_operations: Annotated[int, Int32("8+")] = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponse(ApiMessage):
     """Answered by the `Metadata` API (key 3), versions 0-13."""
 

@@ -3,7 +3,6 @@
 Source: OffsetCommitRequest.json and OffsetCommitResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -18,11 +17,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitRequestPartition(Struct):
     """One entry of `partitions` of `OffsetCommitRequest`."""
 
@@ -32,7 +32,7 @@ class OffsetCommitRequestPartition(Struct):
     committed_metadata: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitRequestTopic(Struct):
     """One entry of `topics` of `OffsetCommitRequest`."""
 
@@ -43,7 +43,7 @@ class OffsetCommitRequestTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitRequest(ApiMessage):
     """Asked of the `OffsetCommit` API (key 8), versions 2-10."""
 
@@ -59,7 +59,7 @@ class OffsetCommitRequest(ApiMessage):
     topics: Annotated[tuple[OffsetCommitRequestTopic, ...], Array(OffsetCommitRequestTopic, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitResponsePartition(Struct):
     """One entry of `partitions` of `OffsetCommitResponse`."""
 
@@ -67,7 +67,7 @@ class OffsetCommitResponsePartition(Struct):
     error_code: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitResponseTopic(Struct):
     """One entry of `topics` of `OffsetCommitResponse`."""
 
@@ -78,7 +78,7 @@ class OffsetCommitResponseTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitResponse(ApiMessage):
     """Answered by the `OffsetCommit` API (key 8), versions 2-10."""
 

@@ -3,20 +3,19 @@
 Source: OffsetDeleteRequest.json and OffsetDeleteResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import ApiMessage, Array, Int16, Int32, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteRequestPartition(Struct):
     """One entry of `partitions` of `OffsetDeleteRequest`."""
 
     partition_index: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteRequestTopic(Struct):
     """One entry of `topics` of `OffsetDeleteRequest`."""
 
@@ -26,7 +25,7 @@ class OffsetDeleteRequestTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteRequest(ApiMessage):
     """Asked of the `OffsetDelete` API (key 47), versions 0."""
 
@@ -38,7 +37,7 @@ class OffsetDeleteRequest(ApiMessage):
     topics: Annotated[tuple[OffsetDeleteRequestTopic, ...], Array(OffsetDeleteRequestTopic, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteResponsePartition(Struct):
     """One entry of `partitions` of `OffsetDeleteResponse`."""
 
@@ -46,7 +45,7 @@ class OffsetDeleteResponsePartition(Struct):
     error_code: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteResponseTopic(Struct):
     """One entry of `topics` of `OffsetDeleteResponse`."""
 
@@ -56,7 +55,7 @@ class OffsetDeleteResponseTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteResponse(ApiMessage):
     """Answered by the `OffsetDelete` API (key 47), versions 0."""
 

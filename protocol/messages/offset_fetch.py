@@ -3,7 +3,6 @@
 Source: OffsetFetchRequest.json and OffsetFetchResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchRequestTopic(Struct):
     """One entry of `topics` of `OffsetFetchRequest`."""
 
@@ -31,7 +31,7 @@ class OffsetFetchRequestTopic(Struct):
     partition_indexes: Annotated[tuple[int, ...], Array(Int32, "0-7")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchRequestTopics(Struct):
     """One entry of `topics` of `OffsetFetchRequest`."""
 
@@ -40,7 +40,7 @@ class OffsetFetchRequestTopics(Struct):
     partition_indexes: Annotated[tuple[int, ...], Array(Int32, "8+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchRequestGroup(Struct):
     """One entry of `groups` of `OffsetFetchRequest`."""
 
@@ -52,7 +52,7 @@ class OffsetFetchRequestGroup(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchRequest(ApiMessage):
     """Asked of the `OffsetFetch` API (key 9), versions 1-10."""
 
@@ -68,7 +68,7 @@ class OffsetFetchRequest(ApiMessage):
     require_stable: Annotated[bool, Bool("7+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponsePartition(Struct):
     """One entry of `partitions` of `OffsetFetchResponse`."""
 
@@ -79,7 +79,7 @@ class OffsetFetchResponsePartition(Struct):
     error_code: Annotated[int, Int16("0-7")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponseTopic(Struct):
     """One entry of `topics` of `OffsetFetchResponse`."""
 
@@ -89,7 +89,7 @@ class OffsetFetchResponseTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponsePartitions(Struct):
     """One entry of `partitions` of `OffsetFetchResponse`."""
 
@@ -100,7 +100,7 @@ class OffsetFetchResponsePartitions(Struct):
     error_code: Annotated[int, Int16("8+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponseTopics(Struct):
     """One entry of `topics` of `OffsetFetchResponse`."""
 
@@ -111,7 +111,7 @@ class OffsetFetchResponseTopics(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponseGroup(Struct):
     """One entry of `groups` of `OffsetFetchResponse`."""
 
@@ -120,7 +120,7 @@ class OffsetFetchResponseGroup(Struct):
     error_code: Annotated[int, Int16("8+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponse(ApiMessage):
     """Answered by the `OffsetFetch` API (key 9), versions 1-10."""
 

@@ -3,13 +3,23 @@
 Source: OffsetForLeaderEpochRequest.json and OffsetForLeaderEpochResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderPartition(Struct):
     """One entry of `partitions` of `OffsetForLeaderEpochRequest`."""
 
@@ -18,7 +28,7 @@ class OffsetForLeaderPartition(Struct):
     leader_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderTopic(Struct):
     """One entry of `topics` of `OffsetForLeaderEpochRequest`."""
 
@@ -26,7 +36,7 @@ class OffsetForLeaderTopic(Struct):
     partitions: Annotated[tuple[OffsetForLeaderPartition, ...], Array(OffsetForLeaderPartition, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochRequest(ApiMessage):
     """Asked of the `OffsetForLeaderEpoch` API (key 23), versions 2-4."""
 
@@ -38,7 +48,7 @@ class OffsetForLeaderEpochRequest(ApiMessage):
     topics: Annotated[tuple[OffsetForLeaderTopic, ...], Array(OffsetForLeaderTopic, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EpochEndOffset(Struct):
     """One entry of `partitions` of `OffsetForLeaderEpochResponse`."""
 
@@ -48,7 +58,7 @@ class EpochEndOffset(Struct):
     end_offset: Annotated[int, Int64("0+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderTopicResult(Struct):
     """One entry of `topics` of `OffsetForLeaderEpochResponse`."""
 
@@ -56,7 +66,7 @@ class OffsetForLeaderTopicResult(Struct):
     partitions: Annotated[tuple[EpochEndOffset, ...], Array(EpochEndOffset, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochResponse(ApiMessage):
     """Answered by the `OffsetForLeaderEpoch` API (key 23), versions 2-4."""
 

@@ -3,7 +3,6 @@
 Source: ProduceRequest.json and ProduceResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -20,11 +19,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionProduceData(Struct):
     """One entry of `partition_data` of `ProduceRequest`."""
 
@@ -32,7 +32,7 @@ class PartitionProduceData(Struct):
     records: Annotated[bytes | memoryview | None, Records("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicProduceData(Struct):
     """One entry of `topic_data` of `ProduceRequest`."""
 
@@ -41,7 +41,7 @@ class TopicProduceData(Struct):
     partition_data: Annotated[tuple[PartitionProduceData, ...], Array(PartitionProduceData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ProduceRequest(ApiMessage):
     """Asked of the `Produce` API (key 0), versions 3-13."""
 
@@ -55,7 +55,7 @@ class ProduceRequest(ApiMessage):
     topic_data: Annotated[tuple[TopicProduceData, ...], Array(TopicProduceData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BatchIndexAndErrorMessage(Struct):
     """One entry of `record_errors` of `ProduceResponse`."""
 
@@ -63,7 +63,7 @@ class BatchIndexAndErrorMessage(Struct):
     batch_index_error_message: Annotated[str | None, String("8+", nullable="8+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderIdAndEpoch(Struct):
     """The struct `current_leader` of `ProduceResponse`."""
 
@@ -71,7 +71,7 @@ class LeaderIdAndEpoch(Struct):
     leader_epoch: Annotated[int, Int32("10+")] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionProduceResponse(Struct):
     """One entry of `partition_responses` of `ProduceResponse`."""
 
@@ -89,7 +89,7 @@ class PartitionProduceResponse(Struct):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicProduceResponse(Struct):
     """One entry of `responses` of `ProduceResponse`."""
 
@@ -100,7 +100,7 @@ class TopicProduceResponse(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint(Struct):
     """One entry of `node_endpoints` of `ProduceResponse`."""
 
@@ -110,7 +110,7 @@ class NodeEndpoint(Struct):
     rack: Annotated[str | None, String("10+", nullable="10+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ProduceResponse(ApiMessage):
     """Answered by the `Produce` API (key 0), versions 3-13."""
 

@@ -3,14 +3,25 @@
 Source: PushTelemetryRequest.json and PushTelemetryResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from protocol.schema import ZERO_UUID, ApiMessage, Bool, Bytes, Int8, Int16, Int32, Uuid, Versions, versions
+from protocol.schema import (
+    ZERO_UUID,
+    ApiMessage,
+    Bool,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    Uuid,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PushTelemetryRequest(ApiMessage):
     """Asked of the `PushTelemetry` API (key 72), versions 0."""
 
@@ -25,7 +36,7 @@ class PushTelemetryRequest(ApiMessage):
     metrics: Annotated[bytes, Bytes("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PushTelemetryResponse(ApiMessage):
     """Answered by the `PushTelemetry` API (key 72), versions 0."""
 

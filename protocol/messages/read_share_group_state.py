@@ -3,7 +3,6 @@
 Source: ReadShareGroupStateRequest.json and ReadShareGroupStateResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionData(Struct):
     """One entry of `partitions` of `ReadShareGroupStateRequest`."""
 
@@ -31,7 +31,7 @@ class PartitionData(Struct):
     leader_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReadStateData(Struct):
     """One entry of `topics` of `ReadShareGroupStateRequest`."""
 
@@ -39,7 +39,7 @@ class ReadStateData(Struct):
     partitions: Annotated[tuple[PartitionData, ...], Array(PartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReadShareGroupStateRequest(ApiMessage):
     """Asked of the `ReadShareGroupState` API (key 84), versions 0."""
 
@@ -51,7 +51,7 @@ class ReadShareGroupStateRequest(ApiMessage):
     topics: Annotated[tuple[ReadStateData, ...], Array(ReadStateData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StateBatch(Struct):
     """One entry of `state_batches` of `ReadShareGroupStateResponse`."""
 
@@ -61,7 +61,7 @@ class StateBatch(Struct):
     delivery_count: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionResult(Struct):
     """One entry of `partitions` of `ReadShareGroupStateResponse`."""
 
@@ -73,7 +73,7 @@ class PartitionResult(Struct):
     state_batches: Annotated[tuple[StateBatch, ...], Array(StateBatch, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReadStateResult(Struct):
     """One entry of `results` of `ReadShareGroupStateResponse`."""
 
@@ -81,7 +81,7 @@ class ReadStateResult(Struct):
     partitions: Annotated[tuple[PartitionResult, ...], Array(PartitionResult, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReadShareGroupStateResponse(ApiMessage):
     """Answered by the `ReadShareGroupState` API (key 84), versions 0."""
 

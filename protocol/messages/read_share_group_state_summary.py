@@ -4,7 +4,6 @@ Source: ReadShareGroupStateSummaryRequest.json,
 ReadShareGroupStateSummaryResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionData(Struct):
     """One entry of `partitions` of `ReadShareGroupStateSummaryRequest`."""
 
@@ -31,7 +31,7 @@ class PartitionData(Struct):
     leader_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReadStateSummaryData(Struct):
     """One entry of `topics` of `ReadShareGroupStateSummaryRequest`."""
 
@@ -39,7 +39,7 @@ class ReadStateSummaryData(Struct):
     partitions: Annotated[tuple[PartitionData, ...], Array(PartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReadShareGroupStateSummaryRequest(ApiMessage):
     """Asked of the `ReadShareGroupStateSummary` API (key 87), versions 0-1."""
 
@@ -51,7 +51,7 @@ class ReadShareGroupStateSummaryRequest(ApiMessage):
     topics: Annotated[tuple[ReadStateSummaryData, ...], Array(ReadStateSummaryData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionResult(Struct):
     """One entry of `partitions` of `ReadShareGroupStateSummaryResponse`."""
 
@@ -64,7 +64,7 @@ class PartitionResult(Struct):
     delivery_complete_count: Annotated[int, Int32("1+", ignorable=True)] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReadStateSummaryResult(Struct):
     """One entry of `results` of `ReadShareGroupStateSummaryResponse`."""
 
@@ -72,7 +72,7 @@ class ReadStateSummaryResult(Struct):
     partitions: Annotated[tuple[PartitionResult, ...], Array(PartitionResult, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReadShareGroupStateSummaryResponse(ApiMessage):
     """Answered by the `ReadShareGroupStateSummary` API (key 87), versions 0-1."""
 

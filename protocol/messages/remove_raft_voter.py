@@ -3,14 +3,13 @@
 Source: RemoveRaftVoterRequest.json and RemoveRaftVoterResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from protocol.schema import ZERO_UUID, ApiMessage, Int16, Int32, String, Uuid, Versions, versions
+from protocol.schema import ZERO_UUID, ApiMessage, Int16, Int32, String, Uuid, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RemoveRaftVoterRequest(ApiMessage):
     """Asked of the `RemoveRaftVoter` API (key 81), versions 0."""
 
@@ -23,7 +22,7 @@ class RemoveRaftVoterRequest(ApiMessage):
     voter_directory_id: Annotated[UUID, Uuid("0+")] = ZERO_UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RemoveRaftVoterResponse(ApiMessage):
     """Answered by the `RemoveRaftVoter` API (key 81), versions 0."""
 

@@ -3,13 +3,12 @@
 Source: RenewDelegationTokenRequest.json and RenewDelegationTokenResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Bytes, Int16, Int32, Int64, Versions, versions
+from protocol.schema import ApiMessage, Bytes, Int16, Int32, Int64, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RenewDelegationTokenRequest(ApiMessage):
     """Asked of the `RenewDelegationToken` API (key 39), versions 1-2."""
 
@@ -21,7 +20,7 @@ class RenewDelegationTokenRequest(ApiMessage):
     renew_period_ms: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RenewDelegationTokenResponse(ApiMessage):
     """Answered by the `RenewDelegationToken` API (key 39), versions 1-2."""
 

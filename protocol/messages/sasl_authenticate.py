@@ -3,13 +3,12 @@
 Source: SaslAuthenticateRequest.json and SaslAuthenticateResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Bytes, Int16, Int64, String, Versions, versions
+from protocol.schema import ApiMessage, Bytes, Int16, Int64, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SaslAuthenticateRequest(ApiMessage):
     """Asked of the `SaslAuthenticate` API (key 36), versions 0-2."""
 
@@ -20,7 +19,7 @@ class SaslAuthenticateRequest(ApiMessage):
     auth_bytes: Annotated[bytes, Bytes("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SaslAuthenticateResponse(ApiMessage):
     """Answered by the `SaslAuthenticate` API (key 36), versions 0-2."""
 

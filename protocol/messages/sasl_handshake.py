@@ -3,13 +3,12 @@
 Source: SaslHandshakeRequest.json and SaslHandshakeResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, String, Versions, versions
+from protocol.schema import ApiMessage, Array, Int16, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SaslHandshakeRequest(ApiMessage):
     """Asked of the `SaslHandshake` API (key 17), versions 0-1."""
 
@@ -20,7 +19,7 @@ class SaslHandshakeRequest(ApiMessage):
     mechanism: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SaslHandshakeResponse(ApiMessage):
     """Answered by the `SaslHandshake` API (key 17), versions 0-1."""
 

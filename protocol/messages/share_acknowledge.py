@@ -3,7 +3,6 @@
 Source: ShareAcknowledgeRequest.json and ShareAcknowledgeResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -21,11 +20,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AcknowledgementBatch(Struct):
     """One entry of `acknowledgement_batches` of `ShareAcknowledgeRequest`."""
 
@@ -34,7 +34,7 @@ class AcknowledgementBatch(Struct):
     acknowledge_types: Annotated[tuple[int, ...], Array(Int8, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AcknowledgePartition(Struct):
     """One entry of `partitions` of `ShareAcknowledgeRequest`."""
 
@@ -44,7 +44,7 @@ class AcknowledgePartition(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AcknowledgeTopic(Struct):
     """One entry of `topics` of `ShareAcknowledgeRequest`."""
 
@@ -52,7 +52,7 @@ class AcknowledgeTopic(Struct):
     partitions: Annotated[tuple[AcknowledgePartition, ...], Array(AcknowledgePartition, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareAcknowledgeRequest(ApiMessage):
     """Asked of the `ShareAcknowledge` API (key 79), versions 1-2."""
 
@@ -67,7 +67,7 @@ class ShareAcknowledgeRequest(ApiMessage):
     topics: Annotated[tuple[AcknowledgeTopic, ...], Array(AcknowledgeTopic, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderIdAndEpoch(Struct):
     """The struct `current_leader` of `ShareAcknowledgeResponse`."""
 
@@ -75,7 +75,7 @@ class LeaderIdAndEpoch(Struct):
     leader_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionData(Struct):
     """One entry of `partitions` of `ShareAcknowledgeResponse`."""
 
@@ -85,7 +85,7 @@ class PartitionData(Struct):
     current_leader: Annotated[LeaderIdAndEpoch, Nested(LeaderIdAndEpoch, "0+")] = LeaderIdAndEpoch()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareAcknowledgeTopicResponse(Struct):
     """One entry of `responses` of `ShareAcknowledgeResponse`."""
 
@@ -93,7 +93,7 @@ class ShareAcknowledgeTopicResponse(Struct):
     partitions: Annotated[tuple[PartitionData, ...], Array(PartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint(Struct):
     """One entry of `node_endpoints` of `ShareAcknowledgeResponse`."""
 
@@ -103,7 +103,7 @@ class NodeEndpoint(Struct):
     rack: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareAcknowledgeResponse(ApiMessage):
     """Answered by the `ShareAcknowledge` API (key 79), versions 1-2."""
 

@@ -3,7 +3,6 @@
 Source: ShareFetchRequest.json and ShareFetchResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -22,11 +21,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AcknowledgementBatch(Struct):
     """One entry of `acknowledgement_batches` of `ShareFetchRequest`."""
 
@@ -35,7 +35,7 @@ class AcknowledgementBatch(Struct):
     acknowledge_types: Annotated[tuple[int, ...], Array(Int8, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchPartition(Struct):
     """One entry of `partitions` of `ShareFetchRequest`."""
 
@@ -46,7 +46,7 @@ class FetchPartition(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FetchTopic(Struct):
     """One entry of `topics` of `ShareFetchRequest`."""
 
@@ -54,7 +54,7 @@ class FetchTopic(Struct):
     partitions: Annotated[tuple[FetchPartition, ...], Array(FetchPartition, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ForgottenTopic(Struct):
     """One entry of `forgotten_topics_data` of `ShareFetchRequest`."""
 
@@ -62,7 +62,7 @@ class ForgottenTopic(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareFetchRequest(ApiMessage):
     """Asked of the `ShareFetch` API (key 78), versions 1-2."""
 
@@ -84,7 +84,7 @@ class ShareFetchRequest(ApiMessage):
     forgotten_topics_data: Annotated[tuple[ForgottenTopic, ...], Array(ForgottenTopic, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaderIdAndEpoch(Struct):
     """The struct `current_leader` of `ShareFetchResponse`."""
 
@@ -92,7 +92,7 @@ class LeaderIdAndEpoch(Struct):
     leader_epoch: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AcquiredRecords(Struct):
     """One entry of `acquired_records` of `ShareFetchResponse`."""
 
@@ -101,7 +101,7 @@ class AcquiredRecords(Struct):
     delivery_count: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionData(Struct):
     """One entry of `partitions` of `ShareFetchResponse`."""
 
@@ -115,7 +115,7 @@ class PartitionData(Struct):
     acquired_records: Annotated[tuple[AcquiredRecords, ...], Array(AcquiredRecords, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareFetchableTopicResponse(Struct):
     """One entry of `responses` of `ShareFetchResponse`."""
 
@@ -123,7 +123,7 @@ class ShareFetchableTopicResponse(Struct):
     partitions: Annotated[tuple[PartitionData, ...], Array(PartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint(Struct):
     """One entry of `node_endpoints` of `ShareFetchResponse`."""
 
@@ -133,7 +133,7 @@ class NodeEndpoint(Struct):
     rack: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareFetchResponse(ApiMessage):
     """Answered by the `ShareFetch` API (key 78), versions 1-2."""
 

@@ -3,7 +3,6 @@
 Source: ShareGroupDescribeRequest.json and ShareGroupDescribeResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareGroupDescribeRequest(ApiMessage):
     """Asked of the `ShareGroupDescribe` API (key 77), versions 1."""
 
@@ -35,7 +35,7 @@ class ShareGroupDescribeRequest(ApiMessage):
     include_authorized_operations: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicPartitions(Struct):
     """One entry of `topic_partitions` of `ShareGroupDescribeResponse`."""
 
@@ -44,14 +44,14 @@ class TopicPartitions(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Assignment(Struct):
     """The struct `assignment` of `ShareGroupDescribeResponse`."""
 
     topic_partitions: Annotated[tuple[TopicPartitions, ...], Array(TopicPartitions, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Member(Struct):
     """One entry of `members` of `ShareGroupDescribeResponse`."""
 
@@ -64,7 +64,7 @@ class Member(Struct):
     assignment: Annotated[Assignment, Nested(Assignment, "0+")] = Assignment()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedGroup(Struct):
     """One entry of `groups` of `ShareGroupDescribeResponse`."""
 
@@ -79,7 +79,7 @@ class DescribedGroup(Struct):
     authorized_operations: Annotated[int, Int32("0+")] = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareGroupDescribeResponse(ApiMessage):
     """Answered by the `ShareGroupDescribe` API (key 77), versions 1."""
 

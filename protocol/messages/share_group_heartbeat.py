@@ -3,7 +3,6 @@
 Source: ShareGroupHeartbeatRequest.json and ShareGroupHeartbeatResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -18,11 +17,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareGroupHeartbeatRequest(ApiMessage):
     """Asked of the `ShareGroupHeartbeat` API (key 76), versions 1."""
 
@@ -37,7 +37,7 @@ class ShareGroupHeartbeatRequest(ApiMessage):
     subscribed_topic_names: Annotated[tuple[str, ...] | None, Array(String, "0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicPartitions(Struct):
     """One entry of `topic_partitions` of `ShareGroupHeartbeatResponse`."""
 
@@ -45,14 +45,14 @@ class TopicPartitions(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Assignment(Struct):
     """The struct `assignment` of `ShareGroupHeartbeatResponse`."""
 
     topic_partitions: Annotated[tuple[TopicPartitions, ...], Array(TopicPartitions, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ShareGroupHeartbeatResponse(ApiMessage):
     """Answered by the `ShareGroupHeartbeat` API (key 76), versions 1."""
 

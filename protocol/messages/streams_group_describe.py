@@ -3,7 +3,6 @@
 Source: StreamsGroupDescribeRequest.json and StreamsGroupDescribeResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from protocol.schema import (
@@ -18,11 +17,12 @@ from protocol.schema import (
     Struct,
     UInt16,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StreamsGroupDescribeRequest(ApiMessage):
     """Asked of the `StreamsGroupDescribe` API (key 89), versions 0."""
 
@@ -34,7 +34,7 @@ class StreamsGroupDescribeRequest(ApiMessage):
     include_authorized_operations: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class KeyValue(Struct):
     """One entry of `topic_configs` of `StreamsGroupDescribeResponse`."""
 
@@ -42,7 +42,7 @@ class KeyValue(Struct):
     value: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicInfo(Struct):
     """One entry of `state_changelog_topics` of `StreamsGroupDescribeResponse`."""
 
@@ -52,7 +52,7 @@ class TopicInfo(Struct):
     topic_configs: Annotated[tuple[KeyValue, ...], Array(KeyValue, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Subtopology(Struct):
     """One entry of `subtopologies` of `StreamsGroupDescribeResponse`."""
 
@@ -63,7 +63,7 @@ class Subtopology(Struct):
     repartition_source_topics: Annotated[tuple[TopicInfo, ...], Array(TopicInfo, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Topology(Struct):
     """The struct `topology` of `StreamsGroupDescribeResponse`."""
 
@@ -71,7 +71,7 @@ class Topology(Struct):
     subtopologies: Annotated[tuple[Subtopology, ...] | None, Array(Subtopology, "0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Endpoint(Struct):
     """The struct `user_endpoint` of `StreamsGroupDescribeResponse`."""
 
@@ -79,7 +79,7 @@ class Endpoint(Struct):
     port: Annotated[int, UInt16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TaskOffset(Struct):
     """One entry of `task_offsets` of `StreamsGroupDescribeResponse`."""
 
@@ -88,7 +88,7 @@ class TaskOffset(Struct):
     offset: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TaskIds(Struct):
     """One entry of `active_tasks` of `StreamsGroupDescribeResponse`."""
 
@@ -96,7 +96,7 @@ class TaskIds(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Assignment(Struct):
     """The struct `assignment` of `StreamsGroupDescribeResponse`."""
 
@@ -105,7 +105,7 @@ class Assignment(Struct):
     warmup_tasks: Annotated[tuple[TaskIds, ...], Array(TaskIds, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Member(Struct):
     """One entry of `members` of `StreamsGroupDescribeResponse`."""
 
@@ -126,7 +126,7 @@ class Member(Struct):
     is_classic: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedGroup(Struct):
     """One entry of `groups` of `StreamsGroupDescribeResponse`."""
 
@@ -141,7 +141,7 @@ class DescribedGroup(Struct):
     authorized_operations: Annotated[int, Int32("0+")] = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StreamsGroupDescribeResponse(ApiMessage):
     """Answered by the `StreamsGroupDescribe` API (key 89), versions 0."""
 

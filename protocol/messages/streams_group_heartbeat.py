@@ -3,7 +3,6 @@
 Source: StreamsGroupHeartbeatRequest.json and StreamsGroupHeartbeatResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from protocol.schema import (
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     UInt16,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class KeyValue(Struct):
     """One entry of `topic_configs` of `StreamsGroupHeartbeatRequest`."""
 
@@ -31,7 +31,7 @@ class KeyValue(Struct):
     value: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicInfo(Struct):
     """One entry of `state_changelog_topics` of `StreamsGroupHeartbeatRequest`."""
 
@@ -41,7 +41,7 @@ class TopicInfo(Struct):
     topic_configs: Annotated[tuple[KeyValue, ...], Array(KeyValue, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CopartitionGroup(Struct):
     """One entry of `copartition_groups` of `StreamsGroupHeartbeatRequest`."""
 
@@ -50,7 +50,7 @@ class CopartitionGroup(Struct):
     repartition_source_topics: Annotated[tuple[int, ...], Array(Int16, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Subtopology(Struct):
     """One entry of `subtopologies` of `StreamsGroupHeartbeatRequest`."""
 
@@ -63,7 +63,7 @@ class Subtopology(Struct):
     copartition_groups: Annotated[tuple[CopartitionGroup, ...], Array(CopartitionGroup, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Topology(Struct):
     """The struct `topology` of `StreamsGroupHeartbeatRequest`."""
 
@@ -71,7 +71,7 @@ class Topology(Struct):
     subtopologies: Annotated[tuple[Subtopology, ...], Array(Subtopology, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestTaskIds(Struct):
     """One entry of `active_tasks` of `StreamsGroupHeartbeatRequest`."""
 
@@ -79,7 +79,7 @@ class RequestTaskIds(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestEndpoint(Struct):
     """The struct `user_endpoint` of `StreamsGroupHeartbeatRequest`."""
 
@@ -87,7 +87,7 @@ class RequestEndpoint(Struct):
     port: Annotated[int, UInt16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TaskOffset(Struct):
     """One entry of `task_offsets` of `StreamsGroupHeartbeatRequest`."""
 
@@ -96,7 +96,7 @@ class TaskOffset(Struct):
     offset: Annotated[int, Int64("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StreamsGroupHeartbeatRequest(ApiMessage):
     """Asked of the `StreamsGroupHeartbeat` API (key 88), versions 0."""
 
@@ -129,7 +129,7 @@ class StreamsGroupHeartbeatRequest(ApiMessage):
     shutdown_application: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Status(Struct):
     """One entry of `status` of `StreamsGroupHeartbeatResponse`."""
 
@@ -137,7 +137,7 @@ class Status(Struct):
     status_detail: Annotated[str, String("0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseTaskIds(Struct):
     """One entry of `active_tasks` of `StreamsGroupHeartbeatResponse`."""
 
@@ -145,7 +145,7 @@ class ResponseTaskIds(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseEndpoint(Struct):
     """The struct `user_endpoint` of `StreamsGroupHeartbeatResponse`."""
 
@@ -153,7 +153,7 @@ class ResponseEndpoint(Struct):
     port: Annotated[int, UInt16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicPartition(Struct):
     """One entry of `active_partitions` of `StreamsGroupHeartbeatResponse`."""
 
@@ -161,7 +161,7 @@ class TopicPartition(Struct):
     partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EndpointToPartitions(Struct):
     """One entry of `partitions_by_user_endpoint` of `StreamsGroupHeartbeatResponse`."""
 
@@ -170,7 +170,7 @@ class EndpointToPartitions(Struct):
     standby_partitions: Annotated[tuple[TopicPartition, ...], Array(TopicPartition, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StreamsGroupHeartbeatResponse(ApiMessage):
     """Answered by the `StreamsGroupHeartbeat` API (key 88), versions 0."""
 

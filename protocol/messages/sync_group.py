@@ -3,13 +3,23 @@
 Source: SyncGroupRequest.json and SyncGroupResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bytes, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bytes,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SyncGroupRequestAssignment(Struct):
     """One entry of `assignments` of `SyncGroupRequest`."""
 
@@ -17,7 +27,7 @@ class SyncGroupRequestAssignment(Struct):
     assignment: Annotated[bytes, Bytes("0+")] = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SyncGroupRequest(ApiMessage):
     """Asked of the `SyncGroup` API (key 14), versions 0-5."""
 
@@ -36,7 +46,7 @@ class SyncGroupRequest(ApiMessage):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SyncGroupResponse(ApiMessage):
     """Answered by the `SyncGroup` API (key 14), versions 0-5."""
 

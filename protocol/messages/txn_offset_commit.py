@@ -3,13 +3,23 @@
 Source: TxnOffsetCommitRequest.json and TxnOffsetCommitResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Int16, Int32, Int64, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Int16,
+    Int32,
+    Int64,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitRequestPartition(Struct):
     """One entry of `partitions` of `TxnOffsetCommitRequest`."""
 
@@ -19,7 +29,7 @@ class TxnOffsetCommitRequestPartition(Struct):
     committed_metadata: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitRequestTopic(Struct):
     """One entry of `topics` of `TxnOffsetCommitRequest`."""
 
@@ -29,7 +39,7 @@ class TxnOffsetCommitRequestTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitRequest(ApiMessage):
     """Asked of the `TxnOffsetCommit` API (key 28), versions 0-5."""
 
@@ -47,7 +57,7 @@ class TxnOffsetCommitRequest(ApiMessage):
     topics: Annotated[tuple[TxnOffsetCommitRequestTopic, ...], Array(TxnOffsetCommitRequestTopic, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitResponsePartition(Struct):
     """One entry of `partitions` of `TxnOffsetCommitResponse`."""
 
@@ -55,7 +65,7 @@ class TxnOffsetCommitResponsePartition(Struct):
     error_code: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitResponseTopic(Struct):
     """One entry of `topics` of `TxnOffsetCommitResponse`."""
 
@@ -65,7 +75,7 @@ class TxnOffsetCommitResponseTopic(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitResponse(ApiMessage):
     """Answered by the `TxnOffsetCommit` API (key 28), versions 0-5."""
 

@@ -3,13 +3,12 @@
 Source: UnregisterBrokerRequest.json and UnregisterBrokerResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Int16, Int32, String, Versions, versions
+from protocol.schema import ApiMessage, Int16, Int32, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UnregisterBrokerRequest(ApiMessage):
     """Asked of the `UnregisterBroker` API (key 64), versions 0."""
 
@@ -20,7 +19,7 @@ class UnregisterBrokerRequest(ApiMessage):
     broker_id: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UnregisterBrokerResponse(ApiMessage):
     """Answered by the `UnregisterBroker` API (key 64), versions 0."""
 

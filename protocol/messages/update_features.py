@@ -3,13 +3,24 @@
 Source: UpdateFeaturesRequest.json and UpdateFeaturesResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import ApiMessage, Array, Bool, Int8, Int16, Int32, String, Struct, Versions, versions
+from protocol.schema import (
+    ApiMessage,
+    Array,
+    Bool,
+    Int8,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FeatureUpdateKey(Struct):
     """One entry of `feature_updates` of `UpdateFeaturesRequest`."""
 
@@ -19,7 +30,7 @@ class FeatureUpdateKey(Struct):
     upgrade_type: Annotated[int, Int8("1+")] = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UpdateFeaturesRequest(ApiMessage):
     """Asked of the `UpdateFeatures` API (key 57), versions 0-2."""
 
@@ -32,7 +43,7 @@ class UpdateFeaturesRequest(ApiMessage):
     validate_only: Annotated[bool, Bool("1+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UpdatableFeatureResult(Struct):
     """One entry of `results` of `UpdateFeaturesResponse`."""
 
@@ -41,7 +52,7 @@ class UpdatableFeatureResult(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UpdateFeaturesResponse(ApiMessage):
     """Answered by the `UpdateFeatures` API (key 57), versions 0-2."""
 

@@ -3,7 +3,6 @@
 Source: UpdateRaftVoterRequest.json and UpdateRaftVoterResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Listener(Struct):
     """One entry of `listeners` of `UpdateRaftVoterRequest`."""
 
@@ -32,7 +32,7 @@ class Listener(Struct):
     port: Annotated[int, UInt16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class KRaftVersionFeature(Struct):
     """The struct `k_raft_version_feature` of `UpdateRaftVoterRequest`."""
 
@@ -40,7 +40,7 @@ class KRaftVersionFeature(Struct):
     max_supported_version: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UpdateRaftVoterRequest(ApiMessage):
     """Asked of the `UpdateRaftVoter` API (key 82), versions 0."""
 
@@ -58,7 +58,7 @@ class UpdateRaftVoterRequest(ApiMessage):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CurrentLeader(Struct):
     """The struct `current_leader` of `UpdateRaftVoterResponse`."""
 
@@ -68,7 +68,7 @@ class CurrentLeader(Struct):
     port: Annotated[int, Int32("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UpdateRaftVoterResponse(ApiMessage):
     """Answered by the `UpdateRaftVoter` API (key 82), versions 0."""
 

@@ -3,7 +3,6 @@
 Source: VoteRequest.json and VoteResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -20,11 +19,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestPartitionData(Struct):
     """One entry of `partitions` of `VoteRequest`."""
 
@@ -38,7 +38,7 @@ class RequestPartitionData(Struct):
     pre_vote: Annotated[bool, Bool("2+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RequestTopicData(Struct):
     """One entry of `topics` of `VoteRequest`."""
 
@@ -46,7 +46,7 @@ class RequestTopicData(Struct):
     partitions: Annotated[tuple[RequestPartitionData, ...], Array(RequestPartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class VoteRequest(ApiMessage):
     """Asked of the `Vote` API (key 52), versions 0-2."""
 
@@ -59,7 +59,7 @@ class VoteRequest(ApiMessage):
     topics: Annotated[tuple[RequestTopicData, ...], Array(RequestTopicData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponsePartitionData(Struct):
     """One entry of `partitions` of `VoteResponse`."""
 
@@ -70,7 +70,7 @@ class ResponsePartitionData(Struct):
     vote_granted: Annotated[bool, Bool("0+")] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ResponseTopicData(Struct):
     """One entry of `topics` of `VoteResponse`."""
 
@@ -78,7 +78,7 @@ class ResponseTopicData(Struct):
     partitions: Annotated[tuple[ResponsePartitionData, ...], Array(ResponsePartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NodeEndpoint(Struct):
     """One entry of `node_endpoints` of `VoteResponse`."""
 
@@ -87,7 +87,7 @@ class NodeEndpoint(Struct):
     port: Annotated[int, UInt16("1+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class VoteResponse(ApiMessage):
     """Answered by the `Vote` API (key 52), versions 0-2."""
 

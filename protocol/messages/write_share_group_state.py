@@ -3,7 +3,6 @@
 Source: WriteShareGroupStateRequest.json and WriteShareGroupStateResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     Struct,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class StateBatch(Struct):
     """One entry of `state_batches` of `WriteShareGroupStateRequest`."""
 
@@ -33,7 +33,7 @@ class StateBatch(Struct):
     delivery_count: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionData(Struct):
     """One entry of `partitions` of `WriteShareGroupStateRequest`."""
 
@@ -45,7 +45,7 @@ class PartitionData(Struct):
     state_batches: Annotated[tuple[StateBatch, ...], Array(StateBatch, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WriteStateData(Struct):
     """One entry of `topics` of `WriteShareGroupStateRequest`."""
 
@@ -53,7 +53,7 @@ class WriteStateData(Struct):
     partitions: Annotated[tuple[PartitionData, ...], Array(PartitionData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WriteShareGroupStateRequest(ApiMessage):
     """Asked of the `WriteShareGroupState` API (key 85), versions 0-1."""
 
@@ -65,7 +65,7 @@ class WriteShareGroupStateRequest(ApiMessage):
     topics: Annotated[tuple[WriteStateData, ...], Array(WriteStateData, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionResult(Struct):
     """One entry of `partitions` of `WriteShareGroupStateResponse`."""
 
@@ -74,7 +74,7 @@ class PartitionResult(Struct):
     error_message: Annotated[str | None, String("0+", nullable="0+")] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WriteStateResult(Struct):
     """One entry of `results` of `WriteShareGroupStateResponse`."""
 
@@ -82,7 +82,7 @@ class WriteStateResult(Struct):
     partitions: Annotated[tuple[PartitionResult, ...], Array(PartitionResult, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WriteShareGroupStateResponse(ApiMessage):
     """Answered by the `WriteShareGroupState` API (key 85), versions 0-1."""
 

@@ -3,7 +3,6 @@
 Source: WriteTxnMarkersRequest.json and WriteTxnMarkersResponse.json, Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from protocol.schema import (
@@ -17,11 +16,12 @@ from protocol.schema import (
     String,
     Struct,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarkerTopic(Struct):
     """One entry of `topics` of `WriteTxnMarkersRequest`."""
 
@@ -29,7 +29,7 @@ class WritableTxnMarkerTopic(Struct):
     partition_indexes: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarker(Struct):
     """One entry of `markers` of `WriteTxnMarkersRequest`."""
 
@@ -41,7 +41,7 @@ class WritableTxnMarker(Struct):
     transaction_version: Annotated[int, Int8("2+", ignorable=True)] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WriteTxnMarkersRequest(ApiMessage):
     """Asked of the `WriteTxnMarkers` API (key 27), versions 1-2."""
 
@@ -52,7 +52,7 @@ class WriteTxnMarkersRequest(ApiMessage):
     markers: Annotated[tuple[WritableTxnMarker, ...], Array(WritableTxnMarker, "0+")] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarkerPartitionResult(Struct):
     """One entry of `partitions` of `WriteTxnMarkersResponse`."""
 
@@ -60,7 +60,7 @@ class WritableTxnMarkerPartitionResult(Struct):
     error_code: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarkerTopicResult(Struct):
     """One entry of `topics` of `WriteTxnMarkersResponse`."""
 
@@ -70,7 +70,7 @@ class WritableTxnMarkerTopicResult(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarkerResult(Struct):
     """One entry of `markers` of `WriteTxnMarkersResponse`."""
 
@@ -80,7 +80,7 @@ class WritableTxnMarkerResult(Struct):
     ] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WriteTxnMarkersResponse(ApiMessage):
     """Answered by the `WriteTxnMarkers` API (key 27), versions 1-2."""
 

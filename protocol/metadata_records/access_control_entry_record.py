@@ -3,14 +3,13 @@
 Source: AccessControlEntryRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from protocol.schema import ZERO_UUID, Int8, MetadataRecord, String, Uuid, Versions, versions
+from protocol.schema import ZERO_UUID, Int8, MetadataRecord, String, Uuid, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AccessControlEntryRecord(MetadataRecord):
     """Metadata record type 18, versions 0."""
 

@@ -3,13 +3,12 @@
 Source: BeginTransactionRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import MetadataRecord, String, Versions, versions
+from protocol.schema import MetadataRecord, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BeginTransactionRecord(MetadataRecord):
     """Metadata record type 23, versions 0."""
 

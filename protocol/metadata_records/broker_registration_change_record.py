@@ -3,14 +3,13 @@
 Source: BrokerRegistrationChangeRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from protocol.schema import Array, Int8, Int32, Int64, MetadataRecord, Uuid, Versions, versions
+from protocol.schema import Array, Int8, Int32, Int64, MetadataRecord, Uuid, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BrokerRegistrationChangeRecord(MetadataRecord):
     """Metadata record type 17, versions 0-3."""
 

@@ -3,13 +3,12 @@
 Source: ClearElrRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import MetadataRecord, String, Versions, versions
+from protocol.schema import MetadataRecord, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ClearElrRecord(MetadataRecord):
     """Metadata record type 28, versions 0."""
 

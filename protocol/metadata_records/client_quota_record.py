@@ -3,13 +3,12 @@
 Source: ClientQuotaRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Array, Bool, Float64, MetadataRecord, String, Struct, Versions, versions
+from protocol.schema import Array, Bool, Float64, MetadataRecord, String, Struct, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EntityData(Struct):
     """One entry of `entity` of `ClientQuotaRecord`."""
 
@@ -17,7 +16,7 @@ class EntityData(Struct):
     entity_name: Annotated[str | None, String("0+", nullable="0+")] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ClientQuotaRecord(MetadataRecord):
     """Metadata record type 14, versions 0."""
 

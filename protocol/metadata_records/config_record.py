@@ -3,13 +3,12 @@
 Source: ConfigRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Int8, MetadataRecord, String, Versions, versions
+from protocol.schema import Int8, MetadataRecord, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConfigRecord(MetadataRecord):
     """Metadata record type 4, versions 0."""
 

@@ -3,13 +3,12 @@
 Source: DelegationTokenRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Array, Int64, MetadataRecord, String, Versions, versions
+from protocol.schema import Array, Int64, MetadataRecord, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DelegationTokenRecord(MetadataRecord):
     """Metadata record type 10, versions 0."""
 

@@ -3,13 +3,12 @@
 Source: EndTransactionRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from protocol.schema import MetadataRecord, Versions, versions
+from protocol.schema import MetadataRecord, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EndTransactionRecord(MetadataRecord):
     """Metadata record type 24, versions 0."""
 

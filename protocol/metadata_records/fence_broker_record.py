@@ -3,13 +3,12 @@
 Source: FenceBrokerRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Int32, Int64, MetadataRecord, Versions, versions
+from protocol.schema import Int32, Int64, MetadataRecord, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FenceBrokerRecord(MetadataRecord):
     """Metadata record type 7, versions 0."""
 

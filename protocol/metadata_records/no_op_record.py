@@ -3,13 +3,12 @@
 Source: NoOpRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
-from protocol.schema import MetadataRecord, Versions, versions
+from protocol.schema import MetadataRecord, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class NoOpRecord(MetadataRecord):
     """Metadata record type 20, versions 0."""
 

@@ -3,14 +3,13 @@
 Source: PartitionRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from protocol.schema import ZERO_UUID, Array, Int8, Int32, MetadataRecord, Uuid, Versions, versions
+from protocol.schema import ZERO_UUID, Array, Int8, Int32, MetadataRecord, Uuid, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionRecord(MetadataRecord):
     """Metadata record type 3, versions 0-2."""
 

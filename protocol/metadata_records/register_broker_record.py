@@ -3,7 +3,6 @@
 Source: RegisterBrokerRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -20,11 +19,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BrokerEndpoint(Struct):
     """One entry of `end_points` of `RegisterBrokerRecord`."""
 
@@ -34,7 +34,7 @@ class BrokerEndpoint(Struct):
     security_protocol: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class BrokerFeature(Struct):
     """One entry of `features` of `RegisterBrokerRecord`."""
 
@@ -43,7 +43,7 @@ class BrokerFeature(Struct):
     max_supported_version: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RegisterBrokerRecord(MetadataRecord):
     """Metadata record type 0, versions 0-4."""
 

@@ -3,7 +3,6 @@
 Source: RegisterControllerRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
@@ -19,11 +18,12 @@ from protocol.schema import (
     UInt16,
     Uuid,
     Versions,
+    message,
     versions,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ControllerEndpoint(Struct):
     """One entry of `end_points` of `RegisterControllerRecord`."""
 
@@ -33,7 +33,7 @@ class ControllerEndpoint(Struct):
     security_protocol: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ControllerFeature(Struct):
     """One entry of `features` of `RegisterControllerRecord`."""
 
@@ -42,7 +42,7 @@ class ControllerFeature(Struct):
     max_supported_version: Annotated[int, Int16("0+")] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RegisterControllerRecord(MetadataRecord):
     """Metadata record type 27, versions 0."""
 

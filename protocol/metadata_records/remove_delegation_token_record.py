@@ -3,13 +3,12 @@
 Source: RemoveDelegationTokenRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import MetadataRecord, String, Versions, versions
+from protocol.schema import MetadataRecord, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RemoveDelegationTokenRecord(MetadataRecord):
     """Metadata record type 26, versions 0."""
 

@@ -3,14 +3,13 @@
 Source: RemoveTopicRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from protocol.schema import ZERO_UUID, MetadataRecord, Uuid, Versions, versions
+from protocol.schema import ZERO_UUID, MetadataRecord, Uuid, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RemoveTopicRecord(MetadataRecord):
     """Metadata record type 9, versions 0."""
 

@@ -3,13 +3,12 @@
 Source: RemoveUserScramCredentialRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Int8, MetadataRecord, String, Versions, versions
+from protocol.schema import Int8, MetadataRecord, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class RemoveUserScramCredentialRecord(MetadataRecord):
     """Metadata record type 22, versions 0."""
 

@@ -3,14 +3,13 @@
 Source: TopicRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 from uuid import UUID
 
-from protocol.schema import ZERO_UUID, MetadataRecord, String, Uuid, Versions, versions
+from protocol.schema import ZERO_UUID, MetadataRecord, String, Uuid, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicRecord(MetadataRecord):
     """Metadata record type 2, versions 0."""
 

@@ -3,13 +3,12 @@
 Source: UnfenceBrokerRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Int32, Int64, MetadataRecord, Versions, versions
+from protocol.schema import Int32, Int64, MetadataRecord, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UnfenceBrokerRecord(MetadataRecord):
     """Metadata record type 8, versions 0."""
 

@@ -3,13 +3,12 @@
 Source: UnregisterBrokerRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Int32, Int64, MetadataRecord, Versions, versions
+from protocol.schema import Int32, Int64, MetadataRecord, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UnregisterBrokerRecord(MetadataRecord):
     """Metadata record type 1, versions 0."""
 

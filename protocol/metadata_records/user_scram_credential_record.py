@@ -3,13 +3,12 @@
 Source: UserScramCredentialRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Bytes, Int8, Int32, MetadataRecord, String, Versions, versions
+from protocol.schema import Bytes, Int8, Int32, MetadataRecord, String, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UserScramCredentialRecord(MetadataRecord):
     """Metadata record type 11, versions 0."""
 

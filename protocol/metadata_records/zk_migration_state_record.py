@@ -3,13 +3,12 @@
 Source: ZkMigrationStateRecord.json of Apache Kafka 4.3.
 """
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from protocol.schema import Int8, MetadataRecord, Versions, versions
+from protocol.schema import Int8, MetadataRecord, Versions, message, versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ZkMigrationStateRecord(MetadataRecord):
     """Metadata record type 21, versions 0."""
 

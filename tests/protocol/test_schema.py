@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Iterator
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 from typing import Any
 
 import pytest
 
+from protocol.codec import decode, encode
 from protocol.codec_plan import plan_struct
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.sasl_handshake import SaslHandshakeRequest
+from protocol.messages.vote import RequestPartitionData, RequestTopicData, VoteRequest
 from protocol.schema import Array, Bytes, Message, Nested, String, Struct, Versions, versions
 from tests.support.all_messages import all_messages, versions_of
 from tests.support.random_messages import declared_fields, inner_struct
@@ -31,6 +38,59 @@ def test_versions_are_read_in_kafkas_notation(text: str, inside: list[int], outs
 def test_other_notations_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="invalid literal"):
         versions(text)
+
+
+VOTE = VoteRequest(
+    cluster_id="c", topics=(RequestTopicData(topic_name="t", partitions=(RequestPartitionData(),)),)
+)
+DECODED = decode(VoteRequest, encode(VOTE, 2), 2)
+
+
+@pytest.mark.parametrize("vote", [VOTE, DECODED], ids=["constructed", "decoded"])
+class TestAMessageIsAFrozenDataclass:
+    """In everything that can be seen, however it came to be."""
+
+    def test_it_cannot_be_changed(self, vote: VoteRequest) -> None:
+        with pytest.raises(FrozenInstanceError, match="cannot assign to field 'voter_id'"):
+            vote.voter_id = 3  # type: ignore[misc]
+        with pytest.raises(FrozenInstanceError, match="cannot assign to field 'other'"):
+            vote.other = 3  # type: ignore[attr-defined]
+        with pytest.raises(FrozenInstanceError, match="cannot delete field 'voter_id'"):
+            del vote.voter_id
+
+    def test_it_has_slots_and_no_dictionary(self, vote: VoteRequest) -> None:
+        assert not hasattr(vote, "__dict__")
+        assert VoteRequest.__slots__ == ("cluster_id", "voter_id", "topics")
+
+    def test_equal_fields_make_it_equal(self, vote: VoteRequest) -> None:
+        assert vote == VOTE == DECODED
+        assert hash(vote) == hash(VOTE)
+        assert vote != replace(vote, voter_id=7)
+
+    def test_it_survives_copying_and_pickling(self, vote: VoteRequest) -> None:
+        assert copy.copy(vote) == copy.deepcopy(vote) == pickle.loads(pickle.dumps(vote)) == vote
+        with pytest.raises(FrozenInstanceError):
+            copy.copy(vote).voter_id = 3  # type: ignore[misc]
+
+    def test_functions_of_dataclasses_work_on_it(self, vote: VoteRequest) -> None:
+        assert [field.name for field in fields(vote)] == ["cluster_id", "voter_id", "topics"]
+        assert replace(vote, voter_id=7).voter_id == 7
+        assert asdict(vote)["topics"][0]["partitions"][0]["last_offset"] == 0
+
+    def test_its_text_names_every_field(self, vote: VoteRequest) -> None:
+        assert repr(replace(vote, topics=())) == "VoteRequest(cluster_id='c', voter_id=-1, topics=())"
+
+
+def test_messages_of_different_classes_are_never_equal() -> None:
+    assert SaslHandshakeRequest(mechanism="x") != AddOffsetsToTxnRequest(transactional_id="x")
+    assert SaslHandshakeRequest() != ("",)
+
+
+def test_constructors_take_keywords_of_existing_fields_only() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'"):
+        SaslHandshakeRequest(nothing=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional"):
+        SaslHandshakeRequest("x")  # type: ignore[call-arg]
 
 
 def structs_in(cls: type[Struct]) -> Iterator[type[Struct]]:

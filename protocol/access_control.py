@@ -1,0 +1,57 @@
+"""The numbers by which requests and records speak of access control entries.
+
+Source: ResourceType, PatternType, AclOperation and AclPermissionType of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class AclResourceType(IntEnum):
+    """What an entry is about; the numbers of requests and records."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an entry's resource name is meant; MATCH and ANY are for filters."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclOperation(IntEnum):
+    """What an entry allows or denies."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class PermissionType(IntEnum):
+    """Which of both."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
