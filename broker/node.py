@@ -49,6 +49,7 @@ from broker.network.server import NetworkServer
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import TimerDriver, Timers
 from broker.raft.handlers import RaftHandlers
+from broker.raft.raft_node import RaftNode
 from broker.registration import previous_broker_epoch
 from broker.replica_manager import ReplicaManager
 from broker.replica_metrics import report_replicas
@@ -66,6 +67,7 @@ from broker.wiring.topic_followers import follow_topics
 from clients.environment import SystemEnvironment
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
+from storage.config_definition import ConfigError
 from storage.errors import StorageFailure
 from storage.files import FileSystem, OsFileSystem
 from storage.log import PartitionLog
@@ -139,6 +141,8 @@ class BrokerNode:
             self._randomness,
             may_be_new=config.has_own_quorum,
         )
+        if config.metadata_log_directory not in self._identity.directory_ids:
+            raise ConfigError("metadata.log.dir", config.metadata_log_directory, "it cannot be used")
         self._locks = DirectoryLocks(self._fs, self._identity.directory_ids)
         undo.callback(self._locks.release)
         self._directory_ids = {
@@ -375,6 +379,11 @@ class BrokerNode:
 
     def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
         self._logs.flush_failed(log, failure)
+
+    @property
+    def raft(self) -> RaftNode:
+        """This node's replica of the metadata quorum."""
+        return self._raft
 
     # ---- addresses
 

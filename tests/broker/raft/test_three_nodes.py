@@ -1,0 +1,171 @@
+"""A quorum of three nodes over real sockets: it elects, commits, loses nodes, takes them back."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TypeVar
+
+import pytest
+
+from broker.raft.state_file import QuorumStateFile
+from cluster.controller.result import ControllerResult
+from cluster.image import MetadataImage
+from cluster.quorum.states import State
+from protocol.codec import decode
+from protocol.errors import ErrorCode, KafkaError
+from protocol.framing import encode_request, read_response_header
+from protocol.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RequestPartitionSnapshot,
+    RequestTopicSnapshot,
+)
+from protocol.messages.vote import VoteRequest, VoteResponse
+from protocol.metadata_records.no_op_record import NoOpRecord
+from protocol.registry import APIS
+from protocol.schema import ApiMessage
+from tests.support.loops import on_both_loops, until
+from tests.support.quorum_nodes import DIRECTORY, QuorumNodes, quorum_nodes
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+
+
+def touch(image: MetadataImage) -> ControllerResult[None]:
+    return ControllerResult((NoOpRecord(),), None)
+
+
+@on_both_loops
+async def test_three_nodes_elect_a_leader_and_commit() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        leader = await nodes.elected()
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+        assert nodes.store(leader).image.features["metadata.version"] == 30
+        states = sorted(nodes.quorum(each).state.value for each in nodes.running)
+        assert states == [State.FOLLOWER.value, State.FOLLOWER.value, State.LEADER.value]
+        follower = next(each for each in nodes.running if each != leader)
+        with pytest.raises(KafkaError) as error:
+            await nodes.store(follower).submit(lambda image: pytest.fail("not here"))
+        assert error.value.code is ErrorCode.NOT_CONTROLLER
+        logs = [nodes.running[each].raft.log for each in nodes.running]
+        await until(lambda: len({log.high_watermark for log in logs}) == 1)
+        assert len({bytes(log.read(0, 1 << 20)) for log in logs}) == 1
+
+
+@on_both_loops
+async def test_a_leader_that_stops_hands_over_and_comes_back_as_a_follower() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        first = await nodes.elected()
+        await nodes.set("a", "1")
+        epoch = nodes.store(first).epoch
+        await nodes.stop(first)
+        second = await nodes.elected()
+        assert second != first
+        await nodes.set("a", "2")
+        await nodes.start(first)
+        await nodes.all_have("a", "2")
+        assert await nodes.elected() == second
+        assert nodes.store(second).epoch == epoch + 1
+
+
+@on_both_loops
+async def test_a_leader_that_loses_its_power_loses_nothing_that_was_committed() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        for number in range(3):
+            leader = await nodes.elected()
+            await nodes.set("a", str(number))
+            await nodes.crash(leader)
+            await nodes.set("b", str(number))
+            await nodes.start(leader)
+            await nodes.all_have("a", str(number))
+            await nodes.all_have("b", str(number))
+
+
+@on_both_loops
+async def test_without_a_majority_nothing_is_committed() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        leader = await nodes.elected()
+        others = [each for each in nodes.running if each != leader]
+        await nodes.set("a", "1")
+        for each in others:
+            await nodes.crash(each)
+        waiting = asyncio.create_task(nodes.set("a", "2"))
+        await until(lambda: nodes.store(leader).active_epoch is None, 30)
+        assert nodes.value(leader, "a") == "1"
+        assert not waiting.done()
+        await nodes.start(others[0])
+        await waiting
+        await nodes.all_have("a", "2")
+
+
+@on_both_loops
+async def test_all_nodes_restart_and_go_on() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+        epoch = nodes.store(1).epoch
+        for each in list(nodes.running):
+            await nodes.crash(each)
+        await nodes.start()
+        await nodes.set("b", "1")
+        await nodes.all_have("a", "1")
+        assert nodes.store(1).epoch > epoch
+        record = QuorumStateFile(nodes.disks[1], f"{DIRECTORY}/__cluster_metadata-0").read()
+        assert record is not None and record.leader_epoch == nodes.store(1).epoch
+
+
+@on_both_loops
+async def test_a_node_whose_disk_fails_ends_and_the_others_go_on() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        leader = await nodes.elected()
+        nodes.disks[leader].fail_next_fsync("__cluster_metadata-0")
+        broken = nodes.running[leader]
+        with pytest.raises(KafkaError) as error:
+            await nodes.store(leader).submit(touch)
+        assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert broken.failed.is_set()
+        await broken.abandon()
+        del nodes.running[leader]
+        await nodes.set("a", "1")
+
+
+@on_both_loops
+async def test_what_a_stranger_sends_ends_nothing() -> None:
+    nothing = FetchSnapshotRequest()
+    no_partition = FetchSnapshotRequest(topics=(RequestTopicSnapshot(name="__cluster_metadata"),))
+    odd = RequestPartitionSnapshot(partition=7, position=-1, current_leader_epoch=-5)
+    odd_partition = FetchSnapshotRequest(
+        topics=(RequestTopicSnapshot(name="__cluster_metadata", partitions=(odd,)),)
+    )
+    two = FetchSnapshotRequest(topics=no_partition.topics * 2)
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        leader = await nodes.elected()
+        for request in (nothing, no_partition, odd_partition, two):
+            answer = await ask(nodes, leader, request, FetchSnapshotResponse)
+            assert answer.error_code == ErrorCode.INVALID_REQUEST or answer.topics
+        vote = await ask(nodes, leader, VoteRequest(cluster_id="other"), VoteResponse)
+        assert vote.error_code == ErrorCode.INVALID_REQUEST
+        await nodes.set("a", "1")
+        assert not nodes.running[leader].failed.is_set()
+
+
+async def ask(nodes: QuorumNodes, node_id: int, request: ApiMessage, response: type[ResponseT]) -> ResponseT:
+    """A controller's answer to a stranger, in the newest version."""
+    version = APIS[request.api_key].highest
+    reader, writer = await asyncio.open_connection("127.0.0.1", nodes.ports[node_id])
+    try:
+        writer.write(encode_request(request.api_key, version, 1, "stranger", request))
+        (size,) = struct.unpack(">i", await reader.readexactly(4))
+        frame = memoryview(await reader.readexactly(size))
+        _, position = read_response_header(frame, request.api_key, version)
+        return decode(response, frame[position:], version)
+    finally:
+        writer.close()

@@ -1,0 +1,177 @@
+"""Controllers in this process, over real sockets, each on a disk in memory that can lose its power."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
+
+from broker.config import BrokerConfig
+from broker.metadata.randomness import SystemRandomness
+from broker.metadata.store import MetadataStore
+from broker.node import BrokerNode
+from broker.raft.formatting import InitialVoter, format_directories
+from cluster.controller.result import ControllerResult
+from cluster.image import MetadataImage
+from cluster.quorum.quorum import Quorum
+from protocol.errors import ErrorCode, KafkaError
+from protocol.metadata_records.config_record import ConfigRecord
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
+from tests.support.loops import until
+from tests.support.metadata import CLUSTER_ID
+
+DIRECTORY = "/data"
+# Short, for elections are waited for; long enough that a busy machine does not hold them without need.
+QUICK = {
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "controller.quorum.fetch.timeout.ms": "800",
+    "controller.quorum.request.timeout.ms": "800",
+}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody has, as far as that can be known."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+class QuorumNodes:
+    """Nodes by id; those that are stopped keep their disks."""
+
+    def __init__(
+        self, ids: Iterable[int], *, static: bool = True, settings: dict[str, str] | None = None
+    ) -> None:
+        """`static`: all of them are voters; else they find each other by bootstrap servers."""
+        self.ports = dict(zip(ids, free_ports(len(list(ids))), strict=True))
+        self.disks = {node_id: CrashFileSystem() for node_id in self.ports}
+        self.running: dict[int, BrokerNode] = {}
+        self.settings = {**QUICK, **(settings or {})}
+        self.static = static
+
+    def config(self, node_id: int, **values: str) -> BrokerConfig:
+        voters = ",".join(f"{each}@127.0.0.1:{port}" for each, port in self.ports.items())
+        servers = ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        return BrokerConfig(
+            {
+                "process.roles": "controller",
+                "node.id": str(node_id),
+                "log.dirs": DIRECTORY,
+                "listeners": f"CONTROLLER://127.0.0.1:{self.ports[node_id]}",
+                "controller.listener.names": "CONTROLLER",
+                **(
+                    {"controller.quorum.voters": voters}
+                    if self.static
+                    else {"controller.quorum.bootstrap.servers": servers}
+                ),
+                **self.settings,
+                **values,
+            }
+        )
+
+    def format(self, node_id: int, voters: tuple[InitialVoter, ...] = ()) -> None:
+        """Format a node's directories, for a quorum with these first voters."""
+        list(
+            format_directories(
+                self.disks[node_id],
+                self.config(node_id),
+                cluster_id=CLUSTER_ID,
+                voters=voters,
+                ignore_formatted=False,
+                randomness=SystemRandomness(),
+                now_ms=1,
+            )
+        )
+
+    async def start(self, *ids: int) -> None:
+        """Start nodes, all by default."""
+        for node_id in ids or self.ports:
+            node = BrokerNode(self.config(node_id), fs=self.disks[node_id], cluster_id=CLUSTER_ID)
+            await node.start()
+            self.running[node_id] = node
+
+    async def stop(self, node_id: int) -> None:
+        """Shut a node down cleanly."""
+        await self.running.pop(node_id).stop()
+
+    async def crash(self, node_id: int, survival: Survival = Survival.LOSE_UNSYNCED) -> None:
+        """Cut a node's power: what its disk keeps is what was synced."""
+        node = self.running.pop(node_id)
+        self.disks[node_id] = self.disks[node_id].crash(survival)
+        await node.abandon()
+
+    async def end(self) -> None:
+        """End all that run."""
+        for node in self.running.values():
+            await node.abandon()
+        self.running.clear()
+
+    # ---- what the nodes know
+
+    def store(self, node_id: int) -> MetadataStore:
+        return self.running[node_id].raft.store
+
+    def quorum(self, node_id: int) -> Quorum:
+        machine = self.running[node_id].raft.machine
+        assert isinstance(machine, Quorum)
+        return machine
+
+    @property
+    def leader(self) -> int | None:
+        """The active controller, if there is one among those that run."""
+        active = [each for each in self.running if self.store(each).active_epoch is not None]
+        return max(active, key=lambda each: self.store(each).epoch, default=None)
+
+    async def elected(self) -> int:
+        """Wait for an active controller that all who run follow."""
+        await until(lambda: self.leader is not None and self._all_follow(self.leader), 30)
+        assert self.leader is not None
+        return self.leader
+
+    def _all_follow(self, leader: int) -> bool:
+        return all(self.store(each).leader == leader for each in self.running)
+
+    async def set(self, key: str, value: str) -> None:
+        """Commit a config, whoever leads by then."""
+        while True:
+            leader = await self.elected()
+            try:
+                await self.store(leader).submit(partial(_write, key, value))
+                return
+            except KafkaError as error:
+                assert error.code is ErrorCode.NOT_CONTROLLER, error
+
+    def value(self, node_id: int, key: str) -> str | None:
+        """What a node's image says."""
+        return self.store(node_id).image.cluster_configs().get(key)
+
+    async def all_have(self, key: str, value: str) -> None:
+        """Wait until every node that runs has it."""
+        await until(lambda: all(self.value(each, key) == value for each in self.running), 30)
+
+
+def _write(key: str, value: str, image: MetadataImage) -> ControllerResult[None]:
+    return ControllerResult((ConfigRecord(resource_type=4, resource_name="", name=key, value=value),), None)
+
+
+@asynccontextmanager
+async def quorum_nodes(
+    count: int = 3,
+    *,
+    static: bool = True,
+    settings: dict[str, str] | None = None,
+    prepare: Callable[[QuorumNodes], None] | None = None,
+) -> AsyncIterator[QuorumNodes]:
+    """Nodes 1 to `count`, not started."""
+    nodes = QuorumNodes(range(1, count + 1), static=static, settings=settings)
+    if prepare is not None:
+        prepare(nodes)
+    try:
+        yield nodes
+    finally:
+        await nodes.end()
