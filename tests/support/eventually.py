@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 
 _PAUSE_S = 0.005
@@ -15,3 +16,11 @@ async def eventually(condition: Callable[[], object], timeout_s: float = 10.0) -
     while not condition():
         assert loop.time() < deadline, f"the condition did not become true within {timeout_s} s"
         await asyncio.sleep(_PAUSE_S)
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 10.0) -> None:
+    """The same for tests without an event loop of their own."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"the condition did not become true within {timeout_s} s"
+        time.sleep(_PAUSE_S)

@@ -1,0 +1,117 @@
+"""A cluster of three in-process nodes as a test sees it: through librdkafka, and through their images."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from broker.node import BrokerNode
+from cluster.image import BrokerImage, PartitionImage
+from tests.support.eventually import wait_until
+from tidelog.embedded import EmbeddedCluster
+
+TIMEOUT_S = 30.0
+
+
+class ThreeNodes:
+    """What tests of failover ask and do."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        self.cluster = cluster
+
+    @property
+    def servers(self) -> str:
+        """All addresses."""
+        return self.cluster.bootstrap_servers
+
+    def admin(self, node_id: int | None = None) -> AdminClient:
+        """librdkafka's admin client, which knows one node or all at first."""
+        servers = self.servers if node_id is None else self.servers.split(",")[node_id - 1]
+        return AdminClient({"bootstrap.servers": servers, "log_level": 0})
+
+    def brokers(self) -> set[int]:
+        """The brokers that every running node tells clients of."""
+        told = [
+            {broker.id for broker in self.cluster.run(_brokers, node_id)} for node_id in self.cluster.nodes
+        ]
+        return set.intersection(*told) if told else set()
+
+    def create_topic(self, name: str, partitions: int = 3, **configs: str) -> None:
+        """A topic of three replicas whose every replica is in sync."""
+        topic = NewTopic(
+            name, partitions, 3, config={key.replace("_", "."): text for key, text in configs.items()}
+        )
+        admin = self.admin()
+        for future in admin.create_topics([topic]).values():
+            future.result(TIMEOUT_S)
+        self.wait_until_whole(name)
+
+    def partition(self, topic: str, index: int = 0, node_id: int | None = None) -> PartitionImage:
+        """The partition as a node's image has it."""
+        return self.cluster.run(
+            lambda node: node.services.image().topics_by_name[topic].partitions[index], node_id
+        )
+
+    def controller(self) -> int | None:
+        """The active controller, as the nodes know it."""
+        known = {
+            self.cluster.run(lambda node: node.services.store.leader, each) for each in self.cluster.nodes
+        }
+        return known.pop() if len(known) == 1 else None
+
+    def wait_until_whole(self, topic: str) -> None:
+        """Wait until every running node says that all replicas of the topic are in sync."""
+        wait_until(lambda: all(self._is_whole(topic, node_id) for node_id in self.cluster.nodes), TIMEOUT_S)
+
+    def wait_for_leader_other_than(self, topic: str, node_id: int, index: int = 0) -> int:
+        """Wait until another node leads; which."""
+        wait_until(lambda: self.partition(topic, index).leader not in (node_id, -1), TIMEOUT_S)
+        return self.partition(topic, index).leader
+
+    def produce(self, topic: str, values: list[str], partitions: int = 3) -> None:
+        """Write with an idempotent producer, acks=all; every record must be acknowledged."""
+        producer = Producer(
+            {"bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 5, "log_level": 0}
+        )
+        failed: list[str] = []
+        for number, value in enumerate(values):
+            producer.produce(
+                topic,
+                value,
+                partition=number % partitions,
+                on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+            )
+        assert producer.flush(TIMEOUT_S) == 0
+        assert failed == []
+
+    def read(self, topic: str, count: int, partitions: int = 3) -> list[str]:
+        """The first `count` values of the topic, read from the start by a consumer of its own."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.servers,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "log_level": 0,
+            }
+        )
+        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+        values: list[str] = []
+        try:
+            while len(values) < count:
+                found = consumer.consume(count - len(values), TIMEOUT_S)
+                assert found, f"{len(values)} of {count} records were read"
+                values += [message.value().decode() for message in found if message.error() is None]
+        finally:
+            consumer.close()
+        return values
+
+    def _is_whole(self, topic: str, node_id: int) -> bool:
+        found = self.cluster.run(lambda node: node.services.image().topics_by_name.get(topic), node_id)
+        return found is not None and all(
+            placed.leader >= 0 and set(placed.isr) == set(placed.replicas)
+            for placed in found.partitions.values()
+        )
+
+
+def _brokers(node: BrokerNode) -> list[BrokerImage]:
+    return [broker for broker in node.services.image().brokers.values() if not broker.fenced]
