@@ -1,0 +1,126 @@
+"""Three brokers of one partition: in sync, cut off, elected, reassigned; nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cluster.controller.reassignments import alter_partition_reassignments
+from cluster.controller.settings import ControllerSettings
+from protocol.errors import ErrorCode, KafkaError
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tests.support.eventually import eventually
+from tests.support.replica_group import THE_PARTITION, ReplicaGroup, is_answered
+
+LAG_MS = 30_000
+
+
+@pytest.fixture
+async def group() -> AsyncIterator[ReplicaGroup]:
+    made = ReplicaGroup(configs={"min.insync.replicas": "2"})
+    yield made
+    await made.close()
+
+
+async def test_what_is_acknowledged_is_on_all_three(group: ReplicaGroup) -> None:
+    produced = [group.produce(f"value {index}") for index in range(20)]
+    assert is_answered(produced[0]) is None
+    await eventually(lambda: all(is_answered(one) is ErrorCode.NONE for one in produced))
+    await eventually(group.are_equal)
+
+
+async def test_a_follower_that_is_cut_off_leaves_the_isr_and_joins_again_when_it_has_caught_up(
+    group: ReplicaGroup,
+) -> None:
+    await eventually(lambda: is_answered(group.produce("a")) is None)
+    await eventually(group.are_equal)
+    group.cut_off(3)
+    waiting = group.produce("b", "c")
+    await eventually(lambda: group.members[2].partition.log.log_end_offset == waiting[1])
+    assert is_answered(waiting) is None
+    group.pass_ms(LAG_MS + 1)
+    await eventually(lambda: is_answered(waiting) is ErrorCode.NONE)
+    assert group.placed.isr == (1, 2)
+    for _ in range(10):
+        group.produce("d")
+    group.bring_back(3)
+    await eventually(lambda: set(group.placed.isr) == {1, 2, 3})
+    await eventually(group.are_equal)
+
+
+async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_its_tail_is_cut_when_it_is_back(
+    group: ReplicaGroup,
+) -> None:
+    before = group.produce("kept")
+    await eventually(lambda: is_answered(before) is ErrorCode.NONE)
+    group.cut_off(1)
+    lost = group.produce("never acknowledged", at=1)
+    group.fence(1)
+    assert group.placed.leader == 2
+    after = group.produce("kept too")
+    await eventually(lambda: is_answered(after) is ErrorCode.NONE)
+    group.pass_ms(LAG_MS + 1)
+    assert is_answered(lost) is None
+    group.bring_back(1)
+    assert is_answered(lost) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await eventually(lambda: set(group.placed.isr) == {1, 2, 3})
+    await eventually(group.are_equal)
+    assert group.leader.log.log_end_offset == 2
+
+
+async def test_a_lone_leader_refuses_acks_all_and_commits_nothing_until_it_has_company(
+    group: ReplicaGroup,
+) -> None:
+    first = group.produce("a")
+    await eventually(lambda: is_answered(first) is ErrorCode.NONE)
+    for node_id in (2, 3):
+        group.cut_off(node_id)
+        group.fence(node_id)
+    assert group.placed.isr == (1,)
+    with pytest.raises(KafkaError) as refused:
+        group.produce("b")
+    assert refused.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    group.produce("with acks=1", acks=1)
+    group.pass_ms(LAG_MS + 1)
+    assert group.leader.log.high_watermark == 1
+    group.bring_back(2)
+    await eventually(lambda: group.leader.log.high_watermark == 2)
+    assert set(group.placed.isr) == {1, 2}
+
+
+async def test_leadership_that_goes_round_keeps_every_acknowledged_record(group: ReplicaGroup) -> None:
+    for turn in range(9):
+        produced = group.produce(f"turn {turn}")
+        await eventually(lambda answered=produced: is_answered(answered) is ErrorCode.NONE)
+        group.move_leader(turn % 3 + 1)
+    group.produce("the last")
+    await eventually(group.are_equal)
+    assert group.leader.log.log_end_offset == 10
+    assert len(group.leader.log.leader_epochs.entries) == 10
+
+
+async def test_a_reassignment_moves_the_partition_and_the_old_replica_goes() -> None:
+    group = ReplicaGroup(4)
+    produced = [group.produce(f"value {index}") for index in range(5)]
+    await eventually(lambda: all(is_answered(one) is ErrorCode.NONE for one in produced))
+    request = AlterPartitionReassignmentsRequest(
+        topics=(
+            ReassignableTopic(
+                name="t", partitions=(ReassignablePartition(partition_index=0, replicas=(4, 2, 3)),)
+            ),
+        )
+    )
+    result = alter_partition_reassignments(group.image, ControllerSettings(node_id=1), request)
+    group.publish(*result.records)
+    await eventually(lambda: group.placed.replicas == (4, 2, 3))
+    assert 1 not in group.placed.isr
+    assert THE_PARTITION not in group.members[1].replicas.manager.partitions
+    after = group.produce("after")
+    await eventually(lambda: is_answered(after) is ErrorCode.NONE)
+    await eventually(group.are_equal)
+    await group.close()
