@@ -47,6 +47,7 @@ class LeaderState:
         "_disabled",
         "_lag_time_max_ms",
         "_own_epoch",
+        "_refuses_stale",
         "adding_replicas",
         "broker_id",
         "epoch_start_offset",
@@ -79,6 +80,7 @@ class LeaderState:
         self._brokers = brokers
         self._own_epoch = own_epoch
         self._disabled = disabled
+        self._refuses_stale = Safeguard.STALE_INCARNATION_REFUSED not in disabled
         self.followers: dict[BrokerId, FollowerPosition] = {}
         self.isr: tuple[BrokerId, ...] = ()
         self.maximal_isr: frozenset[BrokerId] = frozenset()
@@ -109,7 +111,11 @@ class LeaderState:
             return False
         self._assign(placed)
         if placed.leader_epoch > self.leader_epoch:
-            is_new_leader = self.leader_epoch == NO_LEADER_EPOCH
+            # Each election is one epoch: another has led since, under whom followers may have cut their logs.
+            others_led = placed.leader_epoch > self.leader_epoch + 1
+            is_new_leader = self.leader_epoch == NO_LEADER_EPOCH or (
+                others_led and Safeguard.POSITIONS_OF_ONE_EPOCH not in self._disabled
+            )
             for follower in self.followers.values():
                 follower.on_new_leader_epoch(
                     log_end_offset,
@@ -168,7 +174,7 @@ class LeaderState:
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER for a broker that has registered anew since (KIP-903).
         """
         follower = self.followers[broker_id]
-        if broker_epoch != -1 and Safeguard.STALE_INCARNATION_REFUSED not in self._disabled:
+        if broker_epoch != -1 and self._refuses_stale:
             registered = self._brokers().get(broker_id)
             if registered is not None and registered.epoch > broker_epoch:
                 raise KafkaError(

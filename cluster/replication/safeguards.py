@@ -23,6 +23,7 @@ class Safeguard(Enum):
     SHRINK_COUNTS_WHEN_COMMITTED = "KIP-497: who is about to leave holds the high watermark still"
     LEADER_EPOCH_FENCING = "KIP-320: requests of another leader epoch are refused"
     EPOCH_NOTED_ON_ELECTION = "KIP-279: a leader notes its epoch before it has any record"
+    POSITIONS_OF_ONE_EPOCH = "what a leader knows of followers ends with the epoch, when another led since"
 
     # The follower's
     TRUNCATION_BY_EPOCH = "KIP-101: a follower cuts by leader epoch, not to its high watermark"

@@ -71,6 +71,10 @@ class LeaderConnection:
             self.is_open = False
             raise self.refused_with or KafkaError(ErrorCode.NETWORK_EXCEPTION, "cut")
         self.asked.append(message)
+        return self.handle(message)
+
+    def handle(self, message: ApiMessage) -> ApiMessage:
+        """The leader's answer, at once."""
         version = self.version_of(message.api_key)
         if message.api_key == ApiKey.FETCH:
             request = FakeRequest(message, version)

@@ -13,6 +13,7 @@ from broker.replication.waiting import WaitingRequests
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
 from cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
 from protocol.codec import decode, encode
 from protocol.framing import RequestHeader, read_response_header
 from protocol.metadata_records.config_record import ConfigRecord
@@ -71,11 +72,21 @@ class Proposals:
 class Replicas:
     """A ReplicaManager that follows an image which the test changes record by record."""
 
-    def __init__(self, fs: CrashFileSystem | None = None, *log_dirs: str, node_id: int = NODE) -> None:
+    def __init__(
+        self,
+        fs: CrashFileSystem | None = None,
+        *log_dirs: str,
+        node_id: int = NODE,
+        disabled: SafeguardSet = NONE_DISABLED,
+    ) -> None:
         self.clock = HandClock()
         self.proposals = Proposals()
         self.leadership = Leadership(
-            node_id, clock=self.clock, brokers=lambda: self.image.brokers, own_epoch=lambda: 100 + node_id
+            node_id,
+            clock=self.clock,
+            brokers=lambda: self.image.brokers,
+            own_epoch=lambda: 100 + node_id,
+            disabled=disabled,
         )
         self.leadership.updates = self.proposals
         self.fs = fs or CrashFileSystem()
