@@ -12,7 +12,17 @@ errors that may pass.
 from __future__ import annotations
 
 from clients.admin_cluster import ClusterAdmin
+from clients.admin_features import ClusterFeatures, FeatureAdmin, LevelRange, UpgradeType
 from clients.admin_groups import GroupAdmin
+from clients.admin_partitions import ElectionType, PartitionAdmin, PartitionReassignment
+from clients.admin_security import (
+    AclBinding,
+    AclFilter,
+    QuotaComponent,
+    QuotaEntity,
+    QuotaMatch,
+    SecurityAdmin,
+)
 from clients.admin_topics import TopicAdmin
 from clients.admin_types import (
     ActiveProducer,
@@ -35,32 +45,47 @@ from clients.admin_types import (
     TopicDescription,
     TopicListing,
 )
+from protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 
 __all__ = [
+    "AclBinding",
+    "AclFilter",
+    "AclOperation",
+    "AclResourceType",
     "ActiveProducer",
     "Admin",
     "AlterOperation",
     "ClusterDescription",
+    "ClusterFeatures",
     "ConfigChange",
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
     "CreatedTopic",
+    "ElectionType",
     "GroupDescription",
     "GroupListing",
     "GroupMember",
+    "LevelRange",
     "ListedOffset",
     "LogDirDescription",
     "LogDirPartition",
     "NewTopic",
     "OffsetSpec",
+    "PartitionReassignment",
+    "PatternType",
+    "PermissionType",
+    "QuotaComponent",
+    "QuotaEntity",
+    "QuotaMatch",
     "ResourceType",
     "TopicDescription",
     "TopicListing",
+    "UpgradeType",
 ]
 
 
-class Admin(TopicAdmin, ClusterAdmin, GroupAdmin):
+class Admin(TopicAdmin, PartitionAdmin, ClusterAdmin, FeatureAdmin, SecurityAdmin, GroupAdmin):
     """An asyncio admin client; use it as an async context manager, or call `start` and `close`.
 
     Options are those of `AdminConfig` (Kafka's names with underscores).

@@ -35,7 +35,9 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from protocol.registry import ApiKey
 
+_FIRST_WITH_FENCED = 2
 _BROKER_RESOURCES = (ResourceType.BROKER, ResourceType.BROKER_LOGGER)
 _Resources = Iterable[ConfigResource]
 
@@ -43,11 +45,27 @@ _Resources = Iterable[ConfigResource]
 class ClusterAdmin(AdminBase):
     """Brokers and configurations."""
 
-    async def describe_cluster(self, *, timeout_ms: int | None = None) -> ClusterDescription:
-        """Which brokers there are and who is the controller."""
+    async def describe_cluster(
+        self, *, include_fenced: bool = False, timeout_ms: int | None = None
+    ) -> ClusterDescription:
+        """Which brokers there are and who is the controller.
+
+        `include_fenced`: also those that the controller does not let serve, dead ones for one, where
+        the broker asked can tell.
+        """
         deadline_ms = self._deadline_ms(timeout_ms)
+
+        async def call() -> DescribeClusterResponse:
+            connection = await self._client.network.any_connection()
+            version = connection.version_of(ApiKey.DESCRIBE_CLUSTER)
+            request = DescribeClusterRequest(
+                include_fenced_brokers=include_fenced and version >= _FIRST_WITH_FENCED
+            )
+            left_ms = self._left_ms(deadline_ms)
+            return await connection.request(request, DescribeClusterResponse, timeout_ms=left_ms)
+
         try:
-            response = await self._ask_any(DescribeClusterRequest(), DescribeClusterResponse, deadline_ms)
+            response = await self._retrying(call, deadline_ms)
         except KafkaError as error:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
@@ -58,7 +76,10 @@ class ClusterAdmin(AdminBase):
             BrokerAddress(entry.broker_id, entry.host, entry.port, entry.rack) for entry in response.brokers
         )
         return ClusterDescription(
-            cluster_id=response.cluster_id, controller_id=response.controller_id, brokers=brokers
+            cluster_id=response.cluster_id,
+            controller_id=response.controller_id,
+            brokers=brokers,
+            fenced=frozenset(entry.broker_id for entry in response.brokers if entry.is_fenced),
         )
 
     async def describe_log_dirs(

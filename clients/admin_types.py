@@ -103,11 +103,12 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The brokers of the cluster."""
+    """The brokers of the cluster; `fenced` are those of them that may not serve."""
 
     cluster_id: str | None
     controller_id: BrokerId
     brokers: tuple[BrokerAddress, ...]
+    fenced: frozenset[BrokerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,65 +8,16 @@ Source: KIP-11, KIP-290; AclBindingFilter and its neighbours of Apache Kafka 4.3
 from __future__ import annotations
 
 from collections.abc import Iterator
-from enum import IntEnum
 from typing import Final, NamedTuple
 
 from cluster.image import MetadataImage
+from protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
 
 WILDCARD_RESOURCE: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only name of a resource of type CLUSTER."""
-
-
-class AclResourceType(IntEnum):
-    """What an entry is about; the numbers of requests and records."""
-
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(IntEnum):
-    """How an entry's resource name is meant; MATCH and ANY are for filters."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    """What an entry allows or denies."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class PermissionType(IntEnum):
-    """Which of both."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 class AclBinding(NamedTuple):

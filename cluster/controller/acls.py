@@ -9,20 +9,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from cluster.acls import (
-    CLUSTER_NAME,
-    AclBinding,
-    AclFilter,
-    AclOperation,
-    AclResourceType,
-    PatternType,
-    PermissionType,
-    check_filter,
-    matching_acls,
-)
+from cluster.acls import CLUSTER_NAME, AclBinding, AclFilter, check_filter, matching_acls
 from cluster.controller.result import MAX_RECORDS_PER_COMMAND, SUCCESS, ControllerResult, Outcome
 from cluster.controller.settings import Randomness
 from cluster.image import MetadataImage
+from protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from protocol.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord

@@ -253,3 +253,43 @@ def test_help_names_every_command_and_every_command_has_help() -> None:
         assert f"\n  {name} " in listed
         assert "Usage: tidelog " + name in tidelog_output(name, "--help")
     assert tidelog("--version").stdout.startswith("tidelog ")
+
+
+# --- brokers, elections, moves
+
+
+def test_brokers_are_listed_with_their_state(run: Command, broker: EmbeddedCluster) -> None:
+    heading, row = words(run("broker", "list"))
+    assert heading == ["BROKER", "HOST", "PORT", "RACK", "STATE"]
+    port = broker.bootstrap_servers.rpartition(":")[2]
+    assert (row[0], row[2], row[4]) == ("1", port, "serving")
+    (described,) = json.loads(run("broker", "list", "--json"))
+    assert (described["broker"], described["state"], described["rack"]) == (1, "serving", None)
+
+
+def test_a_broker_that_is_not_there_cannot_be_unregistered(fail: Any) -> None:
+    assert "99" in fail("broker", "unregister", "99")
+
+
+def test_leaders_that_are_right_need_no_election(run: Command, fail: Any, topic: str) -> None:
+    assert run("topic", "elect", topic) == "no partition needs an election\n"
+    assert run("topic", "elect") == "no partition needs an election\n"
+    assert json.loads(run("topic", "elect", f"{topic}:1", "--unclean", "--json")) == []
+    assert "no partition 7" in fail("topic", "elect", f"{topic}:7", code=2)
+
+
+def test_partitions_move_to_where_they_are_told_to(run: Command, fail: Any, topic: str) -> None:
+    assert run("topic", "reassign", topic, "--to", "1", "--wait") == f"moved {topic}-0\nmoved {topic}-1\n"
+    assert run("topic", "reassign", f"{topic}:1", "--over", "1") == f"began to move {topic}-1\n"
+    assert words(run("topic", "reassign"))[0] == ["TOPIC", "PARTITION", "REPLICAS", "ADDING", "REMOVING"]
+    assert json.loads(run("topic", "reassign", topic, "--json")) == []
+    assert f"{topic}-0" in fail("topic", "reassign", f"{topic}:0", "--cancel")
+    assert "9" in fail("topic", "reassign", f"{topic}:0", "--to", "9")
+
+
+def test_a_move_that_makes_no_sense_is_a_usage_error(fail: Any, topic: str) -> None:
+    assert "exclude each other" in fail("topic", "reassign", topic, "--to", "1", "--cancel", code=2)
+    assert "--over" in fail("topic", "reassign", topic, "--replicas", "2", code=2)
+    assert "needs 2 brokers" in fail("topic", "reassign", topic, "--over", "1", "-r", "2", code=2)
+    assert "not a list of numbers" in fail("topic", "reassign", topic, "--to", "one", code=2)
+    assert "name the topics" in fail("topic", "reassign", "--to", "1", code=2)

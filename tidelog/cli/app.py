@@ -28,8 +28,8 @@ class LazyCommand(NamedTuple):
 
 COMMANDS: Final[dict[str, LazyCommand]] = {
     "dev": LazyCommand("tidelog.cli.dev", "Start a broker for development, with its data in a folder here."),
-    "broker": LazyCommand("tidelog.cli.broker", "Run a broker from a server.properties file."),
-    "topic": LazyCommand("tidelog.cli.topic", "Create, list, describe, alter and delete topics."),
+    "broker": LazyCommand("tidelog.cli.broker", "Run a broker from a server.properties file; list brokers."),
+    "topic": LazyCommand("tidelog.cli.topic", "Create, list, describe, alter, move and delete topics."),
     "produce": LazyCommand("tidelog.cli.produce", "Write records to a topic from standard input."),
     "consume": LazyCommand("tidelog.cli.consume", "Read records from topics to standard output."),
     "group": LazyCommand("tidelog.cli.group", "List, describe and delete consumer groups."),

@@ -1,8 +1,11 @@
-"""`tidelog broker`, when it is reached through typer: everything is `broker.__main__`'s."""
+"""`tidelog broker`, when it is reached through typer: run one, which is `broker.__main__`'s, or list them."""
 
 from __future__ import annotations
 
 import typer
+from typer.main import get_command
+
+from tidelog.cli import broker_admin
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -11,7 +14,10 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
     add_help_option=False, context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
 )
 def broker(context: typer.Context) -> None:
-    """Run a broker from a server.properties file."""
+    """Run a broker from a server.properties file; `list` and `unregister` are about those of a cluster."""
+    if context.args[:1] and context.args[0] in broker_admin.COMMANDS:
+        command = get_command(broker_admin.app)
+        raise typer.Exit(command.main(context.args, prog_name="tidelog broker", standalone_mode=False) or 0)
     from broker.__main__ import main
 
     raise typer.Exit(main(context.args, program="tidelog broker"))

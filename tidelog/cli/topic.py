@@ -23,17 +23,20 @@ from clients.admin import (
 )
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition, uuid_text
+from tidelog.cli import topic_moves
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
 from tidelog.cli.output import numbers_text, print_json, print_table
 
 app = typer.Typer(
-    help="Create, list, describe, alter and delete topics.",
+    help="Create, list, describe, alter, move and delete topics.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+topic_moves.register(app)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Topics by name.")]
 Settings = Annotated[

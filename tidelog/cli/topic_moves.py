@@ -1,0 +1,205 @@
+"""`tidelog topic elect` and `tidelog topic reassign`: who leads partitions, and where they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Final
+
+import typer
+
+from clients.admin import Admin, ElectionType, PartitionReassignment, TopicDescription
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import BrokerId, TopicPartition
+from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.output import numbers_text, print_json, print_table
+
+_POLL_S: Final = 0.2
+
+Places = Annotated[
+    list[str], typer.Argument(metavar="TOPIC[:N,N]...", help="Topics, or some partitions of them.")
+]
+MaybePlaces = Annotated[
+    list[str] | None, typer.Argument(metavar="[TOPIC[:N,N]...]", help="Topics, or some partitions of them.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to `tidelog topic`."""
+    app.command()(elect)
+    app.command()(reassign)
+
+
+def elect(
+    places: MaybePlaces = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    unclean: Annotated[
+        bool,
+        typer.Option("--unclean", help="Any replica where nobody leads, even if records are lost by it."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let the first replica of partitions lead, of all that need it if none are named."""
+    kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
+
+    async def work(admin: Admin) -> dict[TopicPartition, KafkaError | None]:
+        wanted = None if not places else list(await _partitions(admin, places))
+        return await admin.elect_leaders(kind, wanted, timeout_ms=OPERATION_TIMEOUT_MS)
+
+    results = with_admin(bootstrap, work)
+    needed = {where: result for where, result in results.items() if not _is_needless(result)}
+    elected = sorted(succeeded(needed))
+    if as_json:
+        print_json([{"topic": topic, "partition": partition} for topic, partition in elected])
+    else:
+        for where in elected:
+            print(f"elected a leader of {where}")
+        if not needed:
+            print("no partition needs an election")
+    fail_unless_all(len(needed), len(elected))
+
+
+def reassign(
+    places: MaybePlaces = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="ID,ID", help="Exactly these brokers, the leader first.")
+    ] = None,
+    over: Annotated[
+        str | None,
+        typer.Option(
+            "--over", metavar="ID,ID", help="Spread over these brokers, as many replicas as before."
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option("-r", "--replicas", metavar="N", min=1, help="With --over: so many replicas."),
+    ] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Take reassignments back.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when the partitions have moved.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move partitions to other brokers; without --to, --over and --cancel show what is on its way."""
+    if sum((to is not None, over is not None, cancel)) > 1:
+        raise UsageFailure("--to, --over and --cancel exclude each other")
+    if replicas is not None and over is None:
+        raise UsageFailure("--replicas goes with --over")
+    if to is None and over is None and not cancel:
+        _show(with_admin(bootstrap, lambda admin: _under_way(admin, places or [])), as_json)
+        return
+    if not places:
+        raise UsageFailure("name the topics or partitions to reassign")
+    brokers = _ids(to or over or "")
+
+    async def work(admin: Admin) -> dict[TopicPartition, KafkaError | None]:
+        current = await _partitions(admin, places)
+        targets = _targets(current, None if cancel else brokers, is_spread=over is not None, count=replicas)
+        results = await admin.alter_partition_reassignments(targets, timeout_ms=OPERATION_TIMEOUT_MS)
+        if wait:
+            await _until_done(admin, [where for where, result in results.items() if result is None])
+        return results
+
+    results = with_admin(bootstrap, work)
+    done = sorted(succeeded(results))
+    if as_json:
+        print_json([{"topic": topic, "partition": partition} for topic, partition in done])
+    else:
+        verb = "cancelled" if cancel else "moved" if wait else "began to move"
+        for where in done:
+            print(f"{verb} {where}")
+    fail_unless_all(len(results), len(done))
+
+
+def _is_needless(result: KafkaError | None) -> bool:
+    return isinstance(result, KafkaError) and result.code is ErrorCode.ELECTION_NOT_NEEDED
+
+
+def _show(found: Mapping[TopicPartition, PartitionReassignment], as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {"topic": where.topic, "partition": where.partition, **moving._asdict()}
+                for where, moving in sorted(found.items())
+            ]
+        )
+        return
+    print_table(
+        ("topic", "partition", "replicas", "adding", "removing"),
+        [
+            (
+                where.topic,
+                where.partition,
+                numbers_text(moving.replicas),
+                numbers_text(moving.adding_replicas),
+                numbers_text(moving.removing_replicas),
+            )
+            for where, moving in sorted(found.items())
+        ],
+    )
+
+
+async def _under_way(admin: Admin, places: Sequence[str]) -> Mapping[TopicPartition, PartitionReassignment]:
+    wanted = list(await _partitions(admin, places)) if places else None
+    return await admin.list_partition_reassignments(wanted)
+
+
+async def _until_done(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
+    while True:
+        if not partitions or not await admin.list_partition_reassignments(partitions):
+            return
+        await asyncio.sleep(_POLL_S)
+
+
+async def _partitions(admin: Admin, places: Iterable[str]) -> dict[TopicPartition, Sequence[BrokerId]]:
+    """The partitions that are meant, with their replicas; UsageFailure for one that is not there."""
+    wanted = [_place(text) for text in places]
+    topics = await admin.describe_topics(list(dict.fromkeys(name for name, _ in wanted)))
+    found: dict[TopicPartition, Sequence[BrokerId]] = {}
+    for name, numbers in wanted:
+        topic = topics[name]
+        if isinstance(topic, KafkaError):
+            raise topic
+        replicas = _replicas_of(topic)
+        for number in replicas if numbers is None else numbers:
+            if number not in replicas:
+                raise UsageFailure(f"topic {name!r} has no partition {number}")
+            found[TopicPartition(name, number)] = replicas[number]
+    return found
+
+
+def _replicas_of(topic: TopicDescription) -> dict[int, Sequence[BrokerId]]:
+    return {entry.partition: entry.replicas for entry in topic.partitions}
+
+
+def _place(text: str) -> tuple[str, tuple[int, ...] | None]:
+    name, colon, numbers = text.partition(":")
+    return name, _ids(numbers) if colon else None
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    numbers = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not all(number.isdecimal() for number in numbers) or not (numbers or not text):
+        raise UsageFailure(f"{text!r} is not a list of numbers")
+    return tuple(map(int, numbers))
+
+
+def _targets(
+    current: Mapping[TopicPartition, Sequence[BrokerId]],
+    brokers: Sequence[BrokerId] | None,
+    *,
+    is_spread: bool,
+    count: int | None,
+) -> dict[TopicPartition, Sequence[BrokerId] | None]:
+    """Where each partition goes; spread out, each begins with the next broker, so that all lead some."""
+    targets: dict[TopicPartition, Sequence[BrokerId] | None] = {}
+    for number, (where, replicas) in enumerate(sorted(current.items())):
+        if brokers is None or not is_spread:
+            targets[where] = brokers
+            continue
+        size = count or len(replicas)
+        if size > len(brokers):
+            raise UsageFailure(f"{where} needs {size} brokers, --over names {len(brokers)}")
+        targets[where] = [brokers[(number + step) % len(brokers)] for step in range(size)]
+    return targets
