@@ -59,9 +59,9 @@ class DelayedFetch(DelayedOperation):
             ):
                 continue
             readable_bytes += min(readable, asked.partition_max_bytes)
-        if readable_bytes < limits.min_bytes:
-            return False
-        return self.force_complete()
+            if readable_bytes >= limits.min_bytes:
+                return self.force_complete()
+        return readable_bytes >= limits.min_bytes and self.force_complete()
 
     @staticmethod
     def _has_news(partition: Partition, asked: FetchPartition) -> bool:

@@ -18,9 +18,8 @@ from typing import TypeAlias
 from broker.partition import FetchIsolation, Partition
 from broker.replica_manager import ReplicaManager
 from protocol.errors import ErrorCode, KafkaError
-from protocol.fetch_view import FetchPartition, FetchPartitionResult
-from protocol.ids import BrokerId, Offset
-from storage.log import ReadResult
+from protocol.fetch_view import FetchPartition, FetchPartitionResult, Records
+from protocol.ids import BrokerId, LeaderEpoch, Offset
 
 CONSUMER_REPLICA_ID = -1
 
@@ -103,6 +102,8 @@ def _read_one(
     taken_bytes: int,
     is_recorded: bool,
 ) -> FetchPartitionResult:
+    if limits.replica_id >= 0:
+        return _read_by_follower(replicas, asked, limits, taken_bytes, is_recorded)
     partition = readable_partition(replicas, asked, limits)
     log = partition.log
     if limits.preferred_replica is not None and partition.leader is not None:
@@ -113,9 +114,7 @@ def _read_one(
             return result
     diverging = partition.diverging_epoch(asked.last_fetched_epoch, asked.fetch_offset)
     if diverging is not None:
-        result = _offsets_of(partition)
-        result.diverging_epoch = diverging
-        return result
+        return _diverging(partition, diverging)
     if partition.leader is None and asked.fetch_offset > log.log_end_offset:
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
@@ -128,8 +127,6 @@ def _read_one(
         at_least_one=taken_bytes == 0,
         with_aborted_transactions=limits.isolation is FetchIsolation.READ_COMMITTED,
     )
-    if limits.replica_id >= 0:
-        return _read_by_follower(partition, asked, limits, read, is_recorded)
     result = FetchPartitionResult(
         0, read.high_watermark, read.last_stable_offset, read.log_start_offset, read.records
     )
@@ -140,24 +137,36 @@ def _read_one(
 
 def _offsets_of(partition: Partition) -> FetchPartitionResult:
     log = partition.log
-    return FetchPartitionResult(
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-    )
+    return FetchPartitionResult(0, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+
+
+def _diverging(partition: Partition, diverging: tuple[LeaderEpoch, Offset]) -> FetchPartitionResult:
+    result = _offsets_of(partition)
+    result.diverging_epoch = diverging
+    return result
 
 
 def _read_by_follower(
-    partition: Partition, asked: FetchPartition, limits: FetchLimits, read: ReadResult, is_recorded: bool
+    replicas: ReplicaManager,
+    asked: FetchPartition,
+    limits: FetchLimits,
+    taken_bytes: int,
+    is_recorded: bool,
 ) -> FetchPartitionResult:
     """Only a read that succeeded says that the follower's log agrees with ours up to its end."""
-    replica = limits.replica_id
+    broker, offset = limits.replica_id, asked.fetch_offset
+    partition = readable_partition(replicas, asked, limits)
+    diverging = partition.diverging_epoch(asked.last_fetched_epoch, offset)
+    if diverging is not None:
+        return _diverging(partition, diverging)
+    records: Records | None = None
+    if offset != partition.log.log_end_offset:
+        max_bytes = max(0, min(asked.partition_max_bytes, limits.max_bytes - taken_bytes))
+        records = partition.log.read(offset, max_bytes, at_least_one=taken_bytes == 0).records
     if is_recorded:
-        partition.record_follower_fetch(
-            replica, asked.fetch_offset, asked.log_start_offset, limits.replica_epoch
-        )
+        partition.record_follower_fetch(broker, offset, asked.log_start_offset, limits.replica_epoch)
     # The fetch itself may have committed records: the follower hears of it at once.
     result = _offsets_of(partition)
-    if limits.is_throttled is None or not limits.is_throttled(partition, replica):
-        result.records = read.records
+    if records is not None and (limits.is_throttled is None or not limits.is_throttled(partition, broker)):
+        result.records = records
     return result

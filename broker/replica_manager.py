@@ -128,7 +128,11 @@ class ReplicaManager:
 
     def of_topic(self, topic: str) -> Iterable[Partition]:
         """The partitions of one topic that are here."""
-        return [partition for key, partition in self.partitions.items() if key.topic == topic]
+        known = None if self._image is None else self._image.topics_by_name.get(topic)
+        if known is None:
+            return [partition for key, partition in self.partitions.items() if key.topic == topic]
+        here = self._by_name_and_index
+        return [found for index in known.partitions if (found := here.get((topic, index))) is not None]
 
     # ---- following the metadata
 

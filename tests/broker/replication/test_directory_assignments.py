@@ -10,10 +10,11 @@ from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tests.support.eventually import eventually
 from tests.support.replicas import NODE, HandClock, Replicas
 
-FIRST, SECOND = UUID(int=1), UUID(int=22)
+FIRST, SECOND = UUID(int=9_001), UUID(int=9_002)
 
 
 class FakeChannel:
@@ -55,7 +56,7 @@ async def test_a_replica_on_another_disk_than_the_metadata_says_is_told() -> Non
     replicas, channel, assignments = made()
     replicas.create("t", 4)
     await eventually(lambda: channel.asked)
-    assert channel.told() == {SECOND: 2}
+    assert channel.told() == {FIRST: 2, SECOND: 2}
     assert (channel.asked[0].broker_id, channel.asked[0].broker_epoch) == (NODE, 101)
     await assignments.close()
 
@@ -64,16 +65,19 @@ async def test_what_could_not_be_told_is_told_again() -> None:
     replicas, channel, assignments = made(failures=1)
     replicas.create("t", 2)
     await eventually(lambda: len(channel.asked) == 2)
-    assert channel.told() == {SECOND: 1}
+    assert channel.told() == {FIRST: 1, SECOND: 1}
     await assignments.close()
 
 
 async def test_what_is_there_already_is_looked_at_and_nothing_is_told_of_what_is_right() -> None:
     replicas, channel, assignments = made()
     replicas.manager.listeners.clear()
-    replicas.create("t", 2)
+    topic_id = replicas.create("t", 2)
     partitions = list(replicas.manager.partitions.values())
     right = [one for one in partitions if one.log.directory.startswith("/first")]
+    assert len(right) == 1
+    index = right[0].topic_partition.partition
+    replicas.replay(PartitionChangeRecord(partition_id=index, topic_id=topic_id, directories=(FIRST,)))
     assignments.check(right, replicas.image)
     assert channel.asked == []
     assignments.check(partitions, replicas.image)
