@@ -1,8 +1,10 @@
 """Run the demo; the exit code is 0 only when every byte that was produced was read back by everybody.
 
-produce      every line of the standard library, keyed by file, with the bundled producer
-restart      cleanly, then read with the bundled consumer
-kill -9      and restart, then read with confluent-kafka and aiokafka, each a group of two
+start        three nodes, a topic of six partitions with three replicas each
+produce      every line of the standard library, keyed by file, with the bundled producer; a node is
+             killed meanwhile and comes back afterwards; read with the bundled consumer
+restart      all nodes cleanly, then read with confluent-kafka, a group of two
+kill -9      all nodes and start them again, then read with aiokafka, a group of two
 compare      count, offsets without a gap, order per key, SHA-256 of all content
 """
 
@@ -18,7 +20,7 @@ from pathlib import Path
 def main() -> int:
     """Run it on the standard library, in a folder that is removed afterwards."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # The broker is a process of its own and would stay behind.
+        # The nodes are processes of their own and would stay behind.
         signal.signal(number, signal.default_int_handler)
     try:
         # Imported here, so that ctrl-C is answered in the same way from the first moment on.

@@ -33,6 +33,10 @@ class Corpus:
         """The modules that came with this Python."""
         return cls(Path(sysconfig.get_path("stdlib")))
 
+    def count_lines(self) -> int:
+        """How many lines there are."""
+        return sum(len((self.root / path).read_bytes().splitlines()) for path in self.paths)
+
     def lines(self) -> Iterator[Line]:
         """Every line of every file; the lines of a file together are the file."""
         for path in self.paths:

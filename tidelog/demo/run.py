@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 from rich.console import Console
@@ -13,14 +13,25 @@ from rich.table import Table
 
 from clients.admin import Admin
 from clients.producer import Producer
-from tidelog.demo.broker_process import BrokerProcess
 from tidelog.demo.comparison import Content, Fingerprint, Received
 from tidelog.demo.corpus import Corpus
 from tidelog.demo.progress import Progress
 from tidelog.demo.readers import Advance, read_with_aiokafka, read_with_confluent, read_with_tidelog
+from tidelog.local_cluster.cluster import LocalCluster
 
 TOPIC = "standard-library"
+NODES = 3
 PARTITIONS = 6
+# The node that dies while the text is written, when this part of it has been sent, and comes back at the end.
+VICTIM = 2
+KILLED_AFTER = 0.4
+# A crash is to be noticed within the demo's patience, not a data centre's.
+SETTINGS = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "300",
+    "offsets.topic.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "1000",
+}
 # How many deliveries may be outstanding before their outcome is looked at.
 DELIVERIES_CHECKED_TOGETHER = 20_000
 
@@ -37,30 +48,29 @@ async def _read_in_threads(servers: str, topic: str, expected: int, advance: Adv
 
 
 class Demo:
-    """One run over `corpus`; data and the broker's log stand in `folder`."""
+    """One run over `corpus`; the nodes' data and logs stand in `folder`."""
 
     def __init__(self, corpus: Corpus, folder: Path, console: Console | None = None) -> None:
         self._corpus = corpus
         self._console = console or Console()
-        data_dir = folder / "data"
-        data_dir.mkdir()
-        self.broker = BrokerProcess(data_dir)
+        self.cluster = LocalCluster.create(folder / "cluster", NODES, settings=SETTINGS)
         self._rates = Table("step", "records", "seconds", "records/s", "MB/s", title="Rates")
         self._comparison = Table("reader", "records", "keys", "per member", "SHA-256", "", title="Comparison")
 
     async def run(self) -> bool:
         """True when everybody read exactly what was produced."""
         say = self._console.print
-        say(f"broker ready after {self.broker.start() * 1000:.0f} ms at {self.broker.bootstrap_servers}")
+        say(f"{NODES} nodes at {self.cluster.bootstrap_servers} ready after {await self._start():.1f} s")
         source = await self._produce()
-        self.broker.stop()
-        say(f"clean restart: ready after {self.broker.start() * 1000:.0f} ms")
+        say(f"node {VICTIM} is back: all brokers are there after {await self._start([VICTIM]):.1f} s")
         equal = await self._read("tidelog", read_with_tidelog, source)
-        self.broker.kill()
-        say(f"kill -9 and restart: ready after {self.broker.start() * 1000:.0f} ms")
+        await asyncio.to_thread(self.cluster.stop)
+        say(f"clean restart of all: ready after {await self._start():.1f} s")
         equal &= await self._read("confluent-kafka, group of 2", _read_in_threads, source, 2)
+        await asyncio.to_thread(self._kill_all)
+        say(f"kill -9 of all and restart: ready after {await self._start():.1f} s")
         equal &= await self._read("aiokafka, group of 2", read_with_aiokafka, source, 2)
-        self.broker.stop()
+        await asyncio.to_thread(self.cluster.stop)
         say(self._rates, self._comparison)
         if equal:
             say(f"[green]All readers got every byte of {len(self._corpus.paths)} files.")
@@ -70,15 +80,22 @@ class Demo:
 
     def close(self) -> None:
         """Leave no process behind."""
-        self.broker.kill()
+        self._kill_all()
+
+    async def _start(self, nodes: Iterable[int] | None = None) -> float:
+        return await asyncio.to_thread(self.cluster.start, nodes)
+
+    def _kill_all(self) -> None:
+        for node_id in self.cluster.nodes:
+            self.cluster.kill(node_id)
 
     async def _produce(self) -> Fingerprint:
-        async with Admin(self.broker.bootstrap_servers) as admin:
+        async with Admin(self.cluster.bootstrap_servers) as admin:
             await admin.create_topic(TOPIC, num_partitions=PARTITIONS)
         content = Content()
         started = time.perf_counter()
         with Progress(self._console, "produce", None) as progress:
-            async with Producer(self.broker.bootstrap_servers, linger_ms=5) as producer:
+            async with Producer(self.cluster.bootstrap_servers, linger_ms=5) as producer:
                 await self._send_all(producer, content, progress)
         source = content.fingerprint()
         self._add_rate("produce: tidelog", source, time.perf_counter() - started)
@@ -86,7 +103,11 @@ class Demo:
 
     async def _send_all(self, producer: Producer, content: Content, progress: Progress) -> None:
         deliveries = []
-        for key, value in self._corpus.lines():
+        kill_at = int(KILLED_AFTER * self._corpus.count_lines())
+        for number, (key, value) in enumerate(self._corpus.lines()):
+            if number == kill_at:
+                await asyncio.to_thread(self.cluster.kill, VICTIM)
+                self._console.print(f"kill -9 of node {VICTIM} after {number:,} records")
             content.add(key, value)
             delivery = producer.send_nowait(TOPIC, value, key=key)
             if delivery is None:
@@ -106,7 +127,7 @@ class Demo:
     async def _read(self, name: str, reader: Reader, source: Fingerprint, group_size: int = 1) -> bool:
         started = time.perf_counter()
         with Progress(self._console, f"consume: {name}", source.records) as progress:
-            received = await reader(self.broker.bootstrap_servers, TOPIC, source.records, progress.advance)
+            received = await reader(self.cluster.bootstrap_servers, TOPIC, source.records, progress.advance)
         found = received.content.fingerprint()
         self._add_rate(f"consume: {name}", found, time.perf_counter() - started)
         equal = found == source and len(received.members) == group_size

@@ -100,6 +100,6 @@ class NodeProcess:
 
     def _is_ours(self, pid: int) -> bool:
         shown = subprocess.run(
-            ["ps", "-o", "stat=,args=", "-p", str(pid)], capture_output=True, text=True, check=False
+            ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)], capture_output=True, text=True, check=False
         ).stdout
         return str(self._properties) in shown and not shown.startswith("Z")

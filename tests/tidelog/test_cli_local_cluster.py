@@ -1,0 +1,85 @@
+"""`tidelog cluster start|status|kill|logs|stop`: three processes on this machine, by commands alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidelog.local_cluster.cluster import LocalCluster
+
+TIMEOUT_S = 120
+FAST = {
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "1500",
+    "controller.quorum.election.timeout.ms": "500",
+    "controller.quorum.fetch.timeout.ms": "1000",
+}
+
+
+def tidelog(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tidelog.cli.main", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
+    """Made, not started: the commands do that. Whatever runs at the end is killed."""
+    made = LocalCluster.create(tmp_path / "cluster", 3, settings=FAST)
+    yield made
+    made.remove()
+
+
+def status(folder: Path) -> list[dict[str, object]]:
+    done = tidelog("cluster", "status", "-d", str(folder), "--json")
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, object]] = json.loads(done.stdout)
+    return found
+
+
+def test_a_cluster_is_started_used_broken_mended_and_stopped(cluster: LocalCluster) -> None:
+    folder = cluster.layout.folder
+    started = tidelog("cluster", "start", "-d", str(folder))
+    assert started.returncode == 0, started.stderr
+    assert "3 nodes run" in started.stdout and cluster.bootstrap_servers in started.stdout
+    assert [node["serves"] for node in status(folder)] == [True, True, True]
+    servers = cluster.bootstrap_servers
+    lines = "".join(f"line {number}\n" for number in range(200))
+    assert tidelog("topic", "create", "tides", "-p", "3", "-r", "3", "-b", servers).returncode == 0
+    assert tidelog("produce", "tides", "-b", servers, stdin=lines).returncode == 0
+    assert tidelog("cluster", "kill", "2", "-d", str(folder)).returncode == 0
+    assert [node["pid"] is None for node in status(folder)] == [False, True, False]
+    assert tidelog("produce", "tides", "-b", servers, stdin=lines).returncode == 0
+    again = tidelog("cluster", "start", "-d", str(folder))
+    assert again.returncode == 0, again.stderr
+    read = tidelog("consume", "tides", "-b", servers, "-o", "beginning", "-e")
+    assert sorted(read.stdout.splitlines()) == sorted(2 * lines.splitlines())
+    assert "broker 2 is ready" in tidelog("cluster", "logs", "2", "-d", str(folder)).stdout
+    stopped = tidelog("cluster", "stop", "-d", str(folder))
+    assert stopped.returncode == 0, stopped.stderr
+    assert cluster.running == []
+
+
+def test_a_folder_without_a_cluster_and_an_unknown_node_are_one_clear_line(
+    tmp_path: Path, cluster: LocalCluster
+) -> None:
+    nothing = tidelog("cluster", "status", "-d", str(tmp_path / "nowhere"))
+    assert nothing.returncode == 2 and "holds no cluster" in nothing.stderr
+    assert len(nothing.stderr.strip().splitlines()) == 1
+    unknown = tidelog("cluster", "kill", "7", "-d", str(cluster.layout.folder))
+    assert unknown.returncode == 2 and "there is no node 7; nodes are 1, 2, 3" in unknown.stderr
+    full = tmp_path / "full"
+    full.mkdir()
+    (full / "file").write_text("mine")
+    refused = tidelog("cluster", "start", "-d", str(full))
+    assert refused.returncode == 2 and "neither empty nor a cluster's folder" in refused.stderr
