@@ -13,18 +13,22 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from broker.metadata.batches import encode_records
 from cluster.controller.result import ControllerResult
 from cluster.image import MetadataImage
 from cluster.metadata_loader import MetadataLoader, Published
 from cluster.quorum.effects import Appended
+from protocol.batch import BATCH_OVERHEAD
 from protocol.errors import KafkaError
 from protocol.ids import LeaderEpoch, Offset
 from protocol.schema import MetadataRecord
 
 logger = logging.getLogger(__name__)
+
+# What a record needs besides its value: six varints, mostly of one byte.
+_RECORD_OVERHEAD: Final = 7
 
 Command: TypeAlias = Callable[[MetadataImage], ControllerResult[Any]]
 Appender: TypeAlias = Callable[[list[bytes], LeaderEpoch], Appended]
@@ -128,7 +132,7 @@ class ActiveController:
         except Exception:
             self._loader = MetadataLoader(before)
             raise
-        size_bytes = sum(map(len, values))
+        size_bytes = BATCH_OVERHEAD + sum(map(len, values)) + _RECORD_OVERHEAD * len(values)
         self._written.append(Written(appended.last_offset + 1, steps, size_bytes, submitted))
 
     def committed(self, offset: Offset) -> list[Written]:

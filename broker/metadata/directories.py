@@ -49,7 +49,7 @@ def prepare_directories(
     refused: list[str] = []
     for path in directories:
         try:
-            _make_durably(fs, path)
+            make_durably(fs, path)
             file = MetaPropertiesFile(fs, path)
             found[path] = file.read() if file.exists() else None
         except (OSError, StorageFailure) as error:
@@ -71,7 +71,7 @@ def prepare_directories(
     return Identity(chosen, ids)
 
 
-def _make_durably(fs: FileSystem, path: str) -> None:
+def make_durably(fs: FileSystem, path: str) -> None:
     """Make the directory; a crash must not take the names of new ones, and all that is in them, away."""
     missing = []
     current = path.rstrip("/")

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from broker.config import BrokerConfig
+from broker.metadata.directories import make_durably
 from broker.quorum_config import controller_listener_name
 from broker.raft.log import metadata_directory
 from broker.raft.snapshot_format import SnapshotHead, read_snapshot, snapshot_batches
@@ -107,7 +108,7 @@ def format_directories(
     for path in directories:
         if path in formatted:
             continue
-        fs.makedirs(path)
+        make_durably(fs, path)
         directory_id = randomness.uuid()
         if path == config.metadata_log_directory:
             own = next((voter for voter in voters if voter.id == config.node_id), None)
@@ -137,8 +138,7 @@ def _is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: BrokerId)
 
 def _write_voters(fs: FileSystem, path: str, voters: VoterSet, now_ms: int) -> None:
     directory = metadata_directory(path)
-    fs.makedirs(directory)
-    fs.fsync_dir(path)
+    make_durably(fs, directory)
     head = SnapshotHead(now_ms, KRAFT_VERSION_DYNAMIC, voters.to_record())
     batches = snapshot_batches((), head, epoch=BOOTSTRAP_SNAPSHOT.epoch, now_ms=now_ms)
     SnapshotFiles(fs, directory).write(BOOTSTRAP_SNAPSHOT, batches)

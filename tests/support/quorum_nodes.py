@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import ExitStack, asynccontextmanager
 from functools import partial
+from typing import TypeVar
 
 from broker.config import BrokerConfig
 from broker.metadata.randomness import SystemRandomness
@@ -15,12 +18,18 @@ from broker.raft.formatting import InitialVoter, format_directories
 from cluster.controller.result import ControllerResult
 from cluster.image import MetadataImage
 from cluster.quorum.quorum import Quorum
+from protocol.codec import decode
 from protocol.errors import ErrorCode, KafkaError
+from protocol.framing import encode_request, read_response_header
 from protocol.metadata_records.config_record import ConfigRecord
+from protocol.registry import APIS
+from protocol.schema import ApiMessage
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.loops import until
 from tests.support.metadata import CLUSTER_ID
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 DIRECTORY = "/data"
 # Short, for elections are waited for; long enough that a busy machine does not hold them without need.
@@ -105,11 +114,29 @@ class QuorumNodes:
         self.disks[node_id] = self.disks[node_id].crash(survival)
         await node.abandon()
 
+    def lose_disk(self, node_id: int) -> None:
+        """Give a node that does not run an empty disk."""
+        assert node_id not in self.running
+        self.disks[node_id] = CrashFileSystem()
+
     async def end(self) -> None:
         """End all that run."""
         for node in self.running.values():
             await node.abandon()
         self.running.clear()
+
+    async def ask(self, node_id: int, request: ApiMessage, response: type[ResponseT]) -> ResponseT:
+        """A controller's answer to a stranger, in the newest version."""
+        version = APIS[request.api_key].highest
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.ports[node_id])
+        try:
+            writer.write(encode_request(request.api_key, version, 1, "stranger", request))
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            frame = memoryview(await reader.readexactly(size))
+            _, position = read_response_header(frame, request.api_key, version)
+            return decode(response, frame[position:], version)
+        finally:
+            writer.close()
 
     # ---- what the nodes know
 

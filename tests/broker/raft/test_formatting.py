@@ -133,6 +133,14 @@ def test_a_directory_that_a_crash_leaves_formatted_is_whole(survival: Survival |
     assert count > 20
 
 
+def test_what_was_formatted_survives_a_power_loss() -> None:
+    disk = CrashFileSystem()
+    formatted(disk)
+    after = disk.crash(Survival.LOSE_UNSYNCED)
+    assert MetaPropertiesFile(after, "/m").read().directory_id == UUID(int=1001)
+    assert after.exists(SNAPSHOT)
+
+
 def test_initial_controllers_are_read_as_kafka_writes_them() -> None:
     ids = [uuid_text(voter.directory_id) for voter in VOTERS]
     assert parse_initial_voters(f"1@a:9093:{ids[0]}, 2@[::1]:9094:{ids[1]}") == VOTERS

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import struct
-from typing import TypeVar
 
 import pytest
 
@@ -12,9 +10,7 @@ from broker.raft.state_file import QuorumStateFile
 from cluster.controller.result import ControllerResult
 from cluster.image import MetadataImage
 from cluster.quorum.states import State
-from protocol.codec import decode
 from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import encode_request, read_response_header
 from protocol.messages.fetch_snapshot import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
@@ -23,12 +19,8 @@ from protocol.messages.fetch_snapshot import (
 )
 from protocol.messages.vote import VoteRequest, VoteResponse
 from protocol.metadata_records.no_op_record import NoOpRecord
-from protocol.registry import APIS
-from protocol.schema import ApiMessage
 from tests.support.loops import on_both_loops, until
-from tests.support.quorum_nodes import DIRECTORY, QuorumNodes, quorum_nodes
-
-ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+from tests.support.quorum_nodes import DIRECTORY, quorum_nodes
 
 
 def touch(image: MetadataImage) -> ControllerResult[None]:
@@ -149,23 +141,9 @@ async def test_what_a_stranger_sends_ends_nothing() -> None:
         await nodes.start()
         leader = await nodes.elected()
         for request in (nothing, no_partition, odd_partition, two):
-            answer = await ask(nodes, leader, request, FetchSnapshotResponse)
+            answer = await nodes.ask(leader, request, FetchSnapshotResponse)
             assert answer.error_code == ErrorCode.INVALID_REQUEST or answer.topics
-        vote = await ask(nodes, leader, VoteRequest(cluster_id="other"), VoteResponse)
+        vote = await nodes.ask(leader, VoteRequest(cluster_id="other"), VoteResponse)
         assert vote.error_code == ErrorCode.INVALID_REQUEST
         await nodes.set("a", "1")
         assert not nodes.running[leader].failed.is_set()
-
-
-async def ask(nodes: QuorumNodes, node_id: int, request: ApiMessage, response: type[ResponseT]) -> ResponseT:
-    """A controller's answer to a stranger, in the newest version."""
-    version = APIS[request.api_key].highest
-    reader, writer = await asyncio.open_connection("127.0.0.1", nodes.ports[node_id])
-    try:
-        writer.write(encode_request(request.api_key, version, 1, "stranger", request))
-        (size,) = struct.unpack(">i", await reader.readexactly(4))
-        frame = memoryview(await reader.readexactly(size))
-        _, position = read_response_header(frame, request.api_key, version)
-        return decode(response, frame[position:], version)
-    finally:
-        writer.close()
