@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cluster.quorum.events import Received
+from cluster.quorum.events import Received, UpgradeVoters
 from cluster.quorum.voter_set import VoterSet
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -64,6 +64,10 @@ class Operator:
         if not leaders:
             return
         leader = random.choice(leaders)
+        if not world.is_dynamic:
+            assert leader.quorum is not None
+            leader.handle(UpgradeVoters(leader.quorum.epoch, []))
+            return
         for _ in range(random.choice((1, 1, 1, 2))):
             assert leader.quorum is not None
             voters = leader.quorum.voters

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cluster.quorum.events import Resign
 from cluster.quorum.voter_set import VoterSet
+from tests.sim.quorum.swarm import Voters
 
 if TYPE_CHECKING:
     from tests.sim.quorum.node import SimNode
@@ -111,14 +112,22 @@ class Faults:
             node.resume()
 
     def _wipe(self) -> None:
-        """A node loses its disk, unless that would take away the last majority."""
+        """A node loses its disk, unless that would take away the last majority.
+
+        Static voters may not lose theirs: a voter that has not heard of the upgrade yet takes an empty
+        disk for a voter's.
+        """
         world = self.world
         node = self._victim()
+        logs = [each.disk.log for each in world.nodes.values() if not each.disk.is_replacement]
+        if world.swarm.mode is not Voters.DYNAMIC and not all(world.voter_sets_in(log) for log in logs):
+            return
         if not all(live_majority(world, voters, without=node) for voters in possible_voter_sets(world)):
             return
         if node.quorum is not None:
             node.stop(power_lost=True)
         node.disk = world.new_disk(node.id)
+        node.disk.is_replacement = True
         world.at(world.now + world.random.randrange(1, world.swarm.down_max + 1), self._restart, node)
 
     def _resign(self) -> None:

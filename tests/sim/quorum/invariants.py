@@ -27,8 +27,10 @@ class History:
     """What was seen from outside, for invariants that reach over several nodes or lives."""
 
     def __init__(self) -> None:
-        self.leaders: dict[int, tuple[int, int]] = {}
-        """Epoch -> (node, life) that led it."""
+        self.leaders: dict[int, int] = {}
+        """Epoch -> node that led it."""
+        self.announced: dict[int, tuple[int, int]] = {}
+        """Epoch -> (node, life) that told of leading it."""
         self.votes: dict[tuple[int, int, UUID], tuple[int, UUID]] = {}
         """(epoch, voter, its directory) -> candidate, as told to the candidate."""
         self.heard: dict[int, dict[int, int]] = {}
@@ -39,15 +41,22 @@ class History:
 
 
 def one_leader_per_epoch(world: World, node: SimNode) -> None:
-    """In an epoch at most one node leads, and not again after a restart."""
+    """In an epoch at most one node leads."""
     quorum = node.quorum
     assert quorum is not None
     if quorum.state is not State.LEADER:
         return
-    leader = world.history.leaders.setdefault(quorum.epoch, (node.id, node.life))
+    leader = world.history.leaders.setdefault(quorum.epoch, node.id)
+    if leader != node.id:
+        raise Violation("one_leader_per_epoch", f"epoch {quorum.epoch} is led by {node.id} and by {leader}")
+
+
+def an_epoch_is_led_in_one_life(world: World, node: SimNode, epoch: int) -> None:
+    """Who told that it leads an epoch does not lead it after a restart: it may have lost what it wrote."""
+    leader = world.history.announced.setdefault(epoch, (node.id, node.life))
     if leader != (node.id, node.life):
         raise Violation(
-            "one_leader_per_epoch", f"epoch {quorum.epoch} is led by {(node.id, node.life)} and by {leader}"
+            "one_leader_per_epoch", f"epoch {epoch} is led by {(node.id, node.life)} and by {leader}"
         )
 
 

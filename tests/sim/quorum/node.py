@@ -23,6 +23,7 @@ from cluster.quorum.events import Answered, Append, Event, Persisted, Received, 
 from cluster.quorum.quorum import Quorum
 from cluster.quorum.quorum_record import QuorumRecord
 from protocol.schema import ApiMessage
+from tests.sim.quorum.invariants import an_epoch_is_led_in_one_life
 from tests.sim.quorum.memory_log import MemoryLog, StoredBatch
 from tests.sim.quorum.network import Request
 
@@ -38,6 +39,8 @@ class Disk:
     directory_id: UUID
     log: MemoryLog = field(default_factory=MemoryLog)
     record: QuorumRecord | None = None
+    is_replacement: bool = False
+    """It came after another one of the node was lost."""
     told_epoch: int = 0
     """The highest epoch that a process on this disk was in when it said something to others."""
 
@@ -234,6 +237,8 @@ class SimNode:
                 self._committed(effect.offset)
             case LeaderChanged():
                 self.unacknowledged.clear()
+                if effect.leader_id == self.id:
+                    an_epoch_is_led_in_one_life(self.world, self, effect.epoch)
             case SnapshotLoaded():
                 self.loaded_snapshot = True
                 self.snapshot_at = effect.snapshot_id.end_offset

@@ -14,6 +14,7 @@ Nodes are numbers. A line is one of:
     crash 0 / power off 0 / wipe 0 / pause 0 / resume 0 / resign 0
     append 3 at 0                        three batches of one record
     add 3 at 0 / remove 2 at 0           an operator asks node 0 to change the voters ...
+    upgrade at 0                         an operator has node 0 write the static voters to the log
     answered NONE                        ... the answer to the oldest request; `nothing`: there is none yet
     ask 1 for a vote for 0 in epoch 7 with log 4 of epoch 2   or `a pre-vote`, `for 0 with another disk` ...
     answered granted / answered refused                       ... a request that nobody sent
@@ -32,7 +33,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cluster.quorum.events import Received, Resign
+from cluster.quorum.events import Received, Resign, UpgradeVoters
 from cluster.quorum.fetching import CommittedRecordsLost
 from cluster.quorum.safeguards import Safeguard
 from protocol.errors import ErrorCode
@@ -142,6 +143,12 @@ class Scenario:
             if node.quorum is not None:
                 node.stop(power_lost=True)
             node.disk = self.world.new_disk(node.id)
+            node.disk.is_replacement = True
+
+    def upgrade(self, name: str) -> None:
+        (node,) = self._nodes(name)
+        assert node.quorum is not None
+        node.handle(UpgradeVoters(node.quorum.epoch, []))
 
     def forget(self, nodes: str) -> None:
         for node in self._nodes(nodes):
@@ -290,6 +297,7 @@ _VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
     (r"crash (.+)", Scenario.crash),
     (r"power off (.+)", Scenario.power_off),
     (r"wipe (.+)", Scenario.wipe),
+    (r"upgrade at (\d)", Scenario.upgrade),
     (r"forget (.+)", Scenario.forget),
     (r"pause (.+)", Scenario.pause),
     (r"resume (.+)", Scenario.resume),

@@ -16,6 +16,7 @@ class Voters(Enum):
 
     STATIC = "controller.quorum.voters"
     DYNAMIC = "a snapshot at offset 0 names the voters (KIP-853)"
+    UPGRADED = "static ones, which an operator has written to the log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +88,12 @@ def swarm_of(seed: int) -> Swarm:
     def rate(probability: float, highest: float) -> float:
         return round(highest * random.random() ** 2, 4) if random.random() < probability else 0.0
 
-    dynamic = random.random() < 0.6
+    mode = random.choice((Voters.STATIC, Voters.STATIC, Voters.DYNAMIC, Voters.DYNAMIC, Voters.UPGRADED))
+    dynamic = mode is not Voters.STATIC
     return Swarm(
         voters=random.choice((1, 2, 3, 3, 3, 3, 3, 3, 5, 5)),
         observers=random.choice((0, 0, 1, 1, 2)),
-        mode=Voters.DYNAMIC if dynamic else Voters.STATIC,
+        mode=mode,
         safety_ms=random.choice((6_000, 10_000, 15_000)),
         latency_max=random.choice((2, 10, 50)),
         drop=rate(0.5, 0.3),

@@ -15,7 +15,7 @@ import pytest
 from tests.sim.quorum.run import chunks, run_chunk, run_seed
 from tests.sim.quorum.swarm import Swarm, Voters
 
-SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "2000"))
+SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "3000"))
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -138,16 +138,20 @@ class World:
 
     def voter(self, disk: Disk) -> Voter:
         """The node with that disk as a voter."""
-        dynamic = self.swarm.mode is Voters.DYNAMIC
         return Voter(
-            key=ReplicaKey(disk.node_id, disk.directory_id if dynamic else None),
+            key=ReplicaKey(disk.node_id, disk.directory_id if self.is_dynamic else None),
             endpoints=endpoints_of(disk.node_id),
             kraft_version_max=1,
         )
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether the voters stand in the log, for good."""
+        return self.swarm.mode is Voters.DYNAMIC or bool(self.ledger.voter_sets)
+
     def new_quorum(self, node: SimNode) -> Quorum:
         """The state machine of a process that starts on the node's disk."""
-        static = self.swarm.mode is Voters.STATIC
+        static = self.swarm.mode is not Voters.DYNAMIC and not node.disk.is_replacement
         return Quorum(
             node_id=node.id,
             directory_id=node.disk.directory_id,
@@ -176,8 +180,7 @@ class World:
         snapshot_id = SnapshotId(offset, ledger.epoch_before(offset))
         if snapshot_id in log.snapshots:
             return
-        dynamic = self.swarm.mode is Voters.DYNAMIC
-        voters = ledger.voters_before(offset) if dynamic else None
+        voters = ledger.voters_before(offset)
         log.add_snapshot(snapshot_id, snapshot_bytes(voters, ledger.digest_before(offset)))
         if self.drop_log_at_snapshots or self.random.random() < 0.7:
             known = [each for each in log.snapshots if each.end_offset > log.start_offset]
