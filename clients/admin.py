@@ -15,6 +15,7 @@ from clients.admin_cluster import ClusterAdmin
 from clients.admin_features import ClusterFeatures, FeatureAdmin, LevelRange, UpgradeType
 from clients.admin_groups import GroupAdmin
 from clients.admin_partitions import ElectionType, PartitionAdmin, PartitionReassignment
+from clients.admin_quorum import QuorumAdmin, QuorumInfo, QuorumReplica, VoterEndpoint
 from clients.admin_security import (
     AclBinding,
     AclFilter,
@@ -75,6 +76,8 @@ __all__ = [
     "PartitionReassignment",
     "PatternType",
     "PermissionType",
+    "QuorumInfo",
+    "QuorumReplica",
     "QuotaComponent",
     "QuotaEntity",
     "QuotaMatch",
@@ -82,10 +85,11 @@ __all__ = [
     "TopicDescription",
     "TopicListing",
     "UpgradeType",
+    "VoterEndpoint",
 ]
 
 
-class Admin(TopicAdmin, PartitionAdmin, ClusterAdmin, FeatureAdmin, SecurityAdmin, GroupAdmin):
+class Admin(TopicAdmin, PartitionAdmin, ClusterAdmin, FeatureAdmin, QuorumAdmin, SecurityAdmin, GroupAdmin):
     """An asyncio admin client; use it as an async context manager, or call `start` and `close`.
 
     Options are those of `AdminConfig` (Kafka's names with underscores).

@@ -37,6 +37,7 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
         "tidelog.cli.cluster", "Show a cluster and its health; start one on this machine."
     ),
     "config": LazyCommand("tidelog.cli.config", "Show and change configurations of topics and brokers."),
+    "quorum": LazyCommand("tidelog.cli.quorum", "Show the quorum of controllers, and change who votes."),
     "storage": LazyCommand("tidelog.cli.storage", "Prepare the directories of a node for its cluster."),
     "log": LazyCommand("tidelog.cli.log", "Print and verify files of a log directory."),
     "perf": LazyCommand("tidelog.cli.perf", "Measure how fast a cluster takes and gives records."),

@@ -1,0 +1,161 @@
+"""`tidelog quorum`: the controllers that vote, and changes of who they are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from broker.__main__ import load_config
+from clients.admin import Admin, ClusterDescription, QuorumInfo, QuorumReplica, VoterEndpoint
+from protocol.ids import uuid_from_text, uuid_text
+from storage.files import OsFileSystem
+from storage.meta_properties import MetaPropertiesFile
+from tidelog.cli.admin import with_admin
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
+from tidelog.cli.output import print_json, print_table
+
+app = typer.Typer(
+    help="Show the quorum of controllers, and change who votes.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+
+
+@app.command()
+def describe(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    status: Annotated[bool, typer.Option("--status", help="A summary; the default.")] = False,
+    replication: Annotated[
+        bool, typer.Option("--replication", help="How far every replica of the metadata log has come.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show who leads the quorum of controllers, and who follows how far behind."""
+    if status and replication:
+        raise UsageFailure("one of --status and --replication is enough")
+    cluster, quorum = with_admin(bootstrap, _describe)
+    if as_json:
+        print_json({"cluster_id": cluster.cluster_id, **_json(quorum)})
+    elif replication:
+        _print_replication(quorum)
+    else:
+        _print_status(cluster, quorum)
+
+
+async def _describe(admin: Admin) -> tuple[ClusterDescription, QuorumInfo]:
+    return await admin.describe_cluster(), await admin.describe_metadata_quorum()
+
+
+def _json(quorum: QuorumInfo) -> dict[str, object]:
+    return {
+        "leader_id": quorum.leader_id,
+        "leader_epoch": quorum.leader_epoch,
+        "high_watermark": quorum.high_watermark,
+        "voters": quorum.voters,
+        "observers": quorum.observers,
+    }
+
+
+def _leader(quorum: QuorumInfo) -> QuorumReplica | None:
+    return next((voter for voter in quorum.voters if voter.replica_id == quorum.leader_id), None)
+
+
+def _print_status(cluster: ClusterDescription, quorum: QuorumInfo) -> None:
+    leader = _leader(quorum)
+    slowest = min(quorum.voters, key=lambda voter: voter.log_end_offset, default=None)
+    lag: int | str = "-"
+    if leader is not None and slowest is not None:
+        lag = leader.log_end_offset - slowest.log_end_offset
+    print(f"cluster           {cluster.cluster_id}")
+    print(f"leader            {quorum.leader_id}")
+    print(f"leader epoch      {quorum.leader_epoch}")
+    print(f"high watermark    {quorum.high_watermark}")
+    print(f"max follower lag  {lag}")
+    print(f"voters            {', '.join(map(_replica_text, quorum.voters)) or '-'}")
+    print(f"observers         {', '.join(map(_replica_text, quorum.observers)) or '-'}")
+
+
+def _replica_text(replica: QuorumReplica) -> str:
+    places = " ".join(f"{each.listener_name}://{each.host}:{each.port}" for each in replica.endpoints)
+    return f"{replica.replica_id} ({places})" if places else str(replica.replica_id)
+
+
+def _print_replication(quorum: QuorumInfo) -> None:
+    leader = _leader(quorum)
+    end_offset = leader.log_end_offset if leader is not None else quorum.high_watermark
+    rows = []
+    for replica in sorted(quorum.voters, key=lambda voter: voter.replica_id != quorum.leader_id):
+        rows.append(_row(replica, "leader" if replica is leader else "follower", end_offset))
+    rows += [_row(replica, "observer", end_offset) for replica in quorum.observers]
+    columns = ("node", "directory id", "log end offset", "lag", "last fetch", "last caught up", "status")
+    print_table(columns, rows)
+
+
+def _row(replica: QuorumReplica, status: str, end_offset: int) -> tuple[object, ...]:
+    return (
+        replica.replica_id,
+        None if replica.directory_id is None else uuid_text(replica.directory_id),
+        replica.log_end_offset,
+        end_offset - replica.log_end_offset,
+        replica.last_fetch_timestamp_ms,
+        replica.last_caught_up_timestamp_ms,
+        status,
+    )
+
+
+@app.command("add-controller")
+def add_controller(
+    config: Annotated[
+        str, typer.Option("-c", "--config", metavar="FILE", help="server.properties of the new controller.")
+    ],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    dry_run: DryRun = False,
+    override: Annotated[
+        list[str], typer.Option("--override", metavar="KEY=VALUE", help="A setting over that of the file.")
+    ] = [],  # noqa: B006
+) -> None:
+    """Let a controller vote that runs already and follows the metadata."""
+    node = load_config(config, key_values(override, "--override"))
+    if not node.is_controller or not node.controller_listeners:
+        raise UsageFailure(f"{config} is not of a controller with a listener of controller.listener.names")
+    file = MetaPropertiesFile(OsFileSystem(), node.metadata_log_directory)
+    directory_id = file.read().directory_id if file.exists() else None
+    if directory_id is None:
+        raise UsageFailure(f"{node.metadata_log_directory} is not formatted, or has no directory id")
+    endpoints = [
+        VoterEndpoint(listener.name, listener.host, listener.port)
+        for listener in node.advertised_controllers("localhost", {})
+    ]
+    if not dry_run:
+        with_admin(bootstrap, lambda admin: admin.add_raft_voter(node.node_id, directory_id, endpoints))
+    places = ", ".join(f"{each.listener_name}://{each.host}:{each.port}" for each in endpoints)
+    done = "Would add" if dry_run else "Added"
+    print(f"{done} controller {node.node_id} with directory id {uuid_text(directory_id)} at {places}.")
+
+
+@app.command("remove-controller")
+def remove_controller(
+    controller_id: Annotated[int, typer.Argument(metavar="ID", help="Its node id.")],
+    directory_id: Annotated[str, typer.Argument(metavar="DIRECTORY-ID", help="As `describe` shows it.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    dry_run: DryRun = False,
+) -> None:
+    """Have a controller vote no more."""
+    parsed = _directory_id(directory_id)
+    if not dry_run:
+        with_admin(bootstrap, lambda admin: admin.remove_raft_voter(controller_id, parsed))
+    done = "Would remove" if dry_run else "Removed"
+    print(f"{done} controller {controller_id} with directory id {directory_id}.")
+
+
+def _directory_id(text: str) -> UUID:
+    try:
+        return uuid_from_text(text)
+    except ValueError as error:
+        raise UsageFailure(f"DIRECTORY-ID {text!r}: {error}") from error
