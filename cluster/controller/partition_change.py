@@ -168,7 +168,8 @@ class _Change:
         if len(self._partition.last_known_elr) != 1:
             return None
         (last_known,) = self._partition.last_known_elr
-        if last_known not in self._sets.replicas or not self._rules.may_lead(self._partition, last_known):
+        has_its_records = last_known in self._partition.replicas and last_known in self._sets.replicas
+        if not has_its_records or not self._rules.may_lead(self._partition, last_known):
             return None
         return last_known
 
@@ -184,12 +185,19 @@ class _Change:
         if self._has_new_isr():
             changes["isr"] = self._isr
         if self._rules.tracks_eligible_leaders:
-            leader = changes.get("leader", NO_LEADER_CHANGE)
-            if leader == NO_LEADER and not partition.last_known_elr and partition.leader != NO_LEADER:
-                changes["last_known_elr"] = (partition.leader,)
-            elif leader >= 0 and partition.last_known_elr:
-                changes["last_known_elr"] = ()
+            last_known = self._last_known_after(changes.get("leader", NO_LEADER_CHANGE))
+            if last_known != partition.last_known_elr:
+                changes["last_known_elr"] = last_known
         return changes
+
+    def _last_known_after(self, leader: BrokerId) -> Replicas:
+        """Who is remembered as the last leader, when the record names `leader`."""
+        remembered = self._partition.last_known_elr
+        if leader >= 0:
+            return ()
+        if leader == NO_LEADER and not remembered and self._partition.leader != NO_LEADER:
+            remembered = (self._partition.leader,)
+        return tuple(replica for replica in remembered if replica in self._sets.replicas)
 
     def _begins_epoch(self) -> bool:
         if not set(self._partition.replicas) <= set(self._sets.replicas):

@@ -19,7 +19,8 @@ def check_image(image: MetadataImage) -> None:
         for index, partition in topic.partitions.items():
             where = f"{topic.name}-{index}: {partition}"
             _check_sets(partition, where)
-            _check_brokers(image, partition, where)
+            allows_unclean = image.topic_configs(topic.name).get("unclean.leader.election.enable") == "true"
+            _check_brokers(image, partition, where, allows_unclean=allows_unclean)
 
 
 def _check_sets(partition: PartitionImage, where: str) -> None:
@@ -39,11 +40,14 @@ def _check_sets(partition: PartitionImage, where: str) -> None:
     assert partition.leader == NO_LEADER or not partition.last_known_elr, where
 
 
-def _check_brokers(image: MetadataImage, partition: PartitionImage, where: str) -> None:
+def _check_brokers(
+    image: MetadataImage, partition: PartitionImage, where: str, *, allows_unclean: bool
+) -> None:
     if partition.leader != NO_LEADER:
         assert image.brokers[partition.leader].is_active, where
     if eligible_leader_replicas_enabled(image):
-        for member in partition.isr:
+        # As in Kafka: a reassignment that is taken back uncleanly may name a dead replica.
+        for member in partition.isr if not allows_unclean else ():
             assert image.brokers[member].is_active, where
     else:
         assert partition.isr, where

@@ -177,6 +177,17 @@ def test_a_replica_that_leaves_the_partition_is_not_eligible() -> None:
     assert (changed.replicas, changed.isr, changed.eligible_leader_replicas) == ((1,), (1,), ())
 
 
+def test_a_last_known_leader_that_leaves_the_partition_is_forgotten() -> None:
+    """Kafka 4.3 remembers it, and cannot change such a partition any more: "Replica 4 is not assigned"."""
+    partition = placed(replicas=(4, 1), isr=(), leader=-1, adding_replicas=(4,), last_known_elr=(4,))
+    revert = reverted(partition)
+    assert revert is not None
+    left = change(partition, rules(()), isr=revert.isr, sets=ReplicaSets(revert.replicas))
+    assert (left.replicas, left.leader, left.last_known_elr) == ((1,), -1, ())
+    gone = placed(replicas=(1,), isr=(), leader=-1, last_known_elr=(4,))
+    assert change(gone, sets=towards(gone, (4, 1))).leader == -1
+
+
 # Reassignments
 
 
