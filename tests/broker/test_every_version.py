@@ -15,8 +15,9 @@ from uuid import UUID
 import pytest
 
 from protocol.errors import ErrorCode
-from protocol.messages import alter_configs, incremental_alter_configs
+from protocol.messages import alter_configs, describe_quorum, incremental_alter_configs
 from protocol.messages import describe_topic_partitions as topic_partitions
+from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
@@ -52,6 +53,7 @@ from protocol.messages.describe_groups import DescribeGroupsRequest
 from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest
 from protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from protocol.messages.describe_quorum import DescribeQuorumRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.elect_leaders import TopicPartitions as ElectLeadersTopic
@@ -96,6 +98,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -122,6 +125,9 @@ FITTING_ERRORS = {
     ApiKey.ELECT_LEADERS: {ErrorCode.ELECTION_NOT_NEEDED},
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS},
     ApiKey.UNREGISTER_BROKER: {ErrorCode.BROKER_ID_NOT_REGISTERED},
+    # The voters of a node alone are static.
+    ApiKey.ADD_RAFT_VOTER: {ErrorCode.INVALID_REQUEST},
+    ApiKey.REMOVE_RAFT_VOTER: {ErrorCode.UNSUPPORTED_VERSION},
 }
 
 
@@ -369,6 +375,19 @@ REQUESTS: dict[ApiKey, Ask] = {
     ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda scene, _: ListPartitionReassignmentsRequest(topics=None),
     ApiKey.UNREGISTER_BROKER: lambda scene, _: UnregisterBrokerRequest(broker_id=99),
+    ApiKey.DESCRIBE_QUORUM: lambda scene, _: DescribeQuorumRequest(
+        topics=(
+            describe_quorum.RequestTopicData(
+                topic_name="__cluster_metadata", partitions=(describe_quorum.RequestPartitionData(),)
+            ),
+        )
+    ),
+    ApiKey.ADD_RAFT_VOTER: lambda scene, _: AddRaftVoterRequest(
+        cluster_id=None, voter_id=2, voter_directory_id=UUID(int=1234), timeout_ms=1000
+    ),
+    ApiKey.REMOVE_RAFT_VOTER: lambda scene, _: RemoveRaftVoterRequest(
+        cluster_id=None, voter_id=1, voter_directory_id=UUID(int=1234)
+    ),
     ApiKey.INIT_PRODUCER_ID: lambda scene, _: InitProducerIdRequest(transactional_id=None),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda scene, _: OffsetForLeaderEpochRequest(
         replica_id=-1,
