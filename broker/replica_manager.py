@@ -19,7 +19,7 @@ from broker.clock import SystemClock
 from broker.partition import Partition
 from broker.replication.leadership import Leadership
 from cluster.delta import MetadataDelta
-from cluster.image import BrokerImage, MetadataImage, PartitionImage, ResourceType, TopicImage
+from cluster.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, ResourceType, TopicImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, TopicPartition
 from storage.config import LogConfig
@@ -203,6 +203,7 @@ class ReplicaManager:
             )
             try:
                 if partition is None:
+                    self._set_damaged_aside(topic_partition, placed, now_ms)
                     partition = self._open(topic_partition, topic.id, now_ms, is_new)
                 self._take_role(partition, placed, changes)
             except (KafkaError, OSError) as error:
@@ -217,6 +218,20 @@ class ReplicaManager:
         config = self.log_config(topic_partition.topic, self._image)
         log = self.logs.get_or_create(topic_partition, topic_id, config, now_ms, is_new=is_new)
         return Partition(topic_partition, topic_id, log, self.leadership)
+
+    def _set_damaged_aside(
+        self, topic_partition: TopicPartition, placed: PartitionImage, now_ms: int
+    ) -> None:
+        """A damaged log is copied from the leader anew, once nobody counts on what this node has."""
+        counted_on = (placed.leader, *placed.isr, *placed.eligible_leader_replicas)
+        if placed.leader == NO_LEADER or self.node_id in counted_on:
+            return
+        if self.logs.set_damaged_aside(topic_partition, now_ms):
+            logger.warning(
+                "partition %s is damaged here: it is put aside and copied from broker %d anew",
+                topic_partition,
+                placed.leader,
+            )
 
     def _take_role(self, partition: Partition, placed: PartitionImage, changes: RoleChanges) -> None:
         if placed.leader == self.node_id:

@@ -217,6 +217,14 @@ class LogManager:
             strays += found
         return strays
 
+    def set_damaged_aside(self, topic_partition: TopicPartition, now_ms: int) -> bool:
+        """Rename a partition whose files are damaged, so that it can be made anew; False when it is not."""
+        for directory in self.online_directories:
+            if topic_partition in directory.damaged:
+                self._retire_in(directory, [topic_partition], DirectoryKind.STRAY, now_ms)
+                return True
+        return False
+
     def _retire_in(
         self,
         directory: LogDirectory,

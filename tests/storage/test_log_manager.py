@@ -285,6 +285,13 @@ class TestDamage:
             create(manager)
         assert "is in /a and in /b" in caplog.text
 
+    def test_a_damaged_partition_can_be_put_aside_and_made_anew(self, disk: CrashFileSystem) -> None:
+        manager = self.damaged(disk)
+        assert manager.set_damaged_aside(EVENTS, NOW_MS)
+        assert create(manager).log_end_offset == 0
+        assert any(name.endswith("-stray") for name in disk.listdir("/a"))
+        assert not manager.set_damaged_aside(EVENTS, NOW_MS)
+
     def test_a_damaged_topic_id_of_a_flushed_partition_is_refused(self, disk: CrashFileSystem) -> None:
         manager = started(disk, "/a")
         append(create(manager), "a")

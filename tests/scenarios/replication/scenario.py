@@ -21,6 +21,7 @@ the power supply. Brokers are letters. A line is one of:
     grant A / refuse A CODE          the controller's answer to the ISR that A has asked for
     flush A, checkpoint A            A syncs its log / writes its high watermarks down
     kill A / cut power of A / wipe A the process ends / and what was not synced is lost / and all is lost
+    damage A                         one bit of A's log flips, in its first batch
     start A                          A registers anew, with a new broker epoch, and hears everything
     > A m1@0 m2@1 hw 1 start 0       A's log now: values, each at its leader epoch; hw and start may follow
     > epochs A 0:0 1:2               A's leader epochs and where they start
@@ -30,6 +31,7 @@ the power supply. Brokers are letters. A line is one of:
     > told B FENCED_LEADER_EPOCH     the error of the last answer to B
     > refused A                      the controller must refuse the ISR that A has asked for
     > produce A m1 NOT_ENOUGH_REPLICAS   a client is refused
+    > unavailable A                  A cannot use its log
 """
 
 from __future__ import annotations
@@ -121,6 +123,9 @@ class ScenarioBroker:
             return
         epoch_before = self._followed_epoch()
         self.up.replay(*records)
+        if T0 not in self.up.manager.partitions:
+            self.core = None
+            return
         partition = self.partition
         if partition.leader is not None or partition.leader_id == NO_LEADER:
             self.core = None
@@ -300,6 +305,7 @@ class Scenario:
     def flush(self, letter: str) -> None:
         """Make the log durable."""
         self.brokers[letter].partition.log.flush(NOW_MS)
+        self.brokers[letter].up.logs.checkpoint_recovery_points()
 
     def checkpoint(self, letter: str) -> None:
         """Write the high watermark down."""
@@ -325,6 +331,10 @@ class Scenario:
         broker.replicas = broker.core = None
         self.waiting = [each for each in self.waiting if each[0] is not broker]
 
+    def damage(self, letter: str) -> None:
+        """The medium has failed."""
+        self.brokers[letter].fs.flip_bit(f"/data/{T0}/{0:020d}.log", 65 * 8)
+
     def start(self, letter: str) -> None:
         """A new incarnation."""
         broker = self.brokers[letter]
@@ -336,7 +346,7 @@ class Scenario:
         """Time goes by."""
         self._now_ms += int(milliseconds)
         for broker in self.brokers.values():
-            if broker.replicas is not None:
+            if broker.replicas is not None and T0 in broker.replicas.manager.partitions:
                 broker.replicas.clock.now_ms = self._now_ms
                 broker.partition.check_isr()
 
@@ -418,7 +428,7 @@ class Scenario:
         """Everybody fetches until nothing changes any more."""
         before: object = None
         for _ in range(_ROUNDS_MAX):
-            now = [self._state(broker) for broker in self.brokers.values() if broker.replicas]
+            now = [self._state(broker) for broker in self.brokers.values() if broker.core]
             if now == before:
                 return
             before = now
@@ -441,6 +451,8 @@ class Scenario:
         elif kind == "told":
             told = self.brokers[words[1]].told
             assert told is not None and told.name == words[2], f"{words[1]} was told {told!r}"
+        elif kind == "unavailable":
+            assert T0 not in self.brokers[words[1]].up.manager.partitions, "it is there"
         elif kind == "refused":
             made = self.brokers[words[1]].up.proposals.made
             assert made and self._why_refused(made[-1][1]) is not None, "the controller would accept it"
@@ -541,5 +553,6 @@ _COMMANDS: list[tuple[str, Callable[..., None]]] = [
     (rf"kill {_L}", Scenario.kill),
     (rf"cut power of {_L}", Scenario.cut_power),
     (rf"wipe {_L}", Scenario.wipe),
+    (rf"damage {_L}", Scenario.damage),
     (rf"start {_L}", Scenario.start),
 ]

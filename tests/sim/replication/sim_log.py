@@ -84,12 +84,15 @@ class SimLog:
         self.high_watermark = offset
         return True
 
-    def read(self, offset: int, max_bytes: int, *, upper_bound: int, **_: object) -> SimpleNamespace:
+    def read(
+        self, offset: int, max_bytes: int, *, upper_bound: int | None = None, **_: object
+    ) -> SimpleNamespace:
         """At most `max_bytes` entries from `offset` on."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not in this log")
         first = offset - self.base
-        found = Entries(self.entries[first : min(first + max_bytes, upper_bound - self.base)])
+        end = len(self.entries) if upper_bound is None else upper_bound - self.base
+        found = Entries(self.entries[first : min(first + max_bytes, end)])
         return SimpleNamespace(
             records=found or None,
             high_watermark=self.high_watermark,

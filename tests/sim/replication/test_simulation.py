@@ -1,0 +1,59 @@
+"""The replicas of a partition under crashes, lost tails, empty disks, cuts, delays, elections back and forth.
+
+`TIDELOG_SIM_SEEDS` sets the number of seeds. A failure names its seed and the command that replays it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sim.replication.run import run_seed
+from tests.sim.replication.world import Swarm
+
+SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "400"))
+CHUNK = 50
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_every_seed_loses_nothing_that_was_acknowledged_and_ends_with_equal_replicas(first: int) -> None:
+    failures = []
+    for seed in range(first, min(first + CHUNK, SEEDS)):
+        try:
+            run_seed(seed)
+        except AssertionError as error:
+            failures.append(str(error))
+    assert not failures, "\n".join(failures)
+
+
+def test_the_seeds_are_no_idle_runs() -> None:
+    outcomes = [run_seed(seed) for seed in range(20)]
+    assert sum(outcome.acknowledged for outcome in outcomes) > 500
+    assert sum(outcome.elections for outcome in outcomes) > 40
+
+
+def test_without_faults_everything_is_acknowledged() -> None:
+    calm = Swarm(faults_every_ms=10_000, loss=0.0, slow=0.0)
+    for seed in range(3):
+        outcome = run_seed(seed, swarm=calm)
+        assert outcome.elections == 0
+        assert outcome.acknowledged == outcome.committed > 200
+
+
+def test_one_seed_in_a_hundred_runs_the_same_in_another_process_with_other_hashes() -> None:
+    seeds = list(range(0, SEEDS, 100))
+    program = f"from tests.sim.replication.run import run_seed\nprint([run_seed(seed) for seed in {seeds}])"
+    output = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "5", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert output == f"{[run_seed(seed) for seed in seeds]}\n"
