@@ -132,15 +132,18 @@ def _ask_for_change(replica: Replica, following: Following, now_ms: int) -> bool
     """From time to time: have the voter set say what is true of this replica."""
     following.update_voter_at_ms = now_ms + replica.settings.update_voter_interval_ms
     own = replica.own_voter
-    if replica.history.kraft_version == KRAFT_VERSION_STATIC or not own.endpoints:
+    if not own.endpoints:
         return False
+    is_static = replica.history.kraft_version == KRAFT_VERSION_STATIC
     known = replica.voters.by_id.get(replica.id)
     request: ApiMessage
     if known is not None and replica.is_voter:
-        if known == own:
+        # The leader remembers what static voters tell it, for the day of their upgrade (KIP-853).
+        if known == own or (is_static and following.has_told):
             return False
+        following.has_told = True
         request = update_voter_request(replica.cluster_id, epoch=replica.epoch, voter=own)
-    elif not replica.settings.auto_join or not following.has_fetched:
+    elif is_static or not replica.settings.auto_join or not following.has_fetched:
         return False
     elif known is not None:
         request = remove_voter_request(replica.cluster_id, known.key)

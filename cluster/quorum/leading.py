@@ -29,6 +29,8 @@ class Position:
     """Knows who leads this epoch."""
     directory_id: UUID | None = None
     """Of the log that fetched last; static voters are not known by it, but become so by an upgrade."""
+    told: Voter | None = None
+    """What a static voter said of itself (UpdateRaftVoter), for an upgrade."""
 
     def fetched(self, offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
         """The replica has everything below `offset`, durably."""

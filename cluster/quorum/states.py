@@ -108,6 +108,8 @@ class Following:
     has_fetched: bool = False
     """Whether the leader answered a fetch in this epoch: then pre-votes of others are rejected."""
     snapshot: SnapshotFetch | None = None
+    has_told: bool = False
+    """Whether the leader was told what this voter is."""
     leader_failed: bool = False
     """The last request to the leader failed: an observer asks somebody else next."""
 

@@ -126,7 +126,11 @@ def handle_update(replica: Replica, received: Received) -> None:
             kraft_version_min=feature.min_supported_version,
             kraft_version_max=feature.max_supported_version,
         )
-        if replica.voters.by_id[voter.id] != voter:
+        leading = replica.role
+        assert isinstance(leading, Leading)
+        if replica.history.kraft_version == KRAFT_VERSION_STATIC:
+            leading.voters[voter.id].told = voter
+        elif replica.voters.by_id[voter.id] != voter:
             replica.append_control([voters_record(replica.voters.with_voter(voter))])
     endpoint = replica.leader_endpoint(received)
     replica.outbox.respond(received, update_voter_response(replica.leadership(), endpoint, error))
@@ -147,14 +151,14 @@ def _refuse_update(replica: Replica, request: UpdateRaftVoterRequest) -> ErrorCo
         or not 0 <= feature.min_supported_version <= feature.max_supported_version
     ):
         return ErrorCode.INVALID_REQUEST
-    refusal = _refuse_change(replica)
+    version = replica.history.kraft_version
+    refusal = None if version == KRAFT_VERSION_STATIC else _refuse_change(replica)
     if refusal is not None:
         return refusal[0]
-    version = replica.history.kraft_version
     if not feature.min_supported_version <= version <= feature.max_supported_version:
         return ErrorCode.INVALID_REQUEST
     voter = replica.voters.by_id.get(key.id)
-    if voter is None or voter.key != key:
+    if voter is None or voter.key.directory_id not in (None, key.directory_id):
         return ErrorCode.VOTER_NOT_FOUND
     return ErrorCode.NONE
 
@@ -234,32 +238,36 @@ def upgrade(replica: Replica, event: UpgradeVoters) -> None:
         refusal = f"epoch {event.epoch} is not led here, which is {replica.state.value} in {replica.epoch}"
         replica.outbox.add(AppendRefused(event.context, refusal))
         return
-    known = {
-        position.key.id: position.directory_id
-        for position in leading.voters.values()
-        if position.directory_id is not None
-    }
-    if replica.key.directory_id is not None:
-        known[replica.id] = replica.key.directory_id
-    missing = [voter.id for voter in replica.voters if voter.id not in known]
+    voters = [_as_dynamic(replica, leading, voter) for voter in replica.voters]
+    missing = [voter.id for voter in voters if voter.key.directory_id is None]
+    too_old = [voter.id for voter in voters if voter.kraft_version_max < KRAFT_VERSION_DYNAMIC]
     if replica.history.kraft_version != KRAFT_VERSION_STATIC:
         refusal = f"{KRAFT_VERSION_FEATURE} is {replica.history.kraft_version} already"
     elif leading.high_watermark is None:
         refusal = "the leader has not committed anything in its epoch"
     elif missing:
         refusal = f"voters {missing} have not told their directory ids"
+    elif too_old:
+        refusal = f"voters {too_old} do not support it"
     else:
         base_offset = replica.log.end_offset
-        voters = VoterSet.of(
-            replace(voter, kraft_version_max=KRAFT_VERSION_DYNAMIC)
-            for voter in replica.voters.with_directory_ids(known)
-        )
         last_offset = replica.append_control(
-            [kraft_version_record(KRAFT_VERSION_DYNAMIC), voters_record(voters)]
+            [kraft_version_record(KRAFT_VERSION_DYNAMIC), voters_record(VoterSet.of(voters))]
         )
         replica.outbox.add(Appended(event.context, base_offset, last_offset, replica.epoch))
         return
     replica.outbox.add(AppendRefused(event.context, refusal))
+
+
+def _as_dynamic(replica: Replica, leading: Leading, voter: Voter) -> Voter:
+    """A static voter as it said that it is, or as it fetched; without directory id when it did neither."""
+    if voter.id == replica.id:
+        return replica.own_voter
+    position = leading.voters[voter.id]
+    if position.told is not None:
+        return position.told
+    key = ReplicaKey(voter.id, position.directory_id)
+    return replace(voter, key=key, kraft_version_max=KRAFT_VERSION_DYNAMIC)
 
 
 def poll(replica: Replica, leading: Leading, now_ms: int) -> int | None:

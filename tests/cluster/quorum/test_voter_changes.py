@@ -16,7 +16,7 @@ from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from tests.cluster.quorum.logs import bootstrap_log, log_of
 from tests.cluster.quorum.subject import (
     CLUSTER_ID,
@@ -233,6 +233,35 @@ def test_static_voters_cannot_be_changed_but_upgraded() -> None:
     assert [each.key.directory_id for each in subject.quorum.voters] == [directory(n) for n in (1, 2, 3)]
     subject.step(UpgradeVoters(subject.epoch, "again"))
     assert subject.all_of(AppendRefused)
+
+
+def test_what_static_voters_say_of_themselves_goes_into_the_upgrade() -> None:
+    subject = Subject().lead()
+    subject.fetched_by(2, 1, 1)
+    end_offset = subject.log.end_offset
+    assert subject.ask(update(2, subject.epoch, "moved")).error_code == ErrorCode.NONE
+    assert subject.ask(update(3, subject.epoch, "host-3", versions=(0, 0))).error_code == ErrorCode.NONE
+    assert subject.log.end_offset == end_offset
+    subject.step(UpgradeVoters(subject.epoch))
+    assert "[3] do not support" in subject.all_of(AppendRefused)[0].reason
+    subject.ask(update(3, subject.epoch, "host-3"))
+    subject.step(UpgradeVoters(subject.epoch))
+    assert subject.all_of(Appended)
+    assert [each.endpoints[0].host for each in subject.quorum.voters] == ["host-1", "moved", "host-3"]
+
+
+def test_a_static_voter_tells_each_leader_once_what_it_is() -> None:
+    subject = Subject(own_endpoints=endpoints(1)).follow(2)
+    for expected in (1, 0, 0):
+        subject.now += 1500
+        subject.fetches()
+        subject.now += 1600
+        subject.fetches()
+        told = subject.sent(UpdateRaftVoterRequest)
+        assert len(told) == expected
+        for send in told:
+            subject.answer(send, UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+            subject.wait(20)
 
 
 def test_a_voter_that_moved_is_noted_when_it_says_so() -> None:
