@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from broker.metrics import BrokerMetrics
+from broker.replication.fetcher_metrics import report_fetchers
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from protocol.messages.fetch import FetchRequest
@@ -235,3 +237,17 @@ async def test_whatever_the_leader_answers_the_fetcher_lives_on(pair: ReplicaPai
     await pair.pass_ms(100)
     await eventually(lambda: pair.are_equal(T0))
     assert pair.fetchers.bytes_in > 0 and NOW_MS > 0
+
+
+async def test_how_far_followers_are_behind_is_reported(pair: ReplicaPair) -> None:
+    metrics = BrokerMetrics()
+    report_fetchers(metrics, pair.fetchers)
+    pair.create("t")
+    pair.append(T0, "a", "b")
+    pair.begin()
+    await eventually(lambda: pair.are_equal(T0))
+    text = metrics.exposition()[0].decode()
+    assert "kafka_server_replicafetchermanager_maxlag 0" in text
+    assert "kafka_server_replicafetchermanager_failedpartitionscount 0" in text
+    assert "kafka_server_fetcherlagmetrics_consumerlag{" in text
+    assert "kafka_server_brokertopicmetrics_replicationbytesin" in text
