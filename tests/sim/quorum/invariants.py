@@ -221,6 +221,7 @@ def leaders_are_heard_by_a_majority(world: World, node: SimNode) -> None:
     others = [voter.id for voter in quorum.voters if voter.id != node.id]
     needed = quorum.voters.majority - (len(others) < len(quorum.voters))
     if not needed:
+        history.leading_since[node.id] = world.now
         return
     heard = history.heard.get(node.id, {})
     times = sorted((heard.get(voter, 0) for voter in others), reverse=True)
