@@ -56,7 +56,7 @@ class Watch:
             try:
                 async with asyncio.timeout(2 * ASK_TIMEOUT_MS / 1000):
                     async with Admin(place.address, request_timeout_ms=ASK_TIMEOUT_MS) as admin:
-                        return (await admin.describe_quorum()).leader_id
+                        return (await admin.describe_metadata_quorum()).leader_id
             except (KafkaError, OSError, TimeoutError):
                 continue
         return None
