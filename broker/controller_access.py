@@ -7,7 +7,7 @@ for a client's request, and a change of an in-sync set must not either.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from broker.clock import Clock
 from broker.config import BrokerConfig
@@ -16,6 +16,7 @@ from broker.metadata.store import MetadataStore
 from broker.node_connections import node_connection_settings
 from clients.environment import Environment, SystemEnvironment
 from clients.metadata import BrokerAddress
+from cluster.quorum.voter_set import Endpoint
 from protocol.ids import BrokerId
 
 
@@ -29,12 +30,15 @@ class ControllerAccess:
         clock: Clock,
         *,
         local: LocalController | None,
+        endpoints: Callable[[], Iterable[Endpoint]] = tuple,
         environment: Environment | None = None,
     ) -> None:
+        """`endpoints`: where the quorum says that its leader is reached."""
         self._config = config
         self._store = store
         self._clock = clock
         self._local = local
+        self._endpoints = endpoints
         self._environment = environment or SystemEnvironment()
         self._voters = voter_addresses(config)
         timeout_ms = config.controller_socket_timeout_ms
@@ -53,11 +57,15 @@ class ControllerAccess:
         if leader is None or leader == self._config.node_id:
             return None
         registration = self._store.image.controllers.get(leader)
-        if registration is not None:
+        registered = () if registration is None else registration.end_points
+        for known in (
+            {each.listener_name.upper(): (each.host, each.port) for each in self._endpoints()},
+            {each.name.upper(): (each.host, each.port) for each in registered},
+        ):
             for name in self._config.controller_listener_names:
-                for end_point in registration.end_points:
-                    if end_point.name.upper() == name.upper():
-                        return BrokerAddress(leader, end_point.host, end_point.port)
+                found = known.get(name.upper())
+                if found is not None:
+                    return BrokerAddress(leader, *found)
         return self._voters.get(leader)
 
     def controller_changed(self) -> None:

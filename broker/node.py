@@ -26,7 +26,6 @@ from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
 from broker.consumer_offsets import ConsumerOffsetsLog
 from broker.controller.controller import Controller
-from broker.controller_access import ControllerAccess
 from broker.directory_locks import DirectoryLocks
 from broker.dispatch import Dispatcher
 from broker.dynamic_configs import DynamicBrokerConfig
@@ -59,7 +58,7 @@ from broker.replication.throttles import ReplicationThrottles
 from broker.replication.waiting import WaitingRequests
 from broker.services import Services
 from broker.topic_traffic import TopicTraffic
-from broker.wiring.controllers import ControllerListeners
+from broker.wiring.controllers import ControllerListeners, make_access, make_registration
 from broker.wiring.lifecycle import make_lifecycle
 from broker.wiring.network import listener_config, network_config
 from broker.wiring.quorum import make_raft_node
@@ -179,10 +178,24 @@ class BrokerNode:
             tasks=self._controller_channel,
             metrics=self.metrics.requests,
         )
+        self._access = make_access(config, self._raft, self._controller, clock, self._environment)
+        undo.push_async_callback(self._access.close)
+        self._store.on_leader_change(self._access.controller_changed)
         handlers = RaftHandlers(self._raft.driver.post, lambda: self._raft.driver.failure is not None)
         handlers.register(self._controller.dispatcher)
         await self._controllers.start()
         self._raft.start()
+        self._enlistment = make_registration(
+            config,
+            self._access,
+            self._store,
+            clock,
+            incarnation_id=self._randomness.uuid(),
+            listeners=config.advertised_controllers(self._host_name, self._controllers.ports()),
+        )
+        undo.push_async_callback(self._enlistment.close)
+        if config.controller_listeners:
+            self._enlistment.start()
 
     def _dispatch_to_controller(self, request: Request) -> None:
         self._controller.dispatcher.dispatch(request)
@@ -197,14 +210,6 @@ class BrokerNode:
         for listener in config.broker_listeners:
             self._network.bind(listener_config(config, listener), self._dispatcher.dispatch)
         former_epoch = previous_broker_epoch(self._fs, config.log_directories, self._directory_ids)
-        self._access = ControllerAccess(
-            config,
-            self._store,
-            self._clock,
-            local=self._controller.in_process if config.is_controller else None,
-        )
-        undo.push_async_callback(self._access.close)
-        self._store.on_leader_change(self._access.controller_changed)
         self._lifecycle = make_lifecycle(
             config,
             cluster_id=self._identity.cluster_id,
@@ -431,6 +436,7 @@ class BrokerNode:
                 await self._stop_serving(timeout_s)
                 self._close_logs()
         finally:
+            await self._leave_controller()
             try:
                 await self._raft.stop()
             finally:
@@ -454,7 +460,6 @@ class BrokerNode:
         await self._groups.stop()
         await self._channel.close()
         await services.topic_creation.close()
-        await self._access.close()
         await self._flusher.close()
 
     async def abandon(self) -> None:
@@ -463,16 +468,21 @@ class BrokerNode:
             return
         self._ended = True
         await self._raft.abandon()
+        await self._leave_controller()
         if self.config.is_broker:
             await self._lifecycle.close()
             await self._replication.close()
-            await self._access.close()
             self._housekeeping.stop()
             await self._network.close(timeout_s=0)
             await self._groups.stop()
             await self._channel.close()
             await self._flusher.close()
         await self._release()
+
+    async def _leave_controller(self) -> None:
+        """Ask the active controller for nothing more."""
+        await self._enlistment.close()
+        await self._access.close()
 
     async def _release(self) -> None:
         await self._controllers.close(timeout_s=0)

@@ -27,7 +27,7 @@ from clients.connecting import ConnectionSettings
 from clients.environment import Environment
 from cluster.quorum.events import Answered
 from cluster.quorum.quorum_record import QuorumRecord
-from cluster.quorum.voter_set import VoterSet
+from cluster.quorum.voter_set import Endpoint, VoterSet
 from protocol.ids import BrokerId, Offset
 from protocol.schema import ApiMessage, MetadataRecord
 from storage.files import FileSystem
@@ -38,6 +38,14 @@ FINISH_TIMEOUT_S: Final = 2.0
 
 class Replica(QuorumMachine, Protocol):
     """The state machine, as far as the node asks it."""
+
+    @property
+    def leader_id(self) -> BrokerId | None:
+        """Who leads, as far as is known."""
+
+    @property
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the leader is reached; empty when that is not known."""
 
     def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
         """kraft.version and the voters that the log below `end_offset` names, None for static ones."""
@@ -132,6 +140,11 @@ class RaftNode:
         await self.store.close()
         await self.peers.close()
         self.log.close(clean=False)
+
+    def leader_endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the active controller that `store` names is reached; empty when that is not known."""
+        machine = self.machine
+        return machine.leader_endpoints if machine.leader_id == self.store.leader else ()
 
     def _answered(self, request_id: int, message: ApiMessage | None) -> None:
         self.driver.post(Answered(request_id, message))

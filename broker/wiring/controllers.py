@@ -1,15 +1,57 @@
-"""Where other nodes reach this controller: its listeners, which have limits of their own."""
+"""The controller half of a node put together: its listeners, its registration, and the way to the active one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from uuid import UUID
 
 from broker.clock import Clock
 from broker.config import BrokerConfig
+from broker.controller.controller import Controller
+from broker.controller.registration import ControllerRegistration
+from broker.controller_access import ControllerAccess
+from broker.listeners import Listener
+from broker.metadata.store import MetadataStore
 from broker.network.request import Request
 from broker.network.server import NetworkServer
+from broker.raft.raft_node import RaftNode
 from broker.wiring.network import listener_config, network_config
+from clients.environment import Environment
 from cluster.quorum.voter_set import Endpoint
+
+
+def make_access(
+    config: BrokerConfig, raft: RaftNode, controller: Controller, clock: Clock, environment: Environment
+) -> ControllerAccess:
+    """The node's channels to the active controller, which may be its own."""
+    return ControllerAccess(
+        config,
+        raft.store,
+        clock,
+        local=controller.in_process if config.is_controller else None,
+        endpoints=raft.leader_endpoints,
+        environment=environment,
+    )
+
+
+def make_registration(
+    config: BrokerConfig,
+    access: ControllerAccess,
+    store: MetadataStore,
+    clock: Clock,
+    *,
+    incarnation_id: UUID,
+    listeners: Iterable[Listener],
+) -> ControllerRegistration:
+    """What keeps the metadata's word of this controller right, once it is started."""
+    return ControllerRegistration(
+        access.general,
+        store,
+        clock,
+        node_id=config.node_id,
+        incarnation_id=incarnation_id,
+        listeners=listeners,
+    )
 
 
 class ControllerListeners:
@@ -28,11 +70,15 @@ class ControllerListeners:
         """Where other nodes are told to come; `host_name` stands in for an empty host."""
         if self.network is None:
             return ()
-        ports = {name: listener.port for name, listener in self.network.listeners.items()}
         return tuple(
             Endpoint(listener.name, listener.host, listener.port)
-            for listener in self._config.advertised_controllers(host_name, ports)
+            for listener in self._config.advertised_controllers(host_name, self.ports())
         )
+
+    def ports(self) -> dict[str, int]:
+        """The port of each, which matters where 0 was asked for."""
+        network = self.network
+        return {} if network is None else {name: each.port for name, each in network.listeners.items()}
 
     async def start(self) -> None:
         """Accept connections."""
