@@ -1,4 +1,4 @@
-"""The controller half of a node put together: its listeners, its registration, and the way to the active one."""
+"""The controller half of a node put together: its listeners, registration, and the way to the active one."""
 
 from __future__ import annotations
 
