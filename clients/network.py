@@ -106,7 +106,7 @@ class Network:
         """An open connection to a broker, made if needed; waits out the backoff of earlier failures.
 
         Errors: KafkaError(NETWORK_EXCEPTION) when it cannot be reached,
-        KafkaError(BROKER_NOT_AVAILABLE) when its address is not known.
+        KafkaError(NETWORK_EXCEPTION) when its address is not known: it is away, and newer metadata may tell.
         """
         ready = self.ready_connection(node_id, purpose)
         if ready is not None:
@@ -196,7 +196,8 @@ class Network:
             await asyncio.sleep(delay_ms / 1000)
         address = self._brokers.get(node_id) or self._bootstrap.get(node_id)
         if address is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"the address of broker {node_id} is not known")
+            # Whoever asked looks at newer metadata and asks again, as for a connection that was lost.
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the address of broker {node_id} is not known")
         try:
             connection = await self._open(address)
         except (OSError, TimeoutError, KafkaError) as error:
