@@ -92,10 +92,12 @@ class SimNode:
         self._after_step([], None)
         self._schedule_tick()
 
-    def stop(self, *, power_lost: bool) -> None:
-        """kill -9, or the plug: then a part of what was not synced is gone."""
+    def stop(self, *, power_lost: bool, worst: bool = False) -> None:
+        """kill -9, or the plug: then a part of what was not synced is gone; all of it at `worst`."""
         random, disk = self.world.random, self.disk
-        if self._writing is not None and random.random() < 0.5:
+        if worst:
+            disk.log.lose_power(0)
+        elif self._writing is not None and random.random() < 0.5:
             self._write_record(self._writing)
         if power_lost:
             disk.log.lose_power(random.randrange(disk.log.unsynced_changes + 1))

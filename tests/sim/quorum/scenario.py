@@ -135,8 +135,7 @@ class Scenario:
 
     def power_off(self, nodes: str) -> None:
         for node in self._nodes(nodes):
-            node.disk.log.lose_power(0)
-            node.stop(power_lost=False)
+            node.stop(power_lost=True, worst=True)
 
     def wipe(self, nodes: str) -> None:
         for node in self._nodes(nodes):
