@@ -24,6 +24,26 @@ ONE_WAY_ONLY = {
 }
 
 
+ABLATIONS = [
+    ("kip_101_scenario_1", Safeguard.TRUNCATION_BY_EPOCH),
+    ("kip_101_scenario_2", Safeguard.TRUNCATION_BY_EPOCH),
+    ("kip_101_scenario_2", Safeguard.TRUNCATION_BEFORE_FETCHING),
+    ("kip_279_back_to_back", Safeguard.EPOCHS_ITERATED),
+    ("kip_279_back_to_back", Safeguard.TRUNCATION_BEFORE_FETCHING),
+    ("kip_279_without_records", Safeguard.EPOCH_NOTED_ON_ELECTION),
+    ("kip_320_fencing", Safeguard.LEADER_EPOCH_FENCING),
+    ("kip_320_fenced_follower", Safeguard.LEADER_EPOCH_FENCING),
+    ("kafka_7128_joining_too_early", Safeguard.EPOCH_START_BEFORE_JOINING),
+    ("kip_903_wiped_disk", Safeguard.BROKER_EPOCH_BEFORE_JOINING),
+    ("kip_903_late_fetch", Safeguard.STALE_INCARNATION_REFUSED),
+    ("kip_841_fenced_follower", Safeguard.FENCED_STAY_OUT),
+    ("leader_returns_unheard", Safeguard.POSITIONS_OF_ONE_EPOCH),
+    ("kip_966_last_replica", Safeguard.MIN_ISR_FOR_HIGH_WATERMARK),
+    ("kip_405_unclean_2", Safeguard.TRUNCATION_BY_EPOCH),
+]
+"""A scenario, and a rule without which it does not hold."""
+
+
 def holds(name: str) -> None:
     Scenario.of(FOLDER / f"{name}.txt").run()
 
@@ -118,23 +138,7 @@ def test_the_scenario_holds_when_followers_ask_with_offset_for_leader_epoch(name
 
 @pytest.mark.parametrize(
     ("name", "safeguard"),
-    [
-        ("kip_101_scenario_1", Safeguard.TRUNCATION_BY_EPOCH),
-        ("kip_101_scenario_2", Safeguard.TRUNCATION_BY_EPOCH),
-        ("kip_101_scenario_2", Safeguard.TRUNCATION_BEFORE_FETCHING),
-        ("kip_279_back_to_back", Safeguard.EPOCHS_ITERATED),
-        ("kip_279_back_to_back", Safeguard.TRUNCATION_BEFORE_FETCHING),
-        ("kip_279_without_records", Safeguard.EPOCH_NOTED_ON_ELECTION),
-        ("kip_320_fencing", Safeguard.LEADER_EPOCH_FENCING),
-        ("kip_320_fenced_follower", Safeguard.LEADER_EPOCH_FENCING),
-        ("kafka_7128_joining_too_early", Safeguard.EPOCH_START_BEFORE_JOINING),
-        ("kip_903_wiped_disk", Safeguard.BROKER_EPOCH_BEFORE_JOINING),
-        ("kip_903_late_fetch", Safeguard.STALE_INCARNATION_REFUSED),
-        ("kip_841_fenced_follower", Safeguard.FENCED_STAY_OUT),
-        ("leader_returns_unheard", Safeguard.POSITIONS_OF_ONE_EPOCH),
-        ("kip_966_last_replica", Safeguard.MIN_ISR_FOR_HIGH_WATERMARK),
-        ("kip_405_unclean_2", Safeguard.TRUNCATION_BY_EPOCH),
-    ],
+    ABLATIONS,
     ids=lambda value: value if isinstance(value, str) else value.name.lower(),
 )
 def test_without_its_safeguard_the_scenario_does_not_hold(name: str, safeguard: Safeguard) -> None:

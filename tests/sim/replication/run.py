@@ -13,7 +13,7 @@ from tests.sim.replication.faults import Faults
 from tests.sim.replication.ledger import Violation
 from tests.sim.replication.world import Swarm, World
 
-RECOVERY_MS = 20_000
+RECOVERY_MS = 6_000
 
 
 class Outcome(NamedTuple):
