@@ -362,7 +362,7 @@ class BrokerNode:
             services.produce_purgatory, services.fetch_purgatory, services.delete_records_purgatory
         )
         metrics.add_traffic(services.traffic)
-        report_replicas(metrics, self._replicas)
+        report_replicas(metrics, self._replicas, self._replication.fetchers)
         if self.config.metrics_port is not None:
             self.metrics_endpoint = MetricsEndpoint(metrics, self._why_unhealthy)
             await self.metrics_endpoint.start("", self.config.metrics_port)

@@ -7,16 +7,22 @@ from collections.abc import Callable, Iterator
 from broker.metrics import BrokerMetrics, Reading
 from broker.partition import Partition
 from broker.replica_manager import ReplicaManager
+from broker.replication.fetcher_manager import FetcherManager
+from broker.replication.fetcher_metrics import report_fetchers
 from cluster.replication.leader_state import LeaderState
 
 _PARTITION = ("topic", "partition")
 
 
-def report_replicas(metrics: BrokerMetrics, replicas: ReplicaManager) -> None:
-    """Have `metrics` report counts of partitions, the state of each that is led, and every log."""
+def report_replicas(
+    metrics: BrokerMetrics, replicas: ReplicaManager, fetchers: FetcherManager | None = None
+) -> None:
+    """Have `metrics` report counts of partitions, the state of each that is led, every log, and fetchers."""
     _report_counts(metrics, replicas)
     _report_partitions(metrics, replicas)
     _report_logs(metrics, replicas)
+    if fetchers is not None:
+        report_fetchers(metrics, fetchers)
 
 
 def _led(replicas: ReplicaManager) -> Iterator[LeaderState]:
