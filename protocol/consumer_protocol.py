@@ -3,6 +3,8 @@
 Source: ConsumerProtocolSubscription.json and ConsumerProtocolAssignment.json of Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import Array, Bytes, Int32, Message, String, Struct, Versions, message, versions

@@ -3,6 +3,8 @@
 Source: the schemas of the same names in Apache Kafka 4.3; KIP-98, KIP-595, KIP-630, KIP-853.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 from uuid import UUID
 

@@ -3,6 +3,8 @@
 Source: AddOffsetsToTxnRequest.json and AddOffsetsToTxnResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import ApiMessage, Int16, Int32, Int64, String, Versions, message, versions

@@ -3,6 +3,8 @@
 Source: AllocateProducerIdsRequest.json and AllocateProducerIdsResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import ApiMessage, Int16, Int32, Int64, Versions, message, versions

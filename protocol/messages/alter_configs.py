@@ -3,6 +3,8 @@
 Source: AlterConfigsRequest.json and AlterConfigsResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import (

@@ -3,6 +3,8 @@
 Source: AlterPartitionRequest.json and AlterPartitionResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 from uuid import UUID
 

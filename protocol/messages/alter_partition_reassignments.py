@@ -4,6 +4,8 @@ Source: AlterPartitionReassignmentsRequest.json,
 AlterPartitionReassignmentsResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import ApiMessage, Array, Bool, Int16, Int32, String, Struct, Versions, message, versions

@@ -4,6 +4,8 @@ Source: AlterShareGroupOffsetsRequest.json,
 AlterShareGroupOffsetsResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 from uuid import UUID
 

@@ -4,6 +4,8 @@ Source: DescribeUserScramCredentialsRequest.json,
 DescribeUserScramCredentialsResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import ApiMessage, Array, Int8, Int16, Int32, String, Struct, Versions, message, versions

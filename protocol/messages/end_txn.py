@@ -3,6 +3,8 @@
 Source: EndTxnRequest.json and EndTxnResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import ApiMessage, Bool, Int16, Int32, Int64, String, Versions, message, versions

@@ -3,6 +3,8 @@
 Source: RequestHeader.json and ResponseHeader.json of Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import Int16, Int32, Message, String, Versions, message, versions

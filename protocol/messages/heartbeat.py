@@ -3,6 +3,8 @@
 Source: HeartbeatRequest.json and HeartbeatResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import ApiMessage, Int16, Int32, String, Versions, message, versions

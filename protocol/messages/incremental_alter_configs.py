@@ -4,6 +4,8 @@ Source: IncrementalAlterConfigsRequest.json,
 IncrementalAlterConfigsResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import (

@@ -3,6 +3,8 @@
 Source: MetadataRequest.json and MetadataResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 from uuid import UUID
 

@@ -3,6 +3,8 @@
 Source: RenewDelegationTokenRequest.json and RenewDelegationTokenResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import ApiMessage, Bytes, Int16, Int32, Int64, Versions, message, versions

@@ -3,6 +3,8 @@
 Source: SaslAuthenticateRequest.json and SaslAuthenticateResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import ApiMessage, Bytes, Int16, Int64, String, Versions, message, versions

@@ -3,6 +3,8 @@
 Source: UpdateRaftVoterRequest.json and UpdateRaftVoterResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 from uuid import UUID
 

@@ -3,6 +3,8 @@
 Source: VoteRequest.json and VoteResponse.json, Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 from uuid import UUID
 

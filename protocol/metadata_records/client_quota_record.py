@@ -3,6 +3,8 @@
 Source: ClientQuotaRecord.json of Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import Array, Bool, Float64, MetadataRecord, String, Struct, Versions, message, versions

@@ -3,6 +3,8 @@
 Source: DelegationTokenRecord.json of Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import Array, Int64, MetadataRecord, String, Versions, message, versions

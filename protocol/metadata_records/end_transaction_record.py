@@ -3,6 +3,8 @@
 Source: EndTransactionRecord.json of Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 from protocol.schema import MetadataRecord, Versions, message, versions

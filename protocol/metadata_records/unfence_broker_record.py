@@ -3,6 +3,8 @@
 Source: UnfenceBrokerRecord.json of Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import Int32, Int64, MetadataRecord, Versions, message, versions

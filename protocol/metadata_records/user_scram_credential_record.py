@@ -3,6 +3,8 @@
 Source: UserScramCredentialRecord.json of Apache Kafka 4.3.
 """
 
+from __future__ import annotations
+
 from typing import Annotated, ClassVar
 
 from protocol.schema import Bytes, Int8, Int32, MetadataRecord, String, Versions, message, versions
