@@ -209,7 +209,11 @@ class BrokerLifecycle:
         self._last_failure = str(error)
         what = "heartbeat" if self._is_registered else "registration"
         bug = None if isinstance(error, KafkaError) else error
-        logger.warning("%s of broker %d failed: %s", what, self._registration.broker_id, error, exc_info=bug)
+        # No controller yet, or none any more: the quorum says enough about that.
+        is_usual = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
+        level = logging.INFO if is_usual else logging.WARNING
+        broker = self._registration.broker_id
+        logger.log(level, "%s of broker %d failed: %s", what, broker, error, exc_info=bug)
         self._failures += 1
         self._now.clear()
         return self._backoff.delay_ms(self._failures - 1, self._rng)
