@@ -15,6 +15,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from broker.partition import Partition
 from broker.replica_manager import RoleChanges
@@ -25,6 +26,8 @@ from protocol.ids import BrokerId, Offset, TopicPartition
 
 logger = logging.getLogger(__name__)
 
+_COUNT_KEY: Final = "num.replica.fetchers"
+
 
 class FetcherManager:
     """All replica fetchers of this node; a listener of the ReplicaManager's role changes."""
@@ -33,7 +36,7 @@ class FetcherManager:
         self, node_id: BrokerId, count: int, ports: FetcherPorts, new_core: Callable[[], FollowerFetcher]
     ) -> None:
         self._node_id = node_id
-        self._count = count
+        self._count = self._static_count = count
         self._ports = ports
         self._new_core = new_core
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
@@ -46,6 +49,8 @@ class FetcherManager:
 
     def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Copy those that follow from their leaders, and the others no more."""
+        own, cluster = image.broker_configs(self._node_id), image.cluster_configs()
+        self.resize(int(own.get(_COUNT_KEY) or cluster.get(_COUNT_KEY) or self._static_count))
         for topic_partition in changes.gone:
             self._remove(topic_partition)
         for partition in changes.led:
@@ -103,6 +108,7 @@ class FetcherManager:
         """Follow a change of num.replica.fetchers: every partition moves to where it now belongs."""
         if count == self._count:
             return
+        logger.info("partitions are copied by %d fetchers of each leader, not %d", count, self._count)
         self._count = count
         for fetcher, partition in list(self._owners.values()):
             fetcher.remove(partition.topic_partition)

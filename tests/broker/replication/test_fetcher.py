@@ -12,6 +12,7 @@ from broker.replication.fetcher_metrics import report_fetchers
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from protocol.messages.fetch import FetchRequest
+from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from storage.errors import StorageFailure
@@ -71,7 +72,8 @@ async def test_partitions_are_spread_over_the_fetchers_of_a_leader() -> None:
     pair.create("t", 9)
     pair.begin()
     assert [len(fetcher.core.partitions) for fetcher in pair.fetchers.fetchers] == [3, 3, 3]
-    pair.fetchers.resize(1)
+    one = ConfigRecord(resource_type=4, resource_name="", name="num.replica.fetchers", value="1")
+    pair.follower.replay(one)
     assert [len(fetcher.core.partitions) for fetcher in pair.fetchers.fetchers] == [9]
     pair.append(TopicPartition("t", 8), "a")
     await eventually(lambda: pair.are_equal(TopicPartition("t", 8)))
