@@ -6,6 +6,8 @@ change metadata answers NOT_CONTROLLER and nothing runs in the background.
 
 from __future__ import annotations
 
+import logging
+
 from broker.clock import Clock
 from broker.config import BrokerConfig
 from broker.controller.local import InProcessController
@@ -19,6 +21,9 @@ from broker.request_metrics import RequestMetrics
 from cluster.controller.heartbeats import BrokerHeartbeats
 from cluster.controller.settings import Randomness
 from protocol.ids import LeaderEpoch
+
+
+logger = logging.getLogger(__name__)
 
 
 class Controller:
@@ -41,6 +46,10 @@ class Controller:
             randomness=randomness,
             heartbeats=BrokerHeartbeats(config.broker_session_timeout_ms),
         )
+        if config.authorizer_class_name:
+            logger.warning(
+                "authorizer.class.name is set: access control entries are kept but not enforced yet"
+            )
         self.dispatcher = Dispatcher(tasks, metrics, clock)
         register_controller_apis(self.dispatcher, self.services)
         self.in_process = InProcessController(
