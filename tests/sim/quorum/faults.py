@@ -122,7 +122,9 @@ class Faults:
         logs = [each.disk.log for each in world.nodes.values() if not each.disk.is_replacement]
         if world.swarm.mode is not Voters.DYNAMIC and not all(world.voter_sets_in(log) for log in logs):
             return
-        if not all(live_majority(world, voters, without=node) for voters in possible_voter_sets(world)):
+        # Who joins by itself may yet be added with the disk that it loses now.
+        spare = 1 if world.swarm.auto_join else 0
+        if not all(live_majority(world, voters, node, spare) for voters in possible_voter_sets(world)):
             return
         if node.quorum is not None:
             node.stop(power_lost=True)
@@ -149,10 +151,13 @@ def possible_voter_sets(world: World) -> list[VoterSet]:
     return [*committed, *others, *world.proposed_voter_sets]
 
 
-def live_majority(world: World, voters: VoterSet, without: SimNode | None = None) -> bool:
-    """Whether a majority of the voters is on disks that exist, once `without` has lost its own."""
+def live_majority(world: World, voters: VoterSet, without: SimNode | None = None, spare: int = 0) -> bool:
+    """Whether a majority of the voters is on disks that exist, once `without` has lost its own.
+
+    `spare`: also if so many voters come to the set that are on no disk.
+    """
     live = 0
     for voter in voters:
         node = world.nodes[voter.id]
         live += node is not without and voter.key.directory_id in (None, node.disk.directory_id)
-    return live >= voters.majority
+    return live >= (len(voters) + spare) // 2 + 1

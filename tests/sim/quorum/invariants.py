@@ -233,6 +233,15 @@ def leaders_are_heard_by_a_majority(world: World, node: SimNode) -> None:
         )
 
 
+def requests_are_answered_in_time(world: World, node: SimNode) -> None:
+    """A request that a process has looked at is answered, at the latest when it may wait no longer."""
+    if not node.open_requests:
+        return
+    request, since = next(iter(node.open_requests.items()))
+    if world.now - max(since, node.ran_since) > world.settings.fetch_max_wait_ms + 4_000:
+        raise Violation("requests_are_answered_in_time", f"node {node.id} since {since}: {request}")
+
+
 def steady_leaders_stay(world: World, node: SimNode) -> None:
     """Where nothing is wrong with the leader and a majority, nobody raises the epoch (KIP-996)."""
     quorum, history = node.quorum, world.history
@@ -271,5 +280,6 @@ AFTER_EVERY_STEP: tuple[Callable[[World, SimNode], None], ...] = (
     voters_change_one_at_a_time,
     a_snapshot_stands_where_the_log_starts,
     leaders_are_heard_by_a_majority,
+    requests_are_answered_in_time,
     steady_leaders_stay,
 )

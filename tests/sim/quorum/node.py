@@ -22,10 +22,14 @@ from cluster.quorum.effects import (
 from cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
 from cluster.quorum.quorum import Quorum
 from cluster.quorum.quorum_record import QuorumRecord
+from protocol.messages.add_raft_voter import AddRaftVoterRequest
+from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.schema import ApiMessage
 from tests.sim.quorum.invariants import an_epoch_is_led_in_one_life
 from tests.sim.quorum.memory_log import MemoryLog, StoredBatch
 from tests.sim.quorum.network import Request
+
+MAY_TAKE_LONG = (AddRaftVoterRequest, RemoveRaftVoterRequest)
 
 if TYPE_CHECKING:
     from tests.sim.quorum.world import World
@@ -67,6 +71,8 @@ class SimNode:
         self.appended: list[StoredBatch] = []
         self.truncated: list[StoredBatch] = []
         self.loaded_snapshot = False
+        self.open_requests: dict[Request, int] = {}
+        """Requests that were not answered yet, but for changes of voters, which may take longer."""
         self.unacknowledged: deque[tuple[int, int, bytes]] = deque()
         self._inbox: deque[Event] = deque()
         self._writing: list[Persist] | None = None
@@ -105,6 +111,7 @@ class SimNode:
         self.quorum = None
         self.life += 1
         self.waiting.clear()
+        self.open_requests.clear()
         self.unacknowledged.clear()
         self._inbox.clear()
         self._writing = None
@@ -173,6 +180,9 @@ class SimNode:
 
     def _step(self, event: Event) -> list[Effect]:
         assert self.quorum is not None
+        if isinstance(event, Received) and not isinstance(event.message, MAY_TAKE_LONG):
+            assert isinstance(event.source, Request)
+            self.open_requests[event.source] = self.world.now
         effects = self.quorum.step(event, self.clock())
         self._after_step(effects, event)
         return effects
@@ -232,6 +242,8 @@ class SimNode:
                 self.world.network.send(self, effect)
             case Respond():
                 self._speak()
+                assert isinstance(effect.source, Request)
+                self.open_requests.pop(effect.source, None)
                 self.world.responded(self, effect)
             case Appended():
                 self.unacknowledged.append((effect.last_offset, effect.epoch, effect.context))

@@ -74,6 +74,8 @@ def _run(world: World) -> Outcome:
             "the_quorum_recovers",
             f"not all reach {target}: {_describe(world)}, appended {appended}, acknowledged {acknowledged}",
         )
+    for node in world.nodes.values():
+        assert node.quorum is not None and node.quorum.describe(node.clock()) is not None
     epochs = max(node.quorum.epoch for node in world.nodes.values() if node.quorum is not None)
     return Outcome(
         world.seed, world.trace, world.steps, epochs, world.ledger.acknowledged, world.now - healed_at

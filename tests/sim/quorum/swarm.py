@@ -59,6 +59,8 @@ class Swarm:
     pause_max: int = 4_000
     wipe_every: int = 0
     voter_change_every: int = 0
+    auto_join: bool = False
+    """Nodes that are no voters ask to become some (KIP-1186)."""
     resign_every: int = 0
     snapshot_records: int = 0
     """A node makes a snapshot after so many committed records, 0 for never."""
@@ -115,6 +117,7 @@ def swarm_of(seed: int) -> Swarm:
         pause_max=random.choice((500, 3_000, 6_000)),
         wipe_every=often(0.4, 2_000, 8_000) if dynamic else 0,
         voter_change_every=often(0.6, 500, 4_000) if dynamic else 0,
+        auto_join=dynamic and random.random() < 0.25,
         resign_every=often(0.2, 2_000, 8_000),
         snapshot_records=often(0.5, 5, 60),
         election_timeout=random.choice((300, 1_000)),

@@ -76,6 +76,7 @@ class World:
             request_timeout_ms=swarm.fetch_timeout,
             fetch_max_bytes=swarm.fetch_max_bytes,
             snapshot_chunk_max_bytes=swarm.snapshot_chunk,
+            auto_join=swarm.auto_join,
             disabled=disabled,
         )
         self.drop_log_at_snapshots = False
