@@ -84,6 +84,9 @@ class MetadataStore:
         """The epoch of the quorum, as last heard."""
         self.active_epoch: LeaderEpoch | None = None
         """The epoch in which this node is the active controller; None when it is not."""
+        self.leader_changes = 0
+        """How often another node, or this one anew, became the active controller."""
+        self.snapshots_loaded = 0
         self._log = log
         self._node_id = node_id
         self._first_records = first_records
@@ -191,6 +194,7 @@ class MetadataStore:
         """Somebody else leads, or nobody, or this node does in a new epoch."""
         if leader == self._node_id and self._active is not None and self._active.epoch == epoch:
             return
+        self.leader_changes += leader is not None
         self.leader, self.epoch = leader, epoch
         self._resign(KafkaError(ErrorCode.NOT_CONTROLLER, f"epoch {epoch} is led by {leader}"))
         if leader == self._node_id:
@@ -209,6 +213,7 @@ class MetadataStore:
 
     def snapshot_loaded(self, snapshot_id: SnapshotId) -> None:
         """Replace the image by that of a snapshot, which is told as one change."""
+        self.snapshots_loaded += 1
         path = self._log.snapshots.path(snapshot_id)
         snapshot = read_snapshot(path, self._log.snapshots.read_all(snapshot_id))
         end_offset, epoch = snapshot_id

@@ -91,7 +91,7 @@ class RaftNode:
         state_file = QuorumStateFile(fs, self.log.directory)
         self.machine = make_machine(self.log, state_file.read())
         self.peers = Peers(environment, connections, self._answered, listener_names=config.listeners)
-        snapshotter = Snapshotter(
+        self.snapshotter = Snapshotter(
             self.log,
             config.snapshots,
             clock=clock,
@@ -103,7 +103,7 @@ class RaftNode:
             cluster_id=config.cluster_id,
             node_id=config.node_id,
             first_records=first_records,
-            snapshotter=snapshotter,
+            snapshotter=self.snapshotter,
         )
         self.driver = RaftDriver(
             self.machine,

@@ -1,0 +1,285 @@
+"""The part of a node that is a broker: partitions, groups, and everything that clients ask."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import fields
+from functools import partial
+
+from broker.api_wiring import register_apis
+from broker.consumer_offsets import ConsumerOffsetsLog
+from broker.dispatch import Dispatcher
+from broker.dynamic_configs import DynamicBrokerConfig
+from broker.fetch_sessions import FetchSessionCache
+from broker.flusher import Flusher
+from broker.forwarding import Forwarder
+from broker.groups.config import GroupConfig
+from broker.groups.service import GroupService
+from broker.housekeeping import Housekeeping
+from broker.listeners import Listener
+from broker.metadata.producer_ids import ProducerIds
+from broker.metadata.topic_creation import TopicCreation
+from broker.network.request_channel import RequestChannel
+from broker.network.server import NetworkServer
+from broker.purgatory.purgatory import Purgatory
+from broker.purgatory.timers import TimerDriver, Timers
+from broker.registration import previous_broker_epoch
+from broker.replica_manager import ReplicaManager
+from broker.replica_metrics import report_replicas
+from broker.replication.leadership import Leadership
+from broker.replication.node_replication import NodeReplication
+from broker.replication.throttles import ReplicationThrottles
+from broker.replication.waiting import WaitingRequests
+from broker.services import Services
+from broker.topic_traffic import TopicTraffic
+from broker.wiring.lifecycle import make_lifecycle
+from broker.wiring.network import listener_config, network_config
+from broker.wiring.node_context import NodeContext
+from broker.wiring.quorum_part import QuorumPart
+from broker.wiring.topic_followers import follow_topics
+from cluster.delta import MetadataDelta
+from cluster.image import MetadataImage
+from storage.errors import StorageFailure
+from storage.log import PartitionLog
+from storage.log_directory import LogDirectory
+from storage.log_manager import LogManager
+
+
+class BrokerPart:
+    """A broker; `start`, then `stop` or `abandon`, each once."""
+
+    def __init__(self, context: NodeContext, quorum: QuorumPart) -> None:
+        self.config = context.config
+        self._context = context
+        self._clock = context.clock
+        self._store = quorum.raft.store
+        self._access = quorum.access
+
+    # ---- start
+
+    async def start(self, undo: AsyncExitStack) -> None:
+        """Register with the controller, open the logs, and serve."""
+        await self._join_cluster(undo)
+        self._open_logs(undo)
+        await self._serve(undo)
+
+    async def _join_cluster(self, undo: AsyncExitStack) -> None:
+        """Bind the listeners, whose ports the registration tells, register, and catch up."""
+        config = self.config
+        self._network = NetworkServer(network_config(config), clock=self._clock)
+        self._channel = RequestChannel(config.queued_max_requests)
+        self._dispatcher = Dispatcher(self._channel, self._context.metrics.requests, self._clock)
+        undo.push_async_callback(self._network.close, timeout_s=0)
+        for listener in config.broker_listeners:
+            self._network.bind(listener_config(config, listener), self._dispatcher.dispatch)
+        former_epoch = previous_broker_epoch(
+            self._context.fs, config.log_directories, self._context.log_directory_ids
+        )
+        self._lifecycle = make_lifecycle(
+            config,
+            cluster_id=self._context.cluster_id,
+            advertised=self.advertised(),
+            directory_ids=self._context.log_directory_ids.values(),
+            previous_broker_epoch=former_epoch,
+            access=self._access,
+            store=self._store,
+            clock=self._clock,
+            randomness=self._context.randomness,
+            on_fatal=self._context.cannot_go_on,
+        )
+        undo.push_async_callback(self._lifecycle.close)
+        self._lifecycle.start()
+        await self._lifecycle.registered()
+        await self._lifecycle.caught_up()
+
+    def _open_logs(self, undo: AsyncExitStack) -> None:
+        """Every log of the directories, then the partitions that the metadata places here."""
+        config = self.config
+        self._logs = LogManager(
+            self._context.fs,
+            config.log_directories,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        self._flusher = Flusher(self._context.threads.flush, self._clock, self._flush_failed)
+        self._dynamic_config = DynamicBrokerConfig(config)
+        self._leadership = Leadership(
+            config.node_id,
+            clock=self._clock,
+            brokers=lambda: self._store.image.brokers,
+            own_epoch=lambda: self._lifecycle.broker_epoch,
+            lag_time_max_ms=config.replica_lag_time_max_ms,
+        )
+        self._replicas = ReplicaManager(
+            config.node_id, self._logs, self._dynamic_config.topic_defaults, self._leadership
+        )
+        self._throttles = ReplicationThrottles.of(config)
+        undo.callback(self._close_logs)
+        now_ms = self._clock.wall_ms()
+        image = self._store.image
+        self._logs.start(now_ms, lambda topic: self._replicas.log_config(topic, self._store.image))
+        self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
+        self._store.subscribe(self._throttles.apply)
+        self._store.subscribe(self._follow_partitions)
+
+    async def _serve(self, undo: AsyncExitStack) -> None:
+        """Everything that answers requests; the listeners accept last."""
+        self._timers = Timers(self._clock.monotonic_ms)
+        self._driver = TimerDriver(self._timers)
+        undo.callback(self._driver.stop)
+        undo.push_async_callback(self._flusher.close)
+        self.services = self._make_services()
+        undo.push_async_callback(self._groups.stop)
+        self._replication = NodeReplication(
+            self.config,
+            self._replicas,
+            self._throttles,
+            channel=self._access.general,
+            environment=self._access.environment,
+            image=lambda: self._store.image,
+            directory_ids=self._context.directory_ids,
+            clock=self._clock,
+        )
+        self._logs.on_offline = self._directory_failed
+        undo.push_async_callback(self._replication.close)
+        self._store.subscribe(partial(follow_topics, self.services))
+        register_apis(self._dispatcher, self.services)
+        self._housekeeping = Housekeeping(
+            self._logs,
+            self._flusher,
+            self._context.threads.housekeeping,
+            self._timers,
+            self._clock,
+            self.config,
+            self._replicas.check_isrs,
+        )
+        undo.callback(self._housekeeping.stop)
+        self._housekeeping.start()
+        self._groups.start()
+        self._replication.start()
+        self._report_serving()
+        await self._lifecycle.unfenced()
+        await self._network.start()
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        """A disk failed: the controller moves its leaders away. Without a disk there is nothing to do."""
+        self._replicas.storage_lost(directory.lost, str(directory.offline_reason))
+        self._lifecycle.directory_failed(self._context.directory_ids[directory.path])
+        if not self._logs.online_directories:
+            self._context.cannot_go_on("every log directory is offline")
+
+    def _make_services(self) -> Services:
+        config = self.config
+        fetch_purgatory = Purgatory("Fetch", self._timers)
+        produce_purgatory = Purgatory("Produce", self._timers)
+        delete_records_purgatory = Purgatory("DeleteRecords", self._timers)
+        self._leadership.waiting = WaitingRequests(
+            fetch_purgatory, produce_purgatory, delete_records_purgatory
+        )
+        group_config = GroupConfig(
+            **{field.name: getattr(config, field.name) for field in fields(GroupConfig)}
+        )
+        offsets_log = ConsumerOffsetsLog(
+            self._replicas, lambda: self._store.image, fetch_purgatory, group_config, self._clock
+        )
+        self._groups = GroupService(group_config, offsets_log, self._timers, self._clock)
+        return Services(
+            config=config,
+            clock=self._clock,
+            randomness=self._context.randomness,
+            store=self._store,
+            logs=self._logs,
+            replicas=self._replicas,
+            flusher=self._flusher,
+            groups=self._groups,
+            group_config=group_config,
+            sessions=FetchSessionCache(
+                config.max_incremental_fetch_session_cache_slots,
+                lambda: self._context.randomness.below(2**31 - 1) + 1,
+            ),
+            produce_purgatory=produce_purgatory,
+            fetch_purgatory=fetch_purgatory,
+            delete_records_purgatory=delete_records_purgatory,
+            traffic=TopicTraffic(),
+            throttles=self._throttles,
+            channel=self._access.general,
+            forwarder=Forwarder(
+                self._access.forwarding, self._channel, self._clock, config.request_timeout_ms
+            ),
+            producer_ids=ProducerIds(
+                self._access.general,
+                config.node_id,
+                lambda: self._lifecycle.broker_epoch,
+                self._clock,
+            ),
+            topic_creation=TopicCreation(self._access.general, config, self._clock),
+        )
+
+    def _report_serving(self) -> None:
+        services, metrics = self.services, self._context.metrics
+        metrics.add_network(self._network)
+        metrics.add_channel(self._channel)
+        metrics.add_purgatories(
+            services.produce_purgatory, services.fetch_purgatory, services.delete_records_purgatory
+        )
+        metrics.add_traffic(services.traffic)
+        report_replicas(metrics, self._replicas, self._replication.fetchers)
+
+    # ---- following the metadata
+
+    def _follow_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if self._dynamic_config.apply(delta, image):
+            self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
+        self._replicas.apply(delta, image, self._clock.wall_ms())
+
+    def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
+        self._logs.flush_failed(log, failure)
+
+    # ---- addresses
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The port of each listener."""
+        return {name: listener.port for name, listener in self._network.listeners.items()}
+
+    def advertised(self) -> tuple[Listener, ...]:
+        """Where clients are told to come."""
+        return self.config.advertised(self._context.host_name, self.ports)
+
+    # ---- stop
+
+    async def stop(self, timeout_s: float) -> None:
+        """Have leaders move away, answer what is in hand, take nothing more, and close the logs in order."""
+        services = self.services
+        if self.config.controlled_shutdown_enable:
+            await self._lifecycle.shut_down(int(timeout_s * 1000))
+        await self._lifecycle.close()
+        await self._replication.close()
+        for purgatory in (
+            services.fetch_purgatory,
+            services.produce_purgatory,
+            services.delete_records_purgatory,
+        ):
+            purgatory.force_all()
+        self._housekeeping.stop()
+        await self._network.close(timeout_s)
+        await self._groups.stop()
+        await self._channel.close()
+        await services.topic_creation.close()
+        await self._flusher.close()
+        self._driver.stop()
+        self._close_logs()
+
+    async def abandon(self) -> None:
+        """End as after a crash: nothing more is written."""
+        await self._lifecycle.close()
+        await self._replication.close()
+        self._housekeeping.stop()
+        await self._network.close(timeout_s=0)
+        await self._groups.stop()
+        await self._channel.close()
+        await self._flusher.close()
+        self._driver.stop()
+
+    def _close_logs(self) -> None:
+        self._logs.on_offline = None
+        self._logs.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)

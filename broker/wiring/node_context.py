@@ -1,0 +1,75 @@
+"""What the parts of a node share."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+from uuid import UUID
+
+from broker.clock import Clock
+from broker.config import BrokerConfig
+from broker.metrics import BrokerMetrics
+from clients.environment import Environment
+from cluster.controller.settings import Randomness
+from storage.files import FileSystem
+
+# One for what must be durable before the quorum goes on, one for a snapshot.
+_QUORUM_THREADS: Final = 2
+# Syncing is what these threads do; more of them than disks does not make it faster.
+_FLUSH_THREADS: Final = 4
+# Threads of their own: a produce that waits for its fsync must not wait for large files to be removed too.
+_HOUSEKEEPING_THREADS: Final = 2
+
+
+class NodeThreads:
+    """The threads in which a node waits for its disks."""
+
+    def __init__(self) -> None:
+        self.quorum = ThreadPoolExecutor(_QUORUM_THREADS, thread_name_prefix="tidelog-quorum")
+        self.flush = ThreadPoolExecutor(_FLUSH_THREADS, thread_name_prefix="tidelog-flush")
+        self.housekeeping = ThreadPoolExecutor(_HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
+
+    def shut_down(self) -> None:
+        """Wait for what they do, and end them."""
+        for executor in (self.quorum, self.flush, self.housekeeping):
+            executor.shutdown(wait=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeContext:
+    """One node's settings, identity and ways to the outside; `cannot_go_on` is told why it must stop.
+
+    `directory_ids` are those of all usable directories by path, that of the metadata log included.
+    """
+
+    config: BrokerConfig
+    cluster_id: str
+    directory_ids: Mapping[str, UUID]
+    fs: FileSystem
+    clock: Clock
+    environment: Environment
+    randomness: Randomness
+    metrics: BrokerMetrics
+    threads: NodeThreads
+    cannot_go_on: Callable[[str], None]
+
+    @property
+    def log_directory_ids(self) -> dict[str, UUID]:
+        """The ids of the directories that hold partitions, by path."""
+        directories = self.config.log_directories
+        return {path: found for path, found in self.directory_ids.items() if path in directories}
+
+    @cached_property
+    def host_name(self) -> str:
+        """What others are told when nothing is configured; may ask a name server, and that once."""
+        config = self.config
+        named = (
+            *config.broker_listeners,
+            *config.advertised("", {}),
+            *config.advertised_controllers("", {}),
+        )
+        return "" if all(listener.host for listener in named) else socket.getfqdn()
