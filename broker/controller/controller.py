@@ -22,7 +22,6 @@ from cluster.controller.heartbeats import BrokerHeartbeats
 from cluster.controller.settings import Randomness
 from protocol.ids import LeaderEpoch
 
-
 logger = logging.getLogger(__name__)
 
 
@@ -47,9 +46,7 @@ class Controller:
             heartbeats=BrokerHeartbeats(config.broker_session_timeout_ms),
         )
         if config.authorizer_class_name:
-            logger.warning(
-                "authorizer.class.name is set: access control entries are kept but not enforced yet"
-            )
+            logger.warning("authorizer.class.name: access control entries are kept but not enforced yet")
         self.dispatcher = Dispatcher(tasks, metrics, clock)
         register_controller_apis(self.dispatcher, self.services)
         self.in_process = InProcessController(
