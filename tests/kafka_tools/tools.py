@@ -44,8 +44,10 @@ class KafkaTools:
 
     def call(self, tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """The ended tool, however it ended."""
-        needs_servers = tool != "kafka-dump-log"
-        servers = ["--bootstrap-server", self.bootstrap_servers] if needs_servers else []
+        servers = [] if tool == "kafka-dump-log" else ["--bootstrap-server", self.bootstrap_servers]
+        if tool == "kafka-cluster":
+            # Its options belong to the command that follows.
+            arguments, servers = (*arguments, *servers), []
         return subprocess.run(
             ["java", "-Xmx256m", "-cp", self._classpath, MAIN_CLASSES[tool], *servers, *arguments],
             input=stdin,
