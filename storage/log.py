@@ -120,8 +120,8 @@ class PartitionLog(ReadableLog):
             records = memoryview(records)[:size_bytes]
         first_offset = self.log_end_offset
         stamp(records, 0, first_offset, leader_epoch)
-        if header.producer_id < 0:
-            return self._append_plain(records, header, first_offset, leader_epoch, now_ms)
+        if not header.is_control:
+            return self._append_data(records, header, first_offset, leader_epoch, now_ms, origin)
         header = stamped(header, first_offset, leader_epoch)
         return self._append(records, [header], now_ms, origin, transaction_version)
 
@@ -155,21 +155,27 @@ class PartitionLog(ReadableLog):
                 )
         return self._append(records, given.batches, now_ms, AppendOrigin.RAFT)
 
-    def _append_plain(
+    def _append_data(
         self,
         data: bytearray | memoryview,
         header: BatchHeader,
         first_offset: Offset,
         leader_epoch: LeaderEpoch,
         now_ms: int,
+        origin: AppendOrigin,
     ) -> AppendInfo:
-        """What `_append` comes to for one batch of no producer, without what only others need.
+        """What `_append` comes to for one batch that is no control batch, without what only others need.
 
         Offset and epoch are those that were stamped; `header` may still have the client's.
         """
         size_bytes, rules, newest = len(data), self.rules, header.max_timestamp
         if size_bytes > rules.segment_bytes:
             raise self._too_large(size_bytes)
+        producers, has_producer = self.producers, header.producer_id >= 0
+        if has_producer:
+            duplicate = producers.check(header, first_offset, origin)
+            if duplicate is not None:
+                return self._duplicate_info(duplicate, size_bytes)
         last_offset = first_offset + header.last_offset_delta
         try:
             if leader_epoch != self.leader_epochs.latest_epoch:
@@ -180,7 +186,11 @@ class PartitionLog(ReadableLog):
             segment.append_batch(data, first_offset, last_offset, newest)
         except (OSError, StorageFailure, CorruptFile) as error:
             raise self.storage_error("append", error) from error
-        self.log_end_offset = self.producers.map_end_offset = last_offset + 1
+        self.log_end_offset = producers.map_end_offset = last_offset + 1
+        if has_producer:
+            producers.update(header, first_offset)
+            if header.is_transactional:
+                self.update_first_unstable_offset()
         log_append_time = newest if rules.log_append_time else -1
         return AppendInfo(
             first_offset, last_offset, newest, log_append_time, self.log_start_offset, size_bytes, False

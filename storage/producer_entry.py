@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from protocol.batch import BatchHeader
+from protocol.batch import ATTRIBUTE_TRANSACTIONAL, BatchHeader
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import NO_PRODUCER_EPOCH, NO_SEQUENCE, Offset, ProducerEpoch, ProducerId
 from storage.transaction_marker import EndTransactionMarker
@@ -159,15 +159,19 @@ class ProducerEntry:
 
     def add_batch(self, header: BatchHeader, first_offset: Offset) -> bool:
         """Remember a data batch that now is in the log; True when it began a transaction."""
-        self._set_epoch(header.producer_epoch)
-        batches, offset_delta, timestamp = self.batches, header.last_offset_delta, header.max_timestamp
+        # Unpacked, because each field of a named tuple costs more than all of them at once.
+        _, _, _, _, _, attributes, offset_delta, _, timestamp, _, producer_epoch, first_sequence, _ = header
+        if producer_epoch != self.producer_epoch:
+            self._set_epoch(producer_epoch)
+        batches = self.batches
         if len(batches) == BATCHES_REMEMBERED:
             del batches[0]
-        batches.append(
-            BatchMetadata(header.last_sequence, first_offset + offset_delta, offset_delta, timestamp)
+        last_sequence = (
+            NO_SEQUENCE if first_sequence == NO_SEQUENCE else (first_sequence + offset_delta) % _SEQUENCES
         )
+        batches.append(BatchMetadata(last_sequence, first_offset + offset_delta, offset_delta, timestamp))
         self.last_timestamp = timestamp
-        if self.transaction_first_offset is None and header.is_transactional:
+        if attributes & ATTRIBUTE_TRANSACTIONAL and self.transaction_first_offset is None:
             self.transaction_first_offset = first_offset
             return True
         return False

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from protocol.batch import BatchHeader
+from protocol.batch import ATTRIBUTE_CONTROL, BatchHeader
 from protocol.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from storage.files import FileSystem
 from storage.producer_entry import NO_TIMESTAMP, BatchMetadata, ProducerEntry
@@ -129,7 +129,7 @@ class ProducerStateManager:
         entry = self._producers.get(header.producer_id)
         if entry is None:
             return None
-        if header.is_control:
+        if header.attributes & ATTRIBUTE_CONTROL:
             if marker is not None:
                 entry.check_marker(header, first_offset, marker, transaction_version)
             return None
@@ -141,7 +141,8 @@ class ProducerStateManager:
                 return duplicate
             entry.check_epoch(header, first_offset)
             entry.check_sequence(header, first_offset)
-        entry.check_transaction(header, first_offset)
+        if entry.transaction_first_offset is not None:
+            entry.check_transaction(header, first_offset)
         return None
 
     def update(
@@ -153,7 +154,7 @@ class ProducerStateManager:
         """
         producer_id = header.producer_id
         assert producer_id >= 0, f"batch at offset {first_offset} has no producer id"
-        if header.is_control and marker is None:
+        if marker is None and header.attributes & ATTRIBUTE_CONTROL:
             return None  # compaction has removed the whole transaction
         entry = self._producers.get(producer_id)
         if entry is None:
