@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from broker.clock import Clock
 from broker.config import BrokerConfig
-from broker.controller_channel import ControllerChannel, LocalController
+from broker.controller_channel import PATIENCE_MS, ControllerChannel, LocalController
 from broker.metadata.store import MetadataStore
 from broker.node_connections import node_connection_settings
 from clients.environment import Environment, SystemEnvironment
 from clients.metadata import BrokerAddress
 from cluster.quorum.voter_set import Endpoint
 from protocol.ids import BrokerId
+
+# A heartbeat may come twice, and must not come late.
+_HEARTBEAT_PATIENCE_MS: Final = 50
 
 
 class ControllerAccess:
@@ -42,7 +46,9 @@ class ControllerAccess:
         self._environment = environment or SystemEnvironment()
         self._voters = voter_addresses(config)
         timeout_ms = config.controller_socket_timeout_ms
-        self.heartbeats = self._channel(min(timeout_ms, config.broker_session_timeout_ms // 2))
+        self.heartbeats = self._channel(
+            min(timeout_ms, config.broker_session_timeout_ms // 2), patience_ms=_HEARTBEAT_PATIENCE_MS
+        )
         self.forwarding = self._channel(min(timeout_ms, config.request_timeout_ms))
         self.general = self._channel(timeout_ms)
 
@@ -80,13 +86,14 @@ class ControllerAccess:
     def _channels(self) -> tuple[ControllerChannel, ...]:
         return self.heartbeats, self.forwarding, self.general
 
-    def _channel(self, request_timeout_ms: int) -> ControllerChannel:
+    def _channel(self, request_timeout_ms: int, patience_ms: int = PATIENCE_MS) -> ControllerChannel:
         return ControllerChannel(
             find=self.address,
             environment=self._environment,
             settings=node_connection_settings(self._config, request_timeout_ms=request_timeout_ms),
             clock=self._clock,
             local=self._local,
+            patience_ms=patience_ms,
         )
 
 

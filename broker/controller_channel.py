@@ -5,7 +5,8 @@ connection is lost) is sent again until the deadline. A request may therefore be
 with Kafka: those that change something say of what state they start from, or answer that it is done.
 
 When another node becomes the controller, answers of the former one are waited for a little longer;
-then its connection is closed and what was in flight goes to the new one.
+then its connection is closed and what was in flight goes to the new one. Attempts to connect to the
+former one end at once.
 
 Requests of one channel stand in line behind each other at the controller; who must not wait for
 others (heartbeats) has a channel of its own.
@@ -39,7 +40,9 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 MAX_IN_FLIGHT: Final = 50
 _BACKOFF: Final = ExponentialBackoff(20, 200)
-_FORMER_CONTROLLER_MS: Final = 500
+PATIENCE_MS: Final = 500
+"""Long enough for a former controller's answers that are on their way."""
+
 _AGAIN: Final = frozenset(
     {
         ErrorCode.NOT_CONTROLLER,
@@ -75,13 +78,18 @@ class ControllerChannel:
         settings: ConnectionSettings,
         clock: Clock,
         local: LocalController | None = None,
+        patience_ms: int = PATIENCE_MS,
     ) -> None:
-        """`find` names the active controller and where it listens, None while nobody knows."""
+        """`find` names the active controller and where it listens, None while nobody knows.
+
+        `patience_ms`: how long a former controller's answers are waited for.
+        """
         self._find = find
         self._environment = environment
         self._settings = settings
         self._clock = clock
         self._local = local
+        self._patience_ms = patience_ms
         self._places = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._connection: BrokerConnection | None = None
         self._connecting = asyncio.Lock()
@@ -158,14 +166,38 @@ class ControllerChannel:
             self._leave_former(address)
             if self._connection is not None and self._connection.is_open:
                 return self._connection
-            opened = await open_connection(self._environment, self._settings, address)
-            if self._closed:
-                opened.close()
-            self._connection = opened
-            return opened
+            self._connection = await self._open(address)
+            return self._connection
+
+    async def _open(self, address: BrokerAddress) -> BrokerConnection:
+        """Connect, unless another node turns out to be the controller meanwhile."""
+        loop = asyncio.get_running_loop()
+        opening = loop.create_task(open_connection(self._environment, self._settings, address))
+        try:
+            while True:
+                changed = loop.create_task(self._changed.wait())
+                try:
+                    await asyncio.wait((opening, changed), return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+                if opening.done():
+                    return opening.result()
+                if self._closed or self._find() != address:
+                    text = f"node {address.node_id} is not the active controller any more"
+                    raise KafkaError(ErrorCode.NOT_CONTROLLER, text)
+        except BaseException:
+            opening.cancel()
+            opening.add_done_callback(_discard)
+            raise
 
     def _leave_former(self, address: BrokerAddress) -> None:
         connection = self._connection
         if connection is not None and connection.node_id != address.node_id:
             self._connection = None
-            asyncio.get_running_loop().call_later(_FORMER_CONTROLLER_MS / 1000, connection.close)
+            asyncio.get_running_loop().call_later(self._patience_ms / 1000, connection.close)
+
+
+def _discard(opening: asyncio.Task[BrokerConnection]) -> None:
+    """Close a connection that nobody wants any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

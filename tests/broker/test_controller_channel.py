@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from ssl import SSLContext
 from typing import Any
 
 import pytest
 
-from broker.controller_channel import MAX_IN_FLIGHT
+from broker.controller_channel import MAX_IN_FLIGHT, ControllerChannel
+from clients.environment import SystemEnvironment
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.create_topics import (
@@ -17,7 +20,7 @@ from protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from protocol.registry import ApiKey
-from tests.support.controllers import FakeController, channel_to, in_ms, quorum_of
+from tests.support.controllers import CLOCK, SETTINGS, FakeController, channel_to, in_ms, quorum_of
 from tests.support.eventually import eventually
 
 REQUEST = AllocateProducerIdsRequest(broker_id=1, broker_epoch=5)
@@ -146,6 +149,47 @@ async def test_a_silent_former_controller_is_left_soon_after_another_is_known() 
         quorum.move(second)
         channel.controller_changed()
         assert (await asyncio.wait_for(asking, 4)).producer_id_start == 2
+
+
+async def test_an_attempt_to_reach_a_former_controller_ends_when_another_is_known() -> None:
+    async with quorum_of(2) as quorum:
+        first, second = quorum.controllers
+        answers_its_id(second)
+        environment = Unreachable(first.address.port)
+        channel = ControllerChannel(
+            find=quorum.address, environment=environment, settings=SETTINGS, clock=CLOCK
+        )
+        asking = asyncio.create_task(
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+        )
+        await environment.tried.wait()
+        quorum.move(second)
+        channel.controller_changed()
+        # The settings allow five seconds for an attempt.
+        assert (await asyncio.wait_for(asking, 4)).producer_id_start == 2
+        await channel.close()
+
+
+class Unreachable(SystemEnvironment):
+    """A network that swallows whatever is sent to one port."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+        self.tried = asyncio.Event()
+
+    async def connect(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        ssl: SSLContext | None,
+        local_host: str | None = None,
+    ) -> None:
+        if port == self._port:
+            self.tried.set()
+            await asyncio.Event().wait()
+        await super().connect(protocol_factory, host, port, ssl, local_host)
 
 
 async def test_a_controller_that_does_not_know_the_api_is_not_asked_again() -> None:
