@@ -58,7 +58,9 @@ def poll_following(replica: Replica, following: Following, now_ms: int) -> int:
         return now_ms
     if now_ms >= following.deadline_ms:
         # An observer does not wait for what it asked of a silent leader: others may know a new one.
+        # Nor does it refuse pre-votes for that leader's sake: it may be a voter for others already.
         replica.connections.reset()
+        following.has_fetched = False
         following.deadline_ms = now_ms + replica.settings.fetch_timeout_ms
         following.leader_failed = True
     due_ms: int | None = None

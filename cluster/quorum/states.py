@@ -106,7 +106,7 @@ class Following:
     """When a voter gives the leader up, an observer asks others too."""
     update_voter_at_ms: int
     has_fetched: bool = False
-    """Whether the leader answered a fetch in this epoch: then pre-votes of others are rejected."""
+    """Whether the leader answered a fetch in this epoch, lately: then pre-votes of others are rejected."""
     snapshot: SnapshotFetch | None = None
     has_told: bool = False
     """Whether the leader was told what this voter is."""
