@@ -69,7 +69,8 @@ def _run(world: World) -> Outcome:
         raise Violation("the_quorum_recovers", f"no stable leader: {_describe(world)}")
     appended, acknowledged = appender.appended, world.ledger.acknowledged
     target = world.ledger.end_offset + 5
-    if not world.run_until(healed_at + world.swarm.liveness_ms, lambda: _all_reached(world, target)):
+    wanted = acknowledged + 3
+    if not world.run_until(healed_at + world.swarm.liveness_ms, lambda: _all_reached(world, target, wanted)):
         raise Violation(
             "the_quorum_recovers",
             f"not all reach {target}: {_describe(world)}, appended {appended}, acknowledged {acknowledged}",
@@ -95,9 +96,12 @@ def _one_leads(world: World) -> bool:
     )
 
 
-def _all_reached(world: World, target: int) -> bool:
-    """Every node has committed up to `target`; that all have the same is seen to after every step."""
-    return world.ledger.acknowledged > 0 and all(
+def _all_reached(world: World, target: int, acknowledged: int) -> bool:
+    """Every node has committed up to `target`, and so many records are acknowledged.
+
+    That all nodes have the same is seen to after every step.
+    """
+    return world.ledger.acknowledged >= acknowledged and all(
         node.disk.log.high_watermark >= target for node in world.nodes.values()
     )
 

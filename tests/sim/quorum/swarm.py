@@ -27,7 +27,7 @@ class Swarm:
     observers: int = 0
     mode: Voters = Voters.STATIC
     safety_ms: int = 15_000
-    liveness_ms: int = 60_000
+    liveness_ms: int = 30_000
 
     latency_max: int = 10
     drop: float = 0.0
