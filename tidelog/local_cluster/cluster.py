@@ -92,8 +92,9 @@ class LocalCluster:
 
     def wipe(self, node_id: int) -> None:
         """Take a stopped node's data away: it comes back as an empty one with the same id."""
-        shutil.rmtree(self.layout.data_folder(node_id))
-        self.layout.data_folder(node_id).mkdir()
+        for data in self.layout.data_folders(node_id):
+            shutil.rmtree(data)
+            data.mkdir()
         self.layout.mark(self.layout.node(node_id))
 
     def remove(self) -> None:

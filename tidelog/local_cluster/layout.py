@@ -1,7 +1,7 @@
 """What a local cluster consists of, kept in its folder so that any later command finds it again.
 
     <folder>/cluster.json             cluster id, and per node its id, host and ports
-    <folder>/node-<id>/data           the node's log directory
+    <folder>/node-<id>/data           the node's log directory; data-2, ... where it has more
     <folder>/node-<id>/node.log       what it printed and logged
     <folder>/node-<id>/pid            its process while it runs
     <folder>/node-<id>/server.properties
@@ -53,6 +53,7 @@ class ClusterLayout:
     cluster_id: str
     nodes: tuple[NodePlace, ...]
     settings: Mapping[str, str]
+    directories: int = 1
 
     @property
     def bootstrap_servers(self) -> str:
@@ -73,8 +74,13 @@ class ClusterLayout:
         return self.folder / f"node-{node_id}"
 
     def data_folder(self, node_id: int) -> Path:
-        """A node's log directory."""
-        return self.node_folder(node_id) / "data"
+        """A node's log directory, the first where it has several."""
+        return self.data_folders(node_id)[0]
+
+    def data_folders(self, node_id: int) -> list[Path]:
+        """All log directories of a node."""
+        names = ["data", *(f"data-{number}" for number in range(2, self.directories + 1))]
+        return [self.node_folder(node_id) / name for name in names]
 
     def properties(self, node: NodePlace) -> dict[str, str]:
         """A node's settings: its place, what a cluster of this size asks for, and what was chosen."""
@@ -91,7 +97,7 @@ class ClusterLayout:
             "inter.broker.listener.name": CLIENT_LISTENER,
             "controller.listener.names": CONTROLLER_LISTENER,
             "controller.quorum.voters": voters,
-            "log.dirs": str(self.data_folder(node.node_id)),
+            "log.dirs": ",".join(map(str, self.data_folders(node.node_id))),
             "default.replication.factor": str(replicas),
             "min.insync.replicas": str(in_sync),
             "offsets.topic.replication.factor": str(replicas),
@@ -105,8 +111,8 @@ class ClusterLayout:
     def write(self) -> None:
         """Make the folders, mark them as of this cluster, and keep the layout."""
         for node in self.nodes:
-            data = self.data_folder(node.node_id)
-            data.mkdir(parents=True)
+            for data in self.data_folders(node.node_id):
+                data.mkdir(parents=True)
             self.mark(node)
             lines = (f"{key}={value}\n" for key, value in self.properties(node).items())
             (self.node_folder(node.node_id) / "server.properties").write_text("".join(lines))
@@ -114,13 +120,17 @@ class ClusterLayout:
             "cluster_id": self.cluster_id,
             "nodes": [asdict(node) for node in self.nodes],
             "settings": dict(self.settings),
+            "directories": self.directories,
         }
         (self.folder / CLUSTER_FILE).write_text(json.dumps(document, indent=2) + "\n")
 
     def mark(self, node: NodePlace) -> None:
-        """Write `meta.properties`, as the formatting of a log directory does."""
-        properties = MetaProperties(cluster_id=self.cluster_id, node_id=node.node_id, directory_id=uuid4())
-        MetaPropertiesFile(OsFileSystem(), str(self.data_folder(node.node_id))).write(properties)
+        """Write `meta.properties` into each log directory, as formatting does."""
+        for data in self.data_folders(node.node_id):
+            properties = MetaProperties(
+                cluster_id=self.cluster_id, node_id=node.node_id, directory_id=uuid4()
+            )
+            MetaPropertiesFile(OsFileSystem(), str(data)).write(properties)
 
 
 def new_layout(
@@ -130,6 +140,7 @@ def new_layout(
     first_port: int | None = None,
     hosts: Sequence[str] = (),
     settings: Mapping[str, str] | None = None,
+    directories: int = 1,
 ) -> ClusterLayout:
     """A layout of `count` nodes: on free ports, or from `first_port` on, controllers after the brokers.
 
@@ -140,7 +151,7 @@ def new_layout(
     nodes = tuple(
         NodePlace(index + 1, where[index], ports[index], ports[count + index]) for index in range(count)
     )
-    return ClusterLayout(folder.absolute(), uuid_text(uuid4()), nodes, dict(settings or {}))
+    return ClusterLayout(folder.absolute(), uuid_text(uuid4()), nodes, dict(settings or {}), directories)
 
 
 def read_layout(folder: Path) -> ClusterLayout:
@@ -149,7 +160,8 @@ def read_layout(folder: Path) -> ClusterLayout:
     try:
         document = json.loads(path.read_text())
         nodes = tuple(NodePlace(**node) for node in document["nodes"])
-        return ClusterLayout(folder.absolute(), document["cluster_id"], nodes, document["settings"])
+        cluster_id, directories = document["cluster_id"], document["directories"]
+        return ClusterLayout(folder.absolute(), cluster_id, nodes, document["settings"], directories)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a cluster's layout: {error}") from error
 
