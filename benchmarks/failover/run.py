@@ -32,11 +32,11 @@ FIRST_HOST: Final = 11
 
 # Kafka's timeouts are for data centres; these are for tests.
 SETTINGS: Final = {
-    "broker.heartbeat.interval.ms": "200",
-    "broker.session.timeout.ms": "1500",
-    "controller.quorum.election.timeout.ms": "500",
-    "controller.quorum.fetch.timeout.ms": "1000",
-    "controller.quorum.election.backoff.max.ms": "300",
+    "broker.heartbeat.interval.ms": "150",
+    "broker.session.timeout.ms": "1000",
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "500",
+    "controller.quorum.election.backoff.max.ms": "200",
     "controller.quorum.request.timeout.ms": "1000",
     "replica.lag.time.max.ms": "3000",
     "replica.socket.timeout.ms": "3000",
