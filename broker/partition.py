@@ -77,15 +77,14 @@ class Partition:
         """Lead, or go on leading, as the metadata says; True when a leader epoch begins.
 
         The epoch is noted in the log before any record of it, so that followers can truncate by it
-        (KIP-279). Nothing has changed when it cannot be noted, which is a KafkaError.
+        (KIP-279).
         """
         if placed.partition_epoch < self.partition_epoch:
             return False
         shared = self._leadership
         is_new_epoch = placed.leader_epoch > self.leader_epoch
         if is_new_epoch and Safeguard.EPOCH_NOTED_ON_ELECTION not in shared.disabled:
-            with self.log.storage_errors("noting of a leader epoch"):
-                self.log.assign_leader_epoch(placed.leader_epoch, self.log.log_end_offset)
+            self.log.note_leader_epoch(placed.leader_epoch, self.log.log_end_offset)
         leader = self.leader or shared.new_state(self.log.config.min_insync_replicas)
         leader.follow_metadata(placed, self.log.log_end_offset, shared.clock.monotonic_ms())
         self._take_over(placed)

@@ -178,7 +178,7 @@ class PartitionLog(ReadableLog):
                 return self._duplicate_info(duplicate, size_bytes)
         last_offset = first_offset + header.last_offset_delta
         try:
-            if leader_epoch != self.leader_epochs.latest_epoch:
+            if leader_epoch != self.written_epoch:
                 self.assign_leader_epoch(leader_epoch, first_offset)
             segment = self.segments.active
             if segment.is_due_to_roll(self.config, size_bytes, last_offset, newest, now_ms):
@@ -222,7 +222,7 @@ class PartitionLog(ReadableLog):
                 return self._duplicate_info(duplicate, size_bytes)
         try:
             for header in batches:
-                if header.partition_leader_epoch != self.leader_epochs.latest_epoch:
+                if header.partition_leader_epoch != self.written_epoch:
                     self.assign_leader_epoch(header.partition_leader_epoch, header.base_offset)
             segment = self.segments.active
             if segment.is_due_to_roll(self.config, size_bytes, last_offset, newest, now_ms):

@@ -59,6 +59,8 @@ class LogState:
         self.unsynced_paths: list[str] = []
         """Small files that were written without a sync; the next flush takes them along."""
         self._epoch_checkpoint = loaded.leader_epoch_checkpoint
+        self.written_epoch: LeaderEpoch | None = self.leader_epochs.latest_epoch
+        """The latest leader epoch, None while that is not durable."""
         self.rules = ValidationRules.of(config)
         self.last_flush_ms = now_ms
         self.is_new_directory = True
@@ -94,23 +96,34 @@ class LogState:
         self._first_unstable_offset = None if unstable is None else max(unstable, self.log_start_offset)
 
     def assign_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Note, durably, that `epoch` starts at `start_offset`; a new leader does so before any record.
+        """Note, durably, that `epoch` starts at `start_offset`; every append does so before its records.
 
         A negative epoch is none. When the checkpoint cannot be written nothing has changed.
         """
         if epoch < 0:
             return
         before = self.leader_epochs.entries
-        if self.leader_epochs.assign(epoch, start_offset):
+        if self.leader_epochs.assign(epoch, start_offset) or self.written_epoch is None:
             try:
                 self.write_leader_epochs()
             except (OSError, StorageFailure):
                 self.leader_epochs = LeaderEpochCache.of(before)
                 raise
 
+    def note_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """Note that `epoch` starts at `start_offset`, for answers; durable with its first record.
+
+        A leader does so when it is elected. Until there is a record of the epoch, nothing is lost if the
+        note is: who leads next notes an epoch of its own, which is greater. So the election of many
+        leaders at once does not wait for the disk.
+        """
+        if epoch >= 0 and self.leader_epochs.assign(epoch, start_offset):
+            self.written_epoch = None
+
     def write_leader_epochs(self) -> None:
         """Make the leader epochs durable."""
         self._epoch_checkpoint.write(self.leader_epochs.entries)
+        self.written_epoch = self.leader_epochs.latest_epoch
 
     def update_config(self, config: LogConfig) -> None:
         """Follow changed settings from the next append on."""

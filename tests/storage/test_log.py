@@ -118,6 +118,40 @@ class TestAppend:
         assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == (1, 1)
         assert b"3 1" in disk.read(f"{DIRECTORY}/leader-epoch-checkpoint")
 
+    def test_an_epoch_that_is_only_noted_is_durable_before_its_first_record(
+        self, disk: CrashFileSystem
+    ) -> None:
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        log.note_leader_epoch(3, log.log_end_offset)
+        assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == (1, 1)
+        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+        append(log, "b", leader_epoch=3)
+        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n3 1\n"
+        append(log, "c", leader_epoch=3)
+        assert log.written_epoch == 3
+
+    def test_an_epoch_that_was_noted_and_led_to_nothing_is_written_with_those_that_follow(
+        self, disk: CrashFileSystem
+    ) -> None:
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        log.note_leader_epoch(3, 1)
+        log.note_leader_epoch(4, 1)
+        append(log, "b", leader_epoch=4)
+        assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 1)]
+        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 1\n"
+
+    def test_a_noted_epoch_goes_when_its_log_is_cut(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        log.note_leader_epoch(3, 1)
+        log.truncate_to(1, NOW_MS)
+        assert log.leader_epochs.entries == [EpochEntry(1, 0)]
+        append(log, "b", leader_epoch=1)
+        assert log.leader_epochs.entries == [EpochEntry(1, 0)]
+        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+
 
 class TestQuorum:
     """append_as_leader for the metadata log, whose batches come with offsets and epochs."""
