@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -14,6 +14,12 @@ MEGA: Final = 1e6
 
 MESSAGE_BYTES: Final = (100, 1024)
 BATCH_BYTES: Final = (16 * KIBIBYTE, 64 * KIBIBYTE, MEBIBYTE)
+
+BUFFERS: Final[Mapping[str, Mapping[str, str]]] = {
+    "": {},
+    ", buffers -1": {"socket.send.buffer.bytes": "-1", "socket.receive.buffer.bytes": "-1"},
+}
+"""Settings of the broker by what the row's name ends with: Kafka's defaults, and Linux' own choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

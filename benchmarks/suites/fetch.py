@@ -1,7 +1,7 @@
 """Reading from the page cache, beside nothing but sendfile of as many bytes.
 
-Once with Kafka's default of socket.send.buffer.bytes, which keeps Linux from choosing a larger one, and once
-with -1, which lets it.
+Once with Kafka's default socket buffers, which keep Linux from choosing larger ones, and once with -1, which
+lets it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.figures import Compared, Figure
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
-from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort
+from benchmarks.suites.effort import BUFFERS, KIBIBYTE, MEBIBYTE, MEGA, Effort
 
 FETCH_AT_LEAST = 0.6
 FETCH_BYTES = MEBIBYTE
@@ -20,9 +20,9 @@ FILL = {"size_bytes": 64 * MEBIBYTE, "batch_bytes": 16 * KIBIBYTE}
 
 def fetch(effort: Effort) -> Iterator[Figure]:
     """Bytes per second of fetches of 1 MiB on one connection."""
-    for name, send_buffer in (("default send buffer", "102400"), ("send buffer -1", "-1")):
+    for buffers, settings in BUFFERS.items():
         with (
-            BrokerProcess({"socket.send.buffer.bytes": send_buffer}) as broker,
+            BrokerProcess(settings) as broker,
             ServerProcess("benchmarks.servers.sendfile", [str(FETCH_BYTES)]) as sendfile,
         ):
             run_load("raw", kind="fill", host=broker.host, port=broker.port, topic="fetch", **FILL)
@@ -33,7 +33,7 @@ def fetch(effort: Effort) -> Iterator[Figure]:
                 )
                 for _ in range(effort.rounds)
             )
-        title = f"fetch 1 MiB at a time, {name}"
+        title = f"fetch 1 MiB at a time{buffers}"
         yield compared.figure(title, "MB/s", "sendfile", at_least=FETCH_AT_LEAST)
 
 

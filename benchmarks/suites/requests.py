@@ -7,15 +7,18 @@ Python can do, measured now: its ratio does not depend on the machine or its moo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from benchmarks.figures import Compared, Figure
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
-from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, Effort
+from benchmarks.suites.effort import BUFFERS, KIBIBYTE, MEBIBYTE, Effort
 
 CPU_AT_MOST = 1.5
+
+Findings: TypeAlias = dict[str, Any]
+
 # The amount of data is bounded, so that no disk has to keep up.
 SECONDS_MAX: Final = 1.5
 
@@ -45,24 +48,31 @@ def requests(effort: Effort) -> Iterator[Figure]:
     seconds = min(effort.seconds, SECONDS_MAX)
     for shape in SHAPES:
         rounds = [_round(shape, seconds) for _ in range(effort.rounds)]
-        cpu = Compared.of((ours["cpu_us_per_request"], shape.prototype_us) for ours, _ in rounds)
-        yield cpu.figure(f"CPU per produce, {shape.name}", "us", "prototype", at_most=CPU_AT_MOST)
-        for key, name, unit in (
-            ("cpu_us_per_request", "  beside the bare server", "us"),
-            ("requests_per_s", "  requests", "1/s"),
-        ):
-            yield Compared.of((ours[key], bare[key]) for ours, bare in rounds).figure(name, unit, "bare")
+        for buffers in BUFFERS:
+            yield from _figures(shape, buffers, [(ours[buffers], bare) for ours, bare in rounds])
 
 
-def _round(shape: Shape, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the load found with us, and with the bare server."""
-    with BrokerProcess() as broker:
-        ours = _load(broker, shape, seconds, creates_topic=True)
+def _figures(shape: Shape, buffers: str, rounds: Sequence[tuple[Findings, Findings]]) -> Iterator[Figure]:
+    cpu = Compared.of((ours["cpu_us_per_request"], shape.prototype_us) for ours, _ in rounds)
+    yield cpu.figure(f"CPU per produce, {shape.name}{buffers}", "us", "prototype", at_most=CPU_AT_MOST)
+    for key, name, unit in (
+        ("cpu_us_per_request", "  beside the bare server", "us"),
+        ("requests_per_s", "  requests", "1/s"),
+    ):
+        yield Compared.of((ours[key], bare[key]) for ours, bare in rounds).figure(name, unit, "bare")
+
+
+def _round(shape: Shape, seconds: float) -> tuple[dict[str, Findings], Findings]:
+    """What the load found with us, by buffers, and with the bare server, which has those of Linux."""
+    ours = {}
+    for name, settings in BUFFERS.items():
+        with BrokerProcess(settings) as broker:
+            ours[name] = _load(broker, shape, seconds, creates_topic=True)
     with ServerProcess("benchmarks.servers.bare_broker") as bare:
         return ours, _load(bare, shape, seconds, creates_topic=False)
 
 
-def _load(server: ServerProcess, shape: Shape, seconds: float, *, creates_topic: bool) -> dict[str, Any]:
+def _load(server: ServerProcess, shape: Shape, seconds: float, *, creates_topic: bool) -> Findings:
     return run_load(
         "pipelined",
         host=server.host,
