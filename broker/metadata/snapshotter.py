@@ -137,6 +137,9 @@ class Snapshotter:
         except (OSError, KafkaError) as error:
             self.errors += 1
             logger.error("the metadata snapshot at offset %d cannot be written: %s", end_offset, error)
+        except Exception:
+            self.errors += 1
+            logger.exception("the metadata snapshot at offset %d cannot be written", end_offset)
         else:
             self.written += 1
             if self._in_turn is not None:

@@ -59,6 +59,9 @@ class Quorum(Protocol):
     def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> Appended:
         """Append one batch, within a turn."""
 
+    def give_up(self) -> None:
+        """Lead no more; others, or this node in another epoch, may."""
+
     def fail(self, error: BaseException) -> None:
         """End the node's part in the quorum."""
 
@@ -305,7 +308,8 @@ class MetadataStore:
             if not active.image.features:
                 active.write(self._first_records())
         except KafkaError as error:
-            logger.info("controller epoch %d ended before it began: %s", epoch, error)
+            logger.warning("controller epoch %d ended before it began: %s", epoch, error)
+            self._quorum.give_up()
             return
         self._active = active
         if active.is_idle:

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 Turn: TypeAlias = Callable[[], None]
 
 RESIGN_S: Final = 1.0
-"""How long a stop waits for the disk and the others to hear that this node no longer leads."""
+"""How long a resignation may take on the disk."""
 
 
 class QuorumMachine(Protocol):
@@ -162,23 +162,31 @@ class RaftDriver:
         if self.failure is None:
             self._end(error)
 
-    async def stop(self, *, resign: bool) -> None:
-        """End; with `resign` the others are asked to elect a new leader before, as far as that is quick."""
-        task, self._task = self._task, None
-        if task is None:
+    def give_up(self) -> None:
+        """Lead no more, if this node leads; it may be elected again."""
+        self.post(Resign())
+
+    async def resign(self) -> None:
+        """Give up leadership, if this node leads, and ask the others to elect; returns once that is sent."""
+        task = self._task
+        if task is None or task.done():
             return
-        if resign and not task.done():
-            self.post(Resign())
-            given_up = asyncio.Event()
-            self.in_turn(given_up.set)
-            waiting = asyncio.create_task(given_up.wait())
-            await asyncio.wait([waiting, task], timeout=RESIGN_S, return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
+        self.post(Resign())
+        given_up = asyncio.Event()
+        self.in_turn(given_up.set)
+        waiting = asyncio.create_task(given_up.wait())
+        await asyncio.wait([waiting, task], timeout=RESIGN_S, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """End when what is being made durable is so; `at_once`: as a crash would."""
+        task, self._task = self._task, None
         self._stopping = True
         self._wake.set()
-        if not resign:
-            task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        if task is not None:
+            if at_once:
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         self._cancel_timer()
 
     # ---- the task

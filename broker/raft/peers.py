@@ -52,13 +52,16 @@ class Peers:
         # A connection that takes longer than a request may is of no use to anybody.
         shorter_ms = min(settings.setup_timeout_ms, settings.request_timeout_ms)
         self._settings = replace(settings, setup_timeout_ms=shorter_ms)
-        self._answered = answered
+        self._report = answered
         self._listener_names = tuple(listener_names)
         self._lanes: dict[tuple[BrokerId, bool], _Lane] = {}
         self._closed = False
+        self._unanswered = 0
+        self._settled = asyncio.Event()
 
     def send(self, request: Send) -> None:
         """Send as soon as there is a connection; never waits and never raises."""
+        self._unanswered += 1
         endpoint = self._endpoint(request.endpoints)
         if endpoint is None or self._closed:
             self._answered(request.request_id, None)
@@ -68,6 +71,16 @@ class Peers:
         if lane is None:
             lane = self._lanes[key] = _Lane(self._environment, self._settings, self._answered)
         lane.send(request, BrokerAddress(request.to_node, endpoint.host, endpoint.port))
+
+    async def settle(self, timeout_s: float) -> None:
+        """Wait until every request is answered, or for so long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._unanswered:
+                    self._settled.clear()
+                    await self._settled.wait()
+        except TimeoutError:
+            logger.info("%d requests to other controllers are not answered", self._unanswered)
 
     @property
     def open_connections(self) -> int:
@@ -80,6 +93,11 @@ class Peers:
         lanes = list(self._lanes.values())
         self._lanes.clear()
         await asyncio.gather(*(lane.close() for lane in lanes))
+
+    def _answered(self, request_id: int, message: ApiMessage | None) -> None:
+        self._unanswered -= 1
+        self._settled.set()
+        self._report(request_id, message)
 
     def _endpoint(self, endpoints: Sequence[Endpoint]) -> Endpoint | None:
         for name in self._listener_names:

@@ -35,6 +35,9 @@ from storage.files import FileSystem
 FINISH_TIMEOUT_S: Final = 2.0
 """How long a stop waits for what was submitted; it may never be committed when the others are gone."""
 
+SETTLE_TIMEOUT_S: Final = 0.5
+"""How long a stop waits for the others to hear that this node leads no more."""
+
 
 class Replica(QuorumMachine, Protocol):
     """The state machine, as far as the node asks it."""
@@ -129,14 +132,16 @@ class RaftNode:
                 await self.store.finish()
         except TimeoutError:
             pass
-        await self.driver.stop(resign=True)
+        await self.driver.resign()
+        await self.peers.settle(SETTLE_TIMEOUT_S)
+        await self.driver.stop()
         await self.store.close()
         await self.peers.close()
         self.log.close(clean=True)
 
     async def abandon(self) -> None:
         """End as a crash would: nothing more is written, and nobody is told."""
-        await self.driver.stop(resign=False)
+        await self.driver.stop(at_once=True)
         await self.store.close()
         await self.peers.close()
         self.log.close(clean=False)

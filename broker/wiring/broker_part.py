@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import fields
 from functools import partial
@@ -39,6 +40,7 @@ from broker.wiring.quorum_part import QuorumPart
 from broker.wiring.topic_followers import follow_topics
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
+from storage.config import LogConfig
 from storage.errors import StorageFailure
 from storage.log import PartitionLog
 from storage.log_directory import LogDirectory
@@ -60,7 +62,7 @@ class BrokerPart:
     async def start(self, undo: AsyncExitStack) -> None:
         """Register with the controller, open the logs, and serve."""
         await self._join_cluster(undo)
-        self._open_logs(undo)
+        await self._open_logs(undo)
         await self._serve(undo)
 
     async def _join_cluster(self, undo: AsyncExitStack) -> None:
@@ -92,7 +94,7 @@ class BrokerPart:
         await self._lifecycle.registered()
         await self._lifecycle.caught_up()
 
-    def _open_logs(self, undo: AsyncExitStack) -> None:
+    async def _open_logs(self, undo: AsyncExitStack) -> None:
         """Every log of the directories, then the partitions that the metadata places here."""
         config = self.config
         self._logs = LogManager(
@@ -115,11 +117,17 @@ class BrokerPart:
         self._throttles = ReplicationThrottles.of(config)
         undo.callback(self._close_logs)
         now_ms = self._clock.wall_ms()
+        # In a thread: heartbeats and the metadata quorum go on, however long it takes.
+        await asyncio.get_running_loop().run_in_executor(
+            self._context.threads.housekeeping, self._logs.start, now_ms, self._log_config
+        )
         image = self._store.image
-        self._logs.start(now_ms, lambda topic: self._replicas.log_config(topic, self._store.image))
         self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
         self._store.subscribe(self._throttles.apply)
         self._store.subscribe(self._follow_partitions)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        return self._replicas.log_config(topic, self._store.image)
 
     async def _serve(self, undo: AsyncExitStack) -> None:
         """Everything that answers requests; the listeners accept last."""

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from broker.metadata.batches import encode_records
+from broker.raft.driver import Turn
 from broker.raft.log import MetadataLog
 from cluster.controller.create_topics import create_topics
 from cluster.controller.delete_topics import delete_topics
@@ -15,6 +16,7 @@ from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
+from cluster.quorum.effects import Appended
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreateTopicsRequest
 from protocol.messages.delete_topics import DeleteTopicsRequest
@@ -370,3 +372,38 @@ async def test_more_records_than_a_batch_holds_are_written_in_several() -> None:
         await store.submit(lambda image: ControllerResult(records, None, is_atomic=False))
         assert store.image.offset == before + len(records)
         assert len(store.image.cluster_configs()) > MAX_RECORDS_PER_COMMAND
+
+
+class FullLog:
+    """A quorum that was elected and whose disk takes nothing; `given_up` counts how often it resigned."""
+
+    def __init__(self) -> None:
+        self.given_up = 0
+        self.turns: list[Turn] = []
+
+    def in_turn(self, turn: Turn) -> None:
+        self.turns.append(turn)
+
+    def append_now(self, records: list[bytes], epoch: int) -> Appended:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    def give_up(self) -> None:
+        self.given_up += 1
+
+    def fail(self, error: BaseException) -> None:
+        raise AssertionError(error)
+
+
+@on_both_loops
+async def test_a_leader_that_cannot_write_its_first_records_leaves_it_to_others() -> None:
+    quorum = FullLog()
+    replica = make_replica(CrashFileSystem())
+    store = replica.store
+    store.start(quorum)
+    store.leader_changed(1, 1)
+    await until(lambda: bool(quorum.turns))
+    quorum.turns.pop()()
+    assert quorum.given_up == 1
+    assert store.active_epoch is None
+    store.leader_changed(1, None)
+    await replica.abandon()

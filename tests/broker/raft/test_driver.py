@@ -126,7 +126,7 @@ async def test_effects_are_done_in_order_and_nothing_before_it_is_durable() -> N
     assert await answer == VoteResponse()
     assert bench.state_file.read() == RECORD
     assert bench.script.heard == [Tick(), Persisted(7)]
-    await bench.driver.stop(resign=False)
+    await bench.driver.stop()
 
 
 @on_both_loops
@@ -155,7 +155,7 @@ async def test_while_a_sync_runs_events_wait_and_share_the_next() -> None:
     assert bench.told == [("leader", ticket, None) for ticket in (1, 2, 3, 4)]
     assert [event.ticket for event in bench.script.heard if isinstance(event, Persisted)] == [1, 2, 3, 4]
     assert bench.state_file.read() == QuorumRecord(leader_epoch=4)
-    await bench.driver.stop(resign=False)
+    await bench.driver.stop()
 
 
 @on_both_loops
@@ -187,7 +187,7 @@ async def test_an_append_is_answered_in_its_turn() -> None:
     assert (appended.base_offset, appended.last_offset, appended.epoch) == (10, 11, 5)
     assert refused is ErrorCode.NOT_CONTROLLER
     assert bench.told == [("committed", 1)]
-    await bench.driver.stop(resign=False)
+    await bench.driver.stop()
 
 
 @on_both_loops
@@ -203,7 +203,7 @@ async def test_a_turn_waits_for_the_sync_that_runs() -> None:
     bench.executor.release()
     await bench.settle()
     assert turns == [1]
-    await bench.driver.stop(resign=False)
+    await bench.driver.stop()
 
 
 @on_both_loops
@@ -221,7 +221,8 @@ async def test_a_failed_sync_is_final(path_part: str) -> None:
     assert bench.told == []
     assert bench.script.heard == [Tick()]
     assert len(bench.disk.operations) == operations
-    await bench.driver.stop(resign=True)
+    await bench.driver.resign()
+    await bench.driver.stop()
 
 
 @on_both_loops
@@ -241,7 +242,7 @@ async def test_a_fault_of_the_machine_or_of_its_listener_is_final_too() -> None:
         bench.committed = fail  # type: ignore[method-assign]
         await bench.run()
         assert len(bench.fatal) == 1
-        await bench.driver.stop(resign=False)
+        await bench.driver.stop()
 
 
 @on_both_loops
@@ -258,7 +259,7 @@ async def test_the_machine_is_ticked_when_it_wants_to_be() -> None:
     await until(lambda: len(bench.script.heard) == 4)
     await bench.settle()
     assert bench.script.heard == [Tick()] * 4
-    await bench.driver.stop(resign=False)
+    await bench.driver.stop()
 
 
 @on_both_loops
@@ -266,7 +267,8 @@ async def test_a_stop_gives_up_leadership_first() -> None:
     bench = Bench()
     bench.script.react = on(Resign, Persist(1, RECORD, None), SEND)
     await bench.run()
-    await bench.driver.stop(resign=True)
+    await bench.driver.resign()
+    await bench.driver.stop()
     assert bench.script.heard == [Tick(), Resign(), Persisted(1)]
     assert bench.told == [SEND]
 
@@ -279,4 +281,4 @@ async def test_an_answer_that_nobody_waits_for_is_dropped() -> None:
     bench.script.react = on(Tick, Respond(gone, VoteResponse()))
     await bench.run()
     assert bench.fatal == []
-    await bench.driver.stop(resign=False)
+    await bench.driver.stop()
