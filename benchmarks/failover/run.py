@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -196,8 +197,12 @@ class FailoverRun:
         controller = await self._watch.controller()
         if target is Target.CONTROLLER and controller is not None:
             return controller
+        seen = await self._watch.seen()
+        led = Counter(seen.leaders.values() if seen is not None else ())
         others = [node for node in self.cluster.nodes if node != controller]
-        return others[len(self._outcomes) % len(others)]
+        # In turns where they lead equally many.
+        others = others[len(self._outcomes) % len(others) :] + others
+        return max(others, key=lambda node: led[node])
 
     def _end_all(self) -> None:
         for node in self.cluster.nodes.values():
