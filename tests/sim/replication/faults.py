@@ -71,8 +71,7 @@ class Faults:
         if controller.brokers[broker.id].fenced and broker.applied == len(controller.versions) - 1:
             world.trace(f"{broker.id}: unfenced")
             controller.unfence(broker.id)
-        # With the answer comes what was missed of the metadata.
-        world.publish()
+        world.publish_to(broker)
 
     def _fence_silent(self) -> None:
         world = self._world
@@ -119,7 +118,11 @@ class Faults:
             self._world.trace(f"{broker.id}: crashes, and gets an empty disk")
 
     def _bounce(self, broker: SimBroker) -> None:
-        """Crash and be back at once, with less on the disk."""
+        """Crash and be back at once, with less on the disk; best at the moment when it joins the ISR."""
+        pending = [each.partition.pending_isr for each in self._world.brokers if each.is_up]
+        joining = [each.added for each in pending if each is not None and each.added is not None]
+        if joining:
+            broker = self._world.brokers[joining[0]]
         if broker.is_up:
             self._rng.choice((self._crash, self._crash, self._wipe))(broker)
             self._world.later(self._rng.randint(1, 30), lambda: self._restart(broker))

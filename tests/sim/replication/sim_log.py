@@ -70,6 +70,10 @@ class SimLog:
         """Note an epoch, durably."""
         self.leader_epochs.assign(epoch, start_offset)
 
+    def note_leader_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note an epoch that has no record yet; a crash forgets it, see `reopen`."""
+        self.leader_epochs.assign(epoch, start_offset)
+
     def append_as_leader(self, records: str, leader_epoch: int, now_ms: int, **_: object) -> SimpleNamespace:
         """Append one value."""
         self.leader_epochs.assign(leader_epoch, self.log_end_offset)

@@ -64,8 +64,8 @@ class Swarm:
             faults_every_ms=rng.choice((15, 30, 60, 120)),
             produce_every_ms=rng.choice((3, 8, 20)),
             loss=rng.choice((0.0, 0.01, 0.1)),
-            slow=rng.choice((0.0, 0.05, 0.2)),
-            flush_every_ms=rng.choice((10, 60, 10_000)),
+            slow=rng.choice((0.0, 0.02, 0.1)),
+            flush_every_ms=rng.choice((20, 60, 10_000)),
             metadata_lag_ms=rng.choice((2, 10, 80)),
         )
 
@@ -172,7 +172,8 @@ class World:
         chance = rng.random()
         if chance < swarm.loss:
             return None
-        if chance < swarm.loss + swarm.slow:
+        slow = swarm.slow * (3 if CONTROLLER in (source, target) else 1)
+        if chance < swarm.loss + slow:
             return rng.randint(20, 250)
         return rng.randint(1, 4)
 
@@ -271,9 +272,14 @@ class World:
     def publish(self) -> None:
         """The metadata may have changed: brokers will hear of it, each in its own time."""
         for broker in self.brokers:
-            if broker.is_up and broker.epoch != UNREGISTERED:
-                lag_ms = 1 if self.is_calm else self.rng.randint(1, self.swarm.metadata_lag_ms)
-                self.on(broker, lag_ms, lambda broker=broker: self._apply(broker))  # type: ignore[misc]
+            self.publish_to(broker)
+
+    def publish_to(self, broker: SimBroker) -> None:
+        """A broker asks for what it has missed of the metadata."""
+        newest = len(self.controller.versions) - 1
+        if broker.is_up and broker.epoch != UNREGISTERED and broker.applied != newest:
+            lag_ms = 1 if self.is_calm else self.rng.randint(1, self.swarm.metadata_lag_ms)
+            self.on(broker, lag_ms, lambda: self._apply(broker))
 
     def _apply(self, broker: SimBroker) -> None:
         newest = len(self.controller.versions) - 1
