@@ -147,7 +147,10 @@ def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, credentials.handle)
     dispatcher.register(ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesHandler(image).handle)
     dispatcher.register(
-        ApiKey.API_VERSIONS, ApiVersionsHandler(dispatcher.apis, lambda: features_of(image()))
+        ApiKey.API_VERSIONS,
+        ApiVersionsHandler(
+            lambda: services.forwarder.served(dispatcher.apis()), lambda: features_of(image())
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from typing import Final, Protocol, TypeVar
 
 from broker.clock import Clock
 from broker.response_errors import mentions
+from clients.api_versions import ApiVersions
 from clients.backoff import ExponentialBackoff
 from clients.connecting import ConnectionSettings, open_connection
 from clients.connection import BrokerConnection
@@ -112,6 +113,13 @@ class ControllerChannel:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         assert isinstance(answer, response), f"{type(answer).__name__} in answer to {type(message).__name__}"
         return answer
+
+    @property
+    def versions(self) -> ApiVersions | None:
+        """What the active controller speaks; None while that is not known, or it is in this node."""
+        connection = self._connection
+        is_remote = self._local is None or not self._local.is_active
+        return connection.api_versions if is_remote and connection is not None else None
 
     def controller_changed(self) -> None:
         """Hear that another node, or this one, may be the active controller now."""

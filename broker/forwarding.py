@@ -19,10 +19,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import TypeVar
 
 from broker.clock import Clock
+from broker.controller.envelope import FORWARDABLE
 from broker.controller_channel import ControllerChannel
 from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
@@ -32,7 +35,7 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import SIZE_BYTES, encode_request, read_response_header
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.principal_data import encode_principal
-from protocol.registry import APIS
+from protocol.registry import APIS, Api
 from protocol.schema import ApiMessage
 
 logger = logging.getLogger(__name__)
@@ -84,6 +87,24 @@ class Forwarder:
         except DecodeError as error:
             text = f"the controller's answer to {APIS[key].name} is unreadable: {error}"
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+
+    def served(self, apis: Iterable[Api]) -> list[Api]:
+        """`apis` as this broker can serve them: what it passes on only as far as the controller knows it."""
+        versions = self._channel.versions
+        if versions is None:
+            return list(apis)
+        found = []
+        for api in apis:
+            if api.key not in FORWARDABLE:
+                found.append(api)
+                continue
+            offered = versions.offered(api.key)
+            if offered is None:
+                continue
+            lowest, highest = max(api.lowest, offered[0]), min(api.highest, offered[1])
+            if lowest <= highest:
+                found.append(replace(api, lowest=lowest, highest=highest))
+        return found
 
     async def _ask(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         deadline = self._clock.monotonic_ms() + self._timeout_ms

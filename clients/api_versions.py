@@ -41,6 +41,10 @@ class ApiVersions:
         """Whether the broker has `api_key` in `version` or a later one."""
         return api_key in self._offered and self._offered[api_key][1] >= version
 
+    def offered(self, api_key: int) -> tuple[int, int] | None:
+        """The lowest and highest version that the broker has of `api_key`."""
+        return self._offered.get(api_key)
+
     def _meet(self, api_key: int, highest: int | None) -> int:
         ours = APIS[api_key]
         lowest = max(ours.lowest, request_type(api_key).valid_versions.lowest)

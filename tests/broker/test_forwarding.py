@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Any
 
@@ -30,7 +30,7 @@ from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersRes
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.messages.metadata import MetadataRequest
 from protocol.principal_data import decode_principal, encode_principal
-from protocol.registry import ApiKey, response_type
+from protocol.registry import APIS, ApiKey, response_type
 from protocol.schema import ApiMessage
 from tests.support.controllers import CLOCK, FakeController, FakeQuorum, channel_to, quorum_of
 from tests.support.eventually import eventually
@@ -208,6 +208,18 @@ async def test_a_message_can_be_passed_on_in_a_clients_name() -> None:
         answer = await broker.forwarder.forward(context, CREATE, CreateTopicsResponse)
         assert answer.topics[0].name == "tides"
         assert (contexts[0].principal, contexts[0].header.api_version) == ("User:alice", 5)
+
+
+async def test_a_broker_offers_no_version_that_the_controller_does_not_serve() -> None:
+    create, elect, metadata = (APIS[key] for key in (ApiKey.CREATE_TOPICS, ApiKey.ELECT_LEADERS, 3))
+    async with quorum_of(1) as quorum, broker_of(quorum) as broker:
+        creates(quorum.controllers[0])
+        offered = [create, elect, metadata]
+        assert broker.forwarder.served(offered) == offered
+        entry = quorum.controllers[0].dispatcher._entries[ApiKey.CREATE_TOPICS]
+        entry.api = replace(entry.api, highest=5)
+        await ask(await broker.served.connect(), CREATE, 5)
+        assert broker.forwarder.served(offered) == [replace(create, highest=5), metadata]
 
 
 # ---- the controller's side
