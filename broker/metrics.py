@@ -4,57 +4,45 @@ Nothing is counted here: hot paths add to integers in slotted objects, and this 
 somebody scrapes. Names are Kafka's MBean names in lower case: type_name of
 kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec gives kafka_server_brokertopicmetrics_bytesin_total.
 
+What is scraped is rendered by `broker.exposition`, which is imported at the first scrape: the library behind
+it takes 20 ms of a start.
+
 Bounds: one sample per API and version, per API and error, per partition; nothing grows per client.
 I/O: none, but a scrape reads live objects and so must run on their loop.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
-
-from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING
 
 from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
 from broker.purgatory.purgatory import Purgatory
-from broker.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics, RequestMetrics
+from broker.request_metrics import RequestMetrics
 from broker.topic_traffic import TopicTraffic
-from protocol.errors import ErrorCode
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from broker.exposition import Exposition
 
 # The value of a metric without labels, or its values by the values of the labels.
 Reading = float | Mapping[tuple[str, ...], float]
 
 
 @dataclass(frozen=True, slots=True)
-class _Family:
+class Family:
     """One metric: how it is called and where its numbers are read."""
 
     name: str
     documentation: str
     labels: tuple[str, ...]
     read: Callable[[], Reading]
-    kind: type[CounterMetricFamily] | type[GaugeMetricFamily]
-
-    def metric(self) -> Metric:
-        family = self.kind(self.name, self.documentation, labels=self.labels)
-        reading = self.read()
-        if isinstance(reading, Mapping):
-            for labels, value in reading.items():
-                family.add_metric(labels, value)
-        else:
-            family.add_metric((), reading)
-        return family
+    is_counter: bool
+    """A total that only rises; else a value that goes up and down."""
 
 
-class BrokerMetrics(Collector):
+class BrokerMetrics:
     """Everything one broker reports; several brokers in a process have one each.
 
     `requests` is what a Dispatcher counts into. The `add_...` methods say what else to report.
@@ -62,42 +50,28 @@ class BrokerMetrics(Collector):
 
     def __init__(self) -> None:
         self.requests = RequestMetrics()
-        self.registry = CollectorRegistry(auto_describe=False)
-        self._families: list[_Family] = []
-        self.registry.register(self)
-        ProcessCollector(registry=self.registry)
+        self.families: list[Family] = []
+        self._exposition: Exposition | None = None
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics as text and its content type, in the format that the Accept header prefers."""
-        encode, content_type = choose_encoder(accept)
-        return encode(self.registry), content_type
+        if self._exposition is None:
+            from broker.exposition import Exposition
 
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: what is reported is only known when it is read."""
-        return ()
-
-    def collect(self) -> Iterator[Metric]:
-        """Read everything; a reading that fails is logged and left out."""
-        yield from _request_families(self.requests.apis.values())
-        for family in self._families:
-            try:
-                metric = family.metric()
-            except Exception:
-                logger.exception("metric %s cannot be read", family.name)
-            else:
-                yield metric
+            self._exposition = Exposition(self)
+        return self._exposition.text(accept)
 
     def gauge(
         self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()
     ) -> None:
         """Report what `read` returns, a value that goes up and down."""
-        self._families.append(_Family(name, documentation, labels, read, GaugeMetricFamily))
+        self.families.append(Family(name, documentation, labels, read, is_counter=False))
 
     def counter(
         self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()
     ) -> None:
         """Report what `read` returns, a total since start; `name` without `_total`, which is appended."""
-        self._families.append(_Family(name, documentation, labels, read, CounterMetricFamily))
+        self.families.append(Family(name, documentation, labels, read, is_counter=True))
 
     def add_network(self, server: NetworkServer) -> None:
         """Report connections and bytes of all listeners."""
@@ -151,24 +125,3 @@ class BrokerMetrics(Collector):
             ("failedfetchrequests", "Failed of them.", lambda: traffic.failed_fetch_requests),
         ):
             self.counter("kafka_server_brokertopicmetrics_" + name, documentation, read)
-
-
-def _request_families(apis: Iterable[ApiMetrics]) -> Iterator[Metric]:
-    prefix = "kafka_network_requestmetrics_"
-    requests = CounterMetricFamily(prefix + "requests", "Requests received.", labels=("request", "version"))
-    errors = CounterMetricFamily(prefix + "errors", "Error responses.", labels=("request", "error"))
-    times = HistogramMetricFamily(
-        prefix + "totaltimems", "Milliseconds from request to answer.", labels=("request",)
-    )
-    for api in apis:
-        for version, count in enumerate(api.requests):
-            if count:
-                requests.add_metric((api.name, str(version)), count)
-        for code, count in api.errors.items():
-            errors.add_metric((api.name, ErrorCode(code).name), count)
-        bounds = [*(str(float(bound)) for bound in LATENCY_BOUNDS_MS), "+Inf"]
-        buckets = list(zip(bounds, accumulate(api.latency_buckets), strict=True))
-        times.add_metric((api.name,), buckets, api.latency_total_ns / 1e6)
-    yield requests
-    yield errors
-    yield times

@@ -83,7 +83,6 @@ def test_a_reading_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture
 def test_brokers_of_one_process_do_not_share_metrics() -> None:
     first, second = BrokerMetrics(), BrokerMetrics()
     first.requests.of("Fetch", 18).requests[4] += 1
-    assert first.registry is not second.registry
     assert not second.requests.apis
 
 

@@ -1,0 +1,28 @@
+"""What the start of a process does without: half of a start is imports, so what nobody needs yet waits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LOADED = "import sys, broker.__main__; print(*sys.modules, sep='\\n')"
+
+
+@pytest.fixture(scope="module")
+def loaded() -> set[str]:
+    """The modules of a process that is about to start a broker."""
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "library", ["prometheus_client", "http.server", "wsgiref", "typer", "rich", "tidelog"]
+)
+def test_a_start_does_without(library: str, loaded: set[str]) -> None:
+    assert not {name for name in loaded if name == library or name.startswith(library + ".")}
+
+
+def test_a_start_needs_what_it_serves_with(loaded: set[str]) -> None:
+    assert {"broker.node", "uvloop", "protocol.codec"} <= loaded
