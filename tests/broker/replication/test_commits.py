@@ -1,0 +1,60 @@
+"""Futures of appended records: settled in order, refused when leadership is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.replication.commits import Commits
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
+
+
+class FakePartition:
+    """Committed up to `high_watermark`, as long as it is led."""
+
+    topic_partition = TopicPartition("t", 0)
+
+    def __init__(self) -> None:
+        self.high_watermark = 0
+        self.is_led = True
+        self.has_enough_replicas = True
+
+    def committed(self, required_offset: int) -> ErrorCode | None:
+        if not self.is_led:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.high_watermark < required_offset:
+            return None
+        return ErrorCode.NONE if self.has_enough_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+async def test_what_is_committed_already_is_done_at_once() -> None:
+    partition, commits = FakePartition(), Commits()
+    partition.high_watermark = 5
+    assert commits.wait(partition, 5).done()
+
+
+async def test_appends_are_settled_as_the_high_watermark_passes_them() -> None:
+    partition, commits = FakePartition(), Commits()
+    first, second = commits.wait(partition, 3), commits.wait(partition, 6)
+    commits.check(partition.topic_partition)
+    assert not first.done()
+    partition.high_watermark = 4
+    commits.check(partition.topic_partition)
+    assert (first.done(), second.done()) == (True, False)
+    partition.high_watermark, partition.has_enough_replicas = 6, False
+    commits.check(partition.topic_partition)
+    await second
+
+
+async def test_lost_leadership_refuses_all_that_wait() -> None:
+    partition, commits = FakePartition(), Commits()
+    waiting = [commits.wait(partition, offset) for offset in (3, 6)]
+    partition.is_led = False
+    commits.check(partition.topic_partition)
+    for future in waiting:
+        with pytest.raises(KafkaError) as refused:
+            await future
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    late = commits.wait(partition, 9)
+    with pytest.raises(KafkaError):
+        await late
