@@ -35,7 +35,8 @@ class History:
         """(epoch, voter, its directory) -> candidate, as told to the candidate."""
         self.heard: dict[int, dict[int, int]] = {}
         """Leader -> voter -> when the leader last took a fetch of that voter."""
-        self.leading_since: dict[int, int] = {}
+        self.leading_since: dict[int, tuple[int, tuple[int, ...]]] = {}
+        """Leader -> since when it has been leading these voters."""
         self.steady_epoch: int | None = None
         """The epoch whose leader everybody followed."""
 
@@ -217,11 +218,14 @@ def leaders_are_heard_by_a_majority(world: World, node: SimNode) -> None:
     if quorum.state is not State.LEADER:
         history.leading_since.pop(node.id, None)
         return
-    since = history.leading_since.setdefault(node.id, world.now)
+    # Another voter set is given time of its own.
+    since, voters = history.leading_since.get(node.id, (0, ()))
+    if voters != quorum.voters.ids:
+        since = world.now
+        history.leading_since[node.id] = since, quorum.voters.ids
     others = [voter.id for voter in quorum.voters if voter.id != node.id]
     needed = quorum.voters.majority - (len(others) < len(quorum.voters))
     if not needed:
-        history.leading_since[node.id] = world.now
         return
     heard = history.heard.get(node.id, {})
     times = sorted((heard.get(voter, 0) for voter in others), reverse=True)
