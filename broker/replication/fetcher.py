@@ -21,7 +21,7 @@ from broker.clock import Clock
 from broker.replication.follower_log import perform
 from clients.connection import BrokerConnection
 from cluster.replication.follower_fetcher import FollowerFetcher
-from cluster.replication.follower_state import Action, Append, Delayed, Failed
+from cluster.replication.follower_state import Action, Append, Delayed, Failed, RestartAt, Truncate
 from cluster.replication.throttle import ReplicationQuota
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -233,9 +233,12 @@ class ReplicaFetcher:
             moved = perform(action, log, self._ports.clock.wall_ms())
         except KafkaError as error:
             logger.error("%s: %s", self, error)
-            refused = self.core.action_failed(action, error, self._now_ms())
-            if refused is not None:
-                self._complain(refused)
+            self._refused(action, error)
+            return
+        except Exception as error:
+            # A fault of our own in one partition must not keep the others from being copied.
+            logger.exception("%s: %s", self, partition.topic_partition)
+            self._refused(action, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error)))
             return
         self.core.performed(action)
         self._complained.pop(partition.topic_partition, None)
@@ -244,6 +247,11 @@ class ReplicaFetcher:
             self._ports.quota.record(partition.topic_partition, len(action.records), self._now_ms())
         if moved:
             self._ports.progressed(partition.topic_partition)
+
+    def _refused(self, action: Append | Truncate | RestartAt, error: KafkaError) -> None:
+        refused = self.core.action_failed(action, error, self._now_ms())
+        if refused is not None:
+            self._complain(refused)
 
     def _complain(self, action: Delayed | Failed) -> None:
         """Say what is wrong with a partition, once until that changes."""

@@ -13,7 +13,8 @@ An answer becomes a list of actions; the shell performs each and calls `performe
 | OFFSET_MOVED_TO_TIERED_STORAGE | waits; tiered storage will rebuild it from the remote tier |
 | any other error, or nothing | asks again after at most replica.fetch.backoff.ms |
 
-Bounds: the partitions that were added. I/O: none; monotonic times come as arguments.
+Bounds: the partitions that were added, and some topics of the past.
+I/O: none; monotonic times come as arguments.
 Source: AbstractFetcherThread and RemoteLeaderEndPoint of Apache Kafka.
 """
 
@@ -71,6 +72,7 @@ _SOON_OVER: Final = frozenset(
     }
 )
 _FIRST_DELAY_MS: Final = 20
+_TOPICS_FORGOTTEN_LATE: Final = 100
 
 
 class FetchThrottle(Protocol):
@@ -141,8 +143,16 @@ class FollowerFetcher:
             topic_partition, topic_id, leader_epoch, log, ReplicaState.FETCHING, log.log_end_offset
         )
         self.partitions[topic_partition] = partition
-        self._topic_names[topic_id] = topic_partition.topic
+        self._name_topic(topic_id, topic_partition.topic)
         return self._begin(partition)
+
+    def _name_topic(self, topic_id: UUID, topic: str) -> None:
+        self._topic_names[topic_id] = topic
+        if len(self._topic_names) > 2 * len(self.partitions) + _TOPICS_FORGOTTEN_LATE:
+            self._topic_names = {
+                partition.topic_id: topic_partition.topic
+                for topic_partition, partition in self.partitions.items()
+            }
 
     def _begin(self, partition: FollowedPartition) -> list[Action]:
         """Find out first where the log leaves the leader's, unless each fetch lets the leader see that."""

@@ -213,6 +213,22 @@ async def test_a_log_that_fails_is_given_up_and_the_others_go_on(
     assert "t-0 is given up" in caplog.text
 
 
+async def test_a_fault_of_our_own_in_one_partition_leaves_the_others_alone(
+    pair: ReplicaPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.create("t", 2)
+    broken, whole = T0, TopicPartition("t", 1)
+
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("a fault")
+
+    monkeypatch.setattr(pair.logs(broken)[1], "append_as_follower", fail)
+    pair.begin()
+    for each in (broken, whole):
+        pair.append(each, "a")
+    await eventually(lambda: broken in pair.fetchers.failed_partitions and pair.are_equal(whole))
+
+
 async def test_throttled_bytes_are_counted_and_hold_the_partition_back(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.quota.rate = 100

@@ -363,3 +363,12 @@ def test_without_truncation_by_epoch_a_follower_cuts_to_its_high_watermark() -> 
     fetcher = following(log, disabled=frozenset({Safeguard.TRUNCATION_BY_EPOCH}))
     assert log.log_end_offset == 4
     assert named(fetcher.build_fetch(0))[0].last_fetched_epoch == -1
+
+
+def test_topics_that_are_gone_are_forgotten() -> None:
+    fetcher = FollowerFetcher(SETTINGS)
+    for number in range(1_000):
+        topic = TopicPartition(f"topic {number}", 0)
+        fetcher.add(topic, UUID(int=number + 1), 0, FollowedLog())
+        fetcher.remove(topic)
+    assert len(fetcher._topic_names) < 200
