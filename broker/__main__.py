@@ -6,104 +6,23 @@ the cluster commands start.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import os
-import resource
-import signal
+import gc
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TypeAlias
-
-import uvloop
-
-from broker.config import BrokerConfig
-from broker.environment import CLUSTER_ID_VARIABLE
-from broker.logging_setup import configure_logging
-from broker.node import BrokerNode
-from protocol.errors import KafkaError
-from storage.config_definition import ConfigError
-from storage.errors import CorruptFile
-
-EXIT_CONFIG = 2
-EXIT_START = 1
-EXIT_FAILED = 3
-
-
-def load_config(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
-    """Settings from a properties file, the environment's KAFKA_ variables, and overrides, the last wins."""
-    text = Path(path).read_text() if path else ""
-    return BrokerConfig.load(text, os.environ, overrides)
-
-
-Addresses: TypeAlias = Sequence[tuple[str, str, int]]
-Announcement: TypeAlias = Callable[[BrokerConfig, Addresses], None]
-
-
-def announce_ready(config: BrokerConfig, addresses: Addresses) -> None:
-    """Say on standard output, in one line, where the broker is reached."""
-    places = ", ".join(f"{name}://{host}:{port}" for name, host, port in addresses)
-    print(f"broker {config.node_id} is ready on {places}", flush=True)
-
-
-async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -> bool:
-    """Run a broker until SIGTERM or SIGINT, then shut it down cleanly; False when it could not go on."""
-    loop = asyncio.get_running_loop()
-    asked_to_stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, asked_to_stop.set)
-    node = BrokerNode(config, cluster_id=os.environ.get(CLUSTER_ID_VARIABLE))
-    await node.start()
-    announce(config, tuple(node.addresses()))
-    ends = [loop.create_task(event.wait()) for event in (asked_to_stop, node.failed)]
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    for end in ends:
-        end.cancel()
-    await node.stop()
-    return not node.failed.is_set()
-
-
-def run(config_path: str | None, overrides: dict[str, str], announce: Announcement = announce_ready) -> int:
-    """Run a broker in this process; the exit code says what kept it from starting."""
-    try:
-        config = load_config(config_path, overrides)
-    except (ConfigError, OSError, ValueError) as error:
-        print(f"config: {error}", file=sys.stderr)
-        return EXIT_CONFIG
-    raise_open_file_limit()
-    try:
-        ran_well = uvloop.run(serve(config, announce))
-    except (ConfigError, KafkaError, CorruptFile, OSError) as error:
-        print(f"broker {config.node_id} cannot run: {error}", file=sys.stderr)
-        return EXIT_START
-    return 0 if ran_well else EXIT_FAILED
-
-
-def raise_open_file_limit() -> None:
-    """Allow as many open files as the system lets us: a segment holds three, a connection one."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
-def parse_override(text: str) -> tuple[str, str]:
-    """`key=value` as a pair; argparse.ArgumentTypeError otherwise."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise argparse.ArgumentTypeError(f"{text!r} is not key=value")
-    return key.strip(), value.strip()
+from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None, program: str = "python -m broker") -> int:
-    """Parse the arguments (of the process, if none are given) and run."""
-    parser = argparse.ArgumentParser(prog=program, description="Run one Tidelog broker.")
-    parser.add_argument("--config", metavar="FILE", help="Kafka's server.properties")
-    parser.add_argument("--override", action="append", default=[], type=parse_override, metavar="KEY=VALUE")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text")
-    parser.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
-    given = parser.parse_args(arguments)
-    configure_logging(given.log_format, given.log_level)
-    return run(given.config, dict(given.override))
+    """Load the broker and run it with these arguments, or those of the process; the exit code.
+
+    What imports make is there to stay: to look for garbage in it would take a tenth of the start, and
+    some milliseconds again and again later.
+    """
+    gc.disable()
+    from broker.process import main as run
+
+    gc.freeze()
+    gc.enable()
+    return run(arguments, program)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-LOADED = "import sys, broker.__main__; print(*sys.modules, sep='\\n')"
+LOADED = "import sys, broker.process; print(*sys.modules, sep='\\n')"
 
 
 @pytest.fixture(scope="module")

@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
-from broker.__main__ import Addresses, run
 from broker.config import BrokerConfig
 from broker.logging_setup import configure_logging
+from broker.process import Addresses, run
 from tidelog.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, key_values
 
 DEFAULT_PORT: Final = 9092

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from broker.__main__ import load_config
+from broker.process import load_config
 from clients.admin import Admin, ClusterDescription, QuorumInfo, QuorumReplica, VoterEndpoint
 from protocol.ids import uuid_from_text, uuid_text
 from storage.files import OsFileSystem

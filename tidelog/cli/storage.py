@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.__main__ import load_config
 from broker.config import BrokerConfig
 from broker.metadata.randomness import SystemRandomness
+from broker.process import load_config
 from broker.raft.formatting import FormatError, InitialVoter, format_directories, parse_initial_voters
 from protocol.ids import uuid_text
 from storage.files import OsFileSystem
