@@ -62,7 +62,9 @@ class Persisted:
 class UpgradeVoters:
     """Write the static voters to the log: kraft.version 0 becomes 1 (the feature, as UpdateFeatures sets it).
 
-    Answered like an `Append`. Refused until each voter has fetched and so told its directory id.
+    Answered like an `Append`. Refused until each voter has fetched and so told its directory id. A voter
+    that has not fetched the record yet goes on knowing the others by id alone: until all have it, no
+    voter may lose its directory, as with static voters.
     """
 
     epoch: LeaderEpoch

@@ -120,7 +120,12 @@ def _fetch_from_any(replica: Replica, now_ms: int, *, but: BrokerId | None = Non
     if connections.any_waiting:
         return None
     nodes = [(voter.id, voter.endpoints) for voter in replica.voters if voter.id != replica.id]
-    nodes += [(FIRST_BOOTSTRAP_ID - number, (endpoint,)) for number, endpoint in enumerate(replica.bootstrap)]
+    own = {(endpoint.host, endpoint.port) for endpoint in replica.endpoints}
+    nodes += [
+        (FIRST_BOOTSTRAP_ID - number, (endpoint,))
+        for number, endpoint in enumerate(replica.bootstrap)
+        if (endpoint.host, endpoint.port) not in own
+    ]
     nodes = [node for node in nodes if node[0] != but] or nodes
     ready = [node for node in nodes if connections.is_ready(node[0], now_ms)]
     if ready:

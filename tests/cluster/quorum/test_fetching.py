@@ -208,6 +208,12 @@ def test_an_observer_finds_the_quorum_through_bootstrap_servers() -> None:
     assert subject.quorum.leader_endpoints == (Endpoint("CONTROLLER", "host-3", 1),)
 
 
+def test_nobody_looks_for_the_leader_at_its_own_address() -> None:
+    own = (Endpoint("CONTROLLER", "me", 9093),)
+    subject = Subject(9, voters=VoterSet(), bootstrap=own, own_endpoints=own)
+    assert not subject.sent(FetchRequest)
+
+
 def test_a_request_that_is_not_answered_is_given_up_after_a_while() -> None:
     subject = Subject(9, voters=static(1), request_timeout_ms=700, fetch_max_wait_ms=300)
     assert subject.sent(FetchRequest)
