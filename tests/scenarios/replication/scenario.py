@@ -28,7 +28,7 @@ the power supply. Brokers are letters. A line is one of:
     > isr A B                        A's metadata is of no interest here: the committed ISR
     > asks A for B C                 the ISR that A has asked the controller for and not heard of; `nothing`
     > acked m1 m2                    what clients were told to be safe, in order
-    > told B FENCED_LEADER_EPOCH     the error of the last answer to B
+    > told B FENCED_LEADER_EPOCH     the error of the last answer to B, or of what B did with it
     > refused A                      the controller must refuse the ISR that A has asked for
     > produce A m1 NOT_ENOUGH_REPLICAS   a client is refused
     > unavailable A                  A cannot use its log
@@ -50,7 +50,7 @@ from cluster.replication.follower_state import Action, Append, RestartAt, Trunca
 from cluster.replication.leader_isr import IsrCommitted, IsrProposal
 from cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
 from protocol.batch import iterate_headers
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.list_offsets import ListOffsetsResponse
@@ -154,8 +154,13 @@ class ScenarioBroker:
         assert self.core is not None
         for action in actions:
             if isinstance(action, Append | Truncate | RestartAt):
-                perform(action, cast(PartitionLog, action.partition.log), NOW_MS)
-                self.core.performed(action)
+                try:
+                    perform(action, cast(PartitionLog, action.partition.log), NOW_MS)
+                except KafkaError as error:
+                    self.told = error.code
+                    self.core.action_failed(action, error, self._scenario.now_ms)
+                else:
+                    self.core.performed(action)
 
 
 class Scenario:
@@ -169,7 +174,7 @@ class Scenario:
         self.brokers: dict[str, ScenarioBroker] = {}
         self.acked: list[str] = []
         self.waiting: list[tuple[ScenarioBroker, int, str]] = []
-        self._now_ms = NOW_MS
+        self.now_ms = NOW_MS
 
     @classmethod
     def of(cls, path: Path, disabled: SafeguardSet = NONE_DISABLED) -> Scenario:
@@ -344,10 +349,10 @@ class Scenario:
 
     def pass_ms(self, milliseconds: str) -> None:
         """Time goes by."""
-        self._now_ms += int(milliseconds)
+        self.now_ms += int(milliseconds)
         for broker in self.brokers.values():
             if broker.replicas is not None and T0 in broker.replicas.manager.partitions:
-                broker.replicas.clock.now_ms = self._now_ms
+                broker.replicas.clock.now_ms = self.now_ms
                 broker.partition.check_isr()
 
     # -- records
@@ -385,8 +390,8 @@ class Scenario:
         broker = self.brokers[letter]
         core = broker.core
         assert core is not None, f"{letter} does not follow"
-        self._now_ms += 2_000 if core.next_due_ms(0) else 0
-        now_ms = self._now_ms
+        self.now_ms += 2_000 if core.next_due_ms(0) else 0
+        now_ms = self.now_ms
         broker.request = (
             core.build_epoch_request(now_ms)
             or core.build_offsets_request(now_ms)
@@ -415,13 +420,13 @@ class Scenario:
         core, answer = broker.core, broker.answer
         assert core is not None
         if isinstance(answer, FetchResponse):
-            broker.perform(core.on_fetch(answer, self._now_ms))
+            broker.perform(core.on_fetch(answer, self.now_ms))
         elif isinstance(answer, OffsetForLeaderEpochResponse):
-            broker.perform(core.on_epochs(answer, self._now_ms))
+            broker.perform(core.on_epochs(answer, self.now_ms))
         elif isinstance(answer, ListOffsetsResponse):
-            broker.perform(core.on_offsets(answer, self._now_ms))
+            broker.perform(core.on_offsets(answer, self.now_ms))
         elif broker.request is not None:
-            core.on_fetch_lost(self._now_ms)
+            core.on_fetch_lost(self.now_ms)
         broker.request = broker.answer = None
 
     def sync(self) -> None:
@@ -504,7 +509,10 @@ def entries_of(log: PartitionLog) -> list[str]:
         assert records is not None
         data = records.read()
         for position, header in iterate_headers(data):
-            values = [(record.value or b"").decode() for record in read_records(data, position, header)]
+            try:
+                values = [(record.value or b"").decode() for record in read_records(data, position, header)]
+            except DecodeError:
+                values = ["damaged"]
             found += [f"{value}@{header.partition_leader_epoch}" for value in values]
             offset = header.next_offset
     return found

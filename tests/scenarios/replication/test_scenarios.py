@@ -14,6 +14,7 @@ SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 # What counts single fetches of the new kind, or says in which kind they are.
 ONE_WAY_ONLY = {
+    "damaged_leader",
     "kafka_7128_joining_too_early",
     "kip_101_scenario_1",
     "kip_320_fencing",
@@ -118,6 +119,10 @@ def test_what_a_leader_knew_of_followers_does_not_outlive_another_leader_that_it
 
 def test_corruption_of_a_follower_is_not_spread_and_mended_from_the_leader() -> None:
     holds("damaged_follower")
+
+
+def test_corruption_of_a_leader_is_not_copied_and_the_record_comes_from_the_next_one() -> None:
+    holds("damaged_leader")
 
 
 def test_a_torn_tail_of_a_follower_comes_back_from_the_leader() -> None:
