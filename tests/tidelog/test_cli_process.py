@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import socket
 import subprocess
@@ -256,7 +257,7 @@ def test_the_broker_does_not_load_the_command_lines_libraries() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_demo_that_is_stopped_takes_its_broker_along(number: signal.Signals) -> None:
+def test_a_demo_that_is_stopped_takes_its_nodes_along(number: signal.Signals) -> None:
     demo = subprocess.Popen(
         [sys.executable, "-m", "tidelog.demo"],
         stdout=subprocess.PIPE,
@@ -266,7 +267,7 @@ def test_a_demo_that_is_stopped_takes_its_broker_along(number: signal.Signals) -
     )
     try:
         assert demo.stdout is not None
-        port = int(demo.stdout.readline().rpartition(b":")[2])
+        ports = [int(port) for port in re.findall(rb"127\.0\.0\.1:(\d+)", demo.stdout.readline())]
         demo.send_signal(number)
         _, err = demo.communicate(timeout=DEADLINE_S)
     finally:
@@ -274,5 +275,7 @@ def test_a_demo_that_is_stopped_takes_its_broker_along(number: signal.Signals) -
     assert demo.returncode == 130
     assert b"Traceback" not in err
     assert err.endswith(b"interrupted\n")
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", port)) != 0
+    assert len(ports) == 3
+    for port in ports:
+        with socket.socket() as probe:
+            assert probe.connect_ex(("127.0.0.1", port)) != 0
