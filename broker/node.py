@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
@@ -29,6 +30,7 @@ from broker.wiring.broker_part import BrokerPart
 from broker.wiring.node_context import NodeContext, NodeThreads
 from broker.wiring.quorum_part import QuorumPart
 from clients.environment import SystemEnvironment
+from protocol.errors import ErrorCode, KafkaError
 from storage.config_definition import ConfigError
 from storage.files import FileSystem, OsFileSystem
 
@@ -58,6 +60,7 @@ class BrokerNode:
         self.metrics_endpoint: MetricsEndpoint | None = None
         self.failed = asyncio.Event()
         """Set when this node cannot go on and has to be stopped; the reason is logged."""
+        self._why_failed = ""
 
     @property
     def services(self) -> Services:
@@ -85,9 +88,22 @@ class BrokerNode:
             await self._quorum.start()
             if self.config.is_broker:
                 self._broker = BrokerPart(context, self._quorum)
-                await self._broker.start(undo)
+                await self._unless_failed(self._broker.start(undo))
             await self._start_metrics()
             undo.pop_all()
+
+    async def _unless_failed(self, starting: Coroutine[Any, Any, None]) -> None:
+        """Start a part, but do not wait for what cannot come any more."""
+        tasks = [asyncio.ensure_future(starting), asyncio.ensure_future(self.failed.wait())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not tasks[0].done():
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._why_failed)
+            await tasks[0]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _open(self, undo: AsyncExitStack) -> NodeContext:
         """The directories, which belong to this node and cluster and to no other process."""
@@ -137,6 +153,7 @@ class BrokerNode:
     def _cannot_go_on(self, reason: str) -> None:
         """Hear why this node must stop; whoever runs it waits for `failed`."""
         logger.error("node %d must stop: %s", self.config.node_id, reason)
+        self._why_failed = reason
         self.failed.set()
 
     # ---- addresses

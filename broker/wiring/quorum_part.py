@@ -65,6 +65,8 @@ class QuorumPart:
         driver = self.raft.driver
         RaftHandlers(driver.post, lambda: driver.failure is not None).register(self.controller.dispatcher)
         report_quorum(context.metrics, self.raft)
+        if self.listeners.network is not None and not config.is_broker:
+            context.metrics.add_network(self.listeners.network)
 
     async def start(self) -> None:
         """Accept other controllers and brokers; follow, vote and be voted for."""

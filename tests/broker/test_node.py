@@ -8,17 +8,24 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from broker.clock import SystemClock
 from broker.config import BrokerConfig
 from broker.node import BrokerNode
+from broker.raft.log import MetadataLog, MetadataLogConfig
 from clients.admin import Admin
 from clients.consumer import Consumer
 from clients.producer import Producer
+from cluster.metadata_log_codec import encode_record
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
+from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from protocol.record import BatchBuilder
 from storage.config_definition import ConfigError
+from storage.files import OsFileSystem
 
 BASE = {
     "node.id": "1",
@@ -187,3 +194,18 @@ async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: P
             await admin.create_topic("t", num_partitions=6)
         sizes = [len(description.partitions) for description in node.services.logs.describe()]
         assert sizes == [3, 3]
+
+
+async def test_metadata_that_cannot_be_applied_end_the_start_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    log = MetadataLog.open(OsFileSystem(), str(tmp_path), MetadataLogConfig(), SystemClock())
+    builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=log.last_epoch)
+    builder.append(5, None, encode_record(RemoveTopicRecord(topic_id=UUID(int=4711))))
+    log.append(builder.build(), log.last_epoch)
+    log.close(clean=True)
+    node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(tmp_path)}))
+    async with asyncio.timeout(20):
+        with pytest.raises(KafkaError, match="contradicts itself"):
+            await node.start()
+    assert node.failed.is_set()
