@@ -50,14 +50,27 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, asked_to_stop.set)
     node = BrokerNode(config, cluster_id=os.environ.get(CLUSTER_ID_VARIABLE))
-    await node.start()
-    announce(config, tuple(node.addresses()))
     ends = [loop.create_task(event.wait()) for event in (asked_to_stop, node.failed)]
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    if await _start(node, ends):
+        announce(config, tuple(node.addresses()))
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await node.stop()
     for end in ends:
         end.cancel()
-    await node.stop()
     return not node.failed.is_set()
+
+
+async def _start(node: BrokerNode, ends: Sequence[asyncio.Task[bool]]) -> bool:
+    """Start, unless one of `ends` comes first: without a quorum a start may wait for ever."""
+    starting = asyncio.get_running_loop().create_task(node.start())
+    await asyncio.wait((starting, *ends), return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        return False
+    return True
 
 
 def run(config_path: str | None, overrides: dict[str, str], announce: Announcement = announce_ready) -> int:

@@ -73,6 +73,7 @@ class GroupService:
         self._loads = asyncio.Semaphore(LOADS_AT_ONCE_MAX)
         self._expiry_handle: TimerHandle | None = None
         self._is_running = False
+        self._has_stopped = False
 
     # Life
 
@@ -83,8 +84,9 @@ class GroupService:
         self._schedule_expiry()
 
     async def stop(self) -> None:
-        """Tell everybody who waits NOT_COORDINATOR, and end all tasks."""
+        """Tell everybody who waits NOT_COORDINATOR, and end all tasks, for good."""
         self._is_running = False
+        self._has_stopped = True
         if self._expiry_handle is not None:
             self._expiry_handle.cancel()
         for partition in list(self._shards):
@@ -95,8 +97,12 @@ class GroupService:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def on_leadership(self, partition: int) -> None:
-        """This node leads `partition` now; one that is served already stays as it is."""
-        if partition in self._shards:
+        """This node leads `partition` now; one that is served already stays as it is.
+
+        One that could not be loaded gets another chance.
+        """
+        known = self._shards.get(partition)
+        if self._has_stopped or (known is not None and known.state is not ShardState.FAILED):
             return
         coordinator = GroupCoordinator(self._config, self._new_suffix)
         shard = Shard(partition, coordinator, self._log, self._timer, self._clock, self._reload)

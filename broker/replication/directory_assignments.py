@@ -20,8 +20,9 @@ from uuid import UUID
 from broker.clock import Clock
 from broker.partition import Partition
 from broker.replica_manager import RoleChanges
+from clients.failures import failure, known_code
 from cluster.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import KafkaError
 from protocol.ids import BrokerId
 from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -111,7 +112,7 @@ class DirectoryAssignments:
                         deadline=self._clock.monotonic_ms() + REQUEST_TIMEOUT_MS,
                     )
                     if response.error_code:
-                        raise KafkaError(ErrorCode(response.error_code), "AssignReplicasToDirs was refused")
+                        raise failure(response.error_code, "AssignReplicasToDirs was refused")
                 except (KafkaError, OSError) as error:
                     logger.info("directories of %d replicas will be told again: %s", len(told), error)
                     await asyncio.sleep(RETRY_PAUSE_MS / 1000)
@@ -155,5 +156,5 @@ class DirectoryAssignments:
                             "the directory of partition %d of %s was refused: %s",
                             partition.partition_index,
                             topic.topic_id,
-                            ErrorCode(partition.error_code).name,
+                            known_code(partition.error_code).name,
                         )

@@ -43,12 +43,16 @@ class FetcherManager:
         self._owners: dict[TopicPartition, tuple[ReplicaFetcher, Partition]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self._started = False
+        self._closed = False
         self._bytes_of_ended = 0
 
     # -- following the metadata
 
     def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Copy those that follow from their leaders, and the others no more."""
+        if self._closed:
+            # The metadata is followed to the end of a shutdown, and the logs may be closed by now.
+            return
         own, cluster = image.broker_configs(self._node_id), image.cluster_configs()
         self.resize(int(own.get(_COUNT_KEY) or cluster.get(_COUNT_KEY) or self._static_count))
         for topic_partition in changes.gone:
@@ -127,7 +131,8 @@ class FetcherManager:
             fetcher.start()
 
     async def close(self) -> None:
-        """End all fetchers."""
+        """End all fetchers, for good."""
+        self._closed = True
         fetchers = list(self._fetchers.values())
         self._fetchers.clear()
         self._owners.clear()

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from broker.clock import Clock
+from clients.failures import failure, known_code
 from cluster.replication.leader_isr import IsrCommitted, IsrProposal
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, TopicPartition
@@ -133,9 +134,14 @@ class IsrUpdates:
                 deadline=self._clock.monotonic_ms() + REQUEST_TIMEOUT_MS,
             )
             if response.error_code:
-                raise KafkaError(ErrorCode(response.error_code), "AlterPartition was refused as a whole")
+                raise failure(response.error_code, "AlterPartition was refused as a whole")
         except (KafkaError, OSError) as error:
             logger.info("changes of the ISR of %d partitions will be sent again: %s", len(sent), error)
+            self._send_again(sent)
+            return False
+        except Exception:
+            # Without an answer these ISRs could never change again.
+            logger.exception("changes of the ISR of %d partitions will be sent again", len(sent))
             self._send_again(sent)
             return False
         return self._answered(sent, response)
@@ -175,10 +181,19 @@ class IsrUpdates:
             if answer is None:
                 logger.warning("%s is missing in the answer to AlterPartition", one.partition.topic_partition)
                 again[key] = one
-            elif one.partition.isr_answered(one.proposal, _answer(answer)):
+            elif self._hears(one, _answer(answer)):
                 again[key] = one
         self._send_again(again)
         return not again
+
+    @staticmethod
+    def _hears(one: _Proposed, answer: IsrCommitted | ErrorCode) -> bool:
+        try:
+            return one.partition.isr_answered(one.proposal, answer)
+        except Exception:
+            # The others must hear theirs.
+            logger.exception("%s could not take the answer to AlterPartition", one.partition.topic_partition)
+            return one.is_pending
 
     def _send_again(self, sent: dict[_Key, _Proposed]) -> None:
         for key, one in sent.items():
@@ -189,7 +204,7 @@ class IsrUpdates:
 
 def _answer(answer: ResponsePartitionData) -> IsrCommitted | ErrorCode:
     if answer.error_code:
-        return ErrorCode(answer.error_code)
+        return known_code(answer.error_code)
     return IsrCommitted(
         leader=answer.leader_id,
         leader_epoch=answer.leader_epoch,

@@ -56,6 +56,7 @@ class BrokerPart:
         self._clock = context.clock
         self._store = quorum.raft.store
         self._access = quorum.access
+        self._logs_are_closed = False
 
     # ---- start
 
@@ -118,9 +119,15 @@ class BrokerPart:
         undo.callback(self._close_logs)
         now_ms = self._clock.wall_ms()
         # In a thread: heartbeats and the metadata quorum go on, however long it takes.
-        await asyncio.get_running_loop().run_in_executor(
+        opening = asyncio.get_running_loop().run_in_executor(
             self._context.threads.housekeeping, self._logs.start, now_ms, self._log_config
         )
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # Logs that are not looked at yet must not be closed as if they were in order.
+            await asyncio.wait([opening])
+            raise
         image = self._store.image
         self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
         self._store.subscribe(self._throttles.apply)
@@ -235,6 +242,9 @@ class BrokerPart:
     # ---- following the metadata
 
     def _follow_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if self._logs_are_closed:
+            # The quorum ends last; nothing may be written behind the marker of a clean shutdown.
+            return
         if self._dynamic_config.apply(delta, image):
             self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
         self._replicas.apply(delta, image, self._clock.wall_ms())
@@ -289,5 +299,6 @@ class BrokerPart:
         self._driver.stop()
 
     def _close_logs(self) -> None:
+        self._logs_are_closed = True
         self._logs.on_offline = None
         self._logs.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)

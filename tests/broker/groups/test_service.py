@@ -253,6 +253,25 @@ async def test_a_partition_that_cannot_be_read_is_not_served(error: Exception) -
     await bench.service.stop()
 
 
+async def test_a_partition_that_could_not_be_read_is_loaded_when_its_leader_epoch_changes() -> None:
+    bench = Bench()
+    bench.log.read_error = OSError(5, "EIO")
+    await bench.serving(0)
+    bench.log.read_error = None
+    bench.service.on_leadership(0)
+    await bench.settle()
+    assert await bench.commit(5) is ErrorCode.NONE
+    await bench.service.stop()
+
+
+async def test_a_coordinator_that_has_stopped_loads_nothing_any_more(bench: Bench) -> None:
+    await bench.service.stop()
+    bench.service.on_leadership(0)
+    await bench.settle()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    bench.service.on_resignation(0)
+
+
 async def test_a_damaged_record_keeps_the_partition_from_being_served() -> None:
     bench = Bench()
     bench.log.append(0, [(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4damaged")])

@@ -153,6 +153,17 @@ async def test_a_deleted_topic_is_not_fetched_any_more(pair: ReplicaPair) -> Non
     assert list(pair.fetchers.fetchers) == []
 
 
+async def test_who_stops_follows_no_leader_that_the_metadata_names_later(pair: ReplicaPair) -> None:
+    """Else records would come into logs that are closed, behind the marker of a clean shutdown."""
+    pair.create("t")
+    pair.begin()
+    await eventually(lambda: pair.connections)
+    await pair.fetchers.close()
+    pair.create("u")
+    pair.replay(moved_to(pair, LEADER, 4))
+    assert list(pair.fetchers.fetchers) == []
+
+
 async def test_without_a_leader_nothing_is_fetched(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.begin()

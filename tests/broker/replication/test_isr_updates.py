@@ -187,3 +187,46 @@ async def test_nothing_is_sent_after_the_end() -> None:
     await asyncio.sleep(0)
     assert len(channel.requests) == 1
     assert channel.futures[0].cancelled()
+
+
+async def test_a_fault_of_our_own_loses_no_proposal_else_that_isr_could_never_change_again() -> None:
+    updates, channel = made()
+    partition = FakePartition(0)
+    partition.propose(updates, 1, 2)
+    await eventually(lambda: len(channel.requests) == 1)
+    channel.futures[0].set_exception(RuntimeError("a bug"))
+    await eventually(lambda: len(channel.requests) == 2)
+    channel.commit(1)
+    await eventually(lambda: partition.heard)
+    await updates.close()
+
+
+async def test_error_codes_of_a_newer_controller_end_nothing() -> None:
+    updates, channel = made()
+    partition = FakePartition(0)
+    partition.propose(updates, 1, 2)
+    await eventually(lambda: len(channel.requests) == 1)
+    channel.futures[0].set_result(AlterPartitionResponse(error_code=9_999))
+    await eventually(lambda: len(channel.requests) == 2)
+    sent = ResponsePartitionData(partition_index=0, error_code=9_999)
+    topic = ResponseTopicData(topic_id=TOPIC_ID, partitions=(sent,))
+    channel.futures[1].set_result(AlterPartitionResponse(topics=(topic,)))
+    await eventually(lambda: len(channel.requests) == 3)
+    assert partition.heard == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    await updates.close()
+
+
+async def test_a_partition_that_fails_on_its_answer_leaves_the_others_theirs() -> None:
+    class Failing(FakePartition):
+        def isr_answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
+            self.pending_isr = None
+            raise RuntimeError("a bug")
+
+    updates, channel = made()
+    Failing(0).propose(updates, 1, 2)
+    other = FakePartition(1)
+    other.propose(updates, 1, 2)
+    await eventually(lambda: len(channel.requests) == 1)
+    channel.commit(0)
+    await eventually(lambda: other.heard)
+    await updates.close()
