@@ -157,13 +157,19 @@ class ReplicaManager:
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
                 self._update_config(name, image)
-        for listener in self.listeners:
-            listener.roles_changed(changes, image)
+        self._tell_listeners(changes, image)
         for topic_partition in (
             *changes.gone,
             *(one.topic_partition for one in (*changes.led, *changes.followed)),
         ):
             self.leadership.progressed(topic_partition)
+
+    def _tell_listeners(self, changes: RoleChanges, image: MetadataImage) -> None:
+        for listener in self.listeners:
+            try:
+                listener.roles_changed(changes, image)
+            except Exception:
+                logger.exception("a listener failed at the roles of metadata offset %d", image.offset)
 
     def _taken_away(self, topic: TopicImage) -> list[TopicPartition]:
         """The partitions of a topic that were moved to other nodes."""
@@ -206,7 +212,8 @@ class ReplicaManager:
                     self._set_damaged_aside(topic_partition, placed, now_ms)
                     partition = self._open(topic_partition, topic.id, now_ms, is_new)
                 self._take_role(partition, placed, changes)
-            except (KafkaError, OSError) as error:
+            except Exception as error:
+                # Whatever it is: the others must take their roles, and the fetchers hear of all of them.
                 self._refuse(topic_partition, error)
                 changes.gone.append(topic_partition)
             else:
@@ -242,7 +249,8 @@ class ReplicaManager:
 
     def _refuse(self, topic_partition: TopicPartition, error: Exception) -> None:
         """Serve a partition no more whose log cannot be opened, or cannot take its leader epoch."""
-        logger.error("partition %s is unavailable: %s", topic_partition, error)
+        bug = None if isinstance(error, KafkaError | OSError) else error
+        logger.error("partition %s is unavailable: %s", topic_partition, error, exc_info=bug)
         partition = self.partitions.pop(topic_partition, None)
         if partition is not None:
             partition.retire()
@@ -263,8 +271,7 @@ class ReplicaManager:
         for topic_partition in changes.gone:
             self._refuse(topic_partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
         if self._image is not None:
-            for listener in self.listeners:
-                listener.roles_changed(changes, self._image)
+            self._tell_listeners(changes, self._image)
         for topic_partition in changes.gone:
             self.leadership.progressed(topic_partition)
 
@@ -282,7 +289,11 @@ class ReplicaManager:
         return LogConfig.from_values({**self._topic_defaults, **own})
 
     def _update_config(self, topic: str, image: MetadataImage) -> None:
-        config = self.log_config(topic, image)
+        try:
+            config = self.log_config(topic, image)
+        except ValueError as error:
+            logger.error("the settings of topic %s stay as they were: %s", topic, error)
+            return
         for partition in self.of_topic(topic):
             partition.update_config(config)
 

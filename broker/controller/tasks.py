@@ -107,19 +107,27 @@ class ControllerTasks:
             yield self._mark_idle(intervals.idle_ms)
 
     async def _fence(self) -> None:
-        session_ms = self._heartbeats.session_timeout_ms
         while True:
-            now_ms = self._clock.monotonic_ms()
-            deadline = self._heartbeats.next_deadline_ms(self._store.controller_image, now_ms)
-            pause_ms = session_ms if deadline is None else min(deadline - now_ms, session_ms)
-            pause_ms = max(pause_ms, _SHORTEST_PAUSE_MS)
-            await asyncio.sleep(pause_ms / 1000)
-            woken_ms = self._clock.monotonic_ms()
-            stall_ms = woken_ms - now_ms - pause_ms
-            if stall_ms > session_ms // _STALL_SHARE:
-                logger.warning("the controller did not run for %s ms; nobody is fenced for that", stall_ms)
-                self._heartbeats.excuse(stall_ms, woken_ms)
-            await self._run(self._fence_one)
+            try:
+                await self._fence_when_due()
+            except Exception:
+                # Without this task a dead broker would lead for ever.
+                logger.exception("brokers that are silent could not be looked for")
+                await asyncio.sleep(self._heartbeats.session_timeout_ms / 1000)
+
+    async def _fence_when_due(self) -> None:
+        session_ms = self._heartbeats.session_timeout_ms
+        now_ms = self._clock.monotonic_ms()
+        deadline = self._heartbeats.next_deadline_ms(self._store.controller_image, now_ms)
+        pause_ms = session_ms if deadline is None else min(deadline - now_ms, session_ms)
+        pause_ms = max(pause_ms, _SHORTEST_PAUSE_MS)
+        await asyncio.sleep(pause_ms / 1000)
+        woken_ms = self._clock.monotonic_ms()
+        stall_ms = woken_ms - now_ms - pause_ms
+        if stall_ms > session_ms // _STALL_SHARE:
+            logger.warning("the controller did not run for %s ms; nobody is fenced for that", stall_ms)
+            self._heartbeats.excuse(stall_ms, woken_ms)
+        await self._run(self._fence_one)
 
     def _fence_one(self, image: MetadataImage) -> ControllerResult[bool]:
         now_ms = self._clock.monotonic_ms()

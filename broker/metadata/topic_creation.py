@@ -35,10 +35,11 @@ from protocol.messages.create_topics import (
 logger = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT: Final = 1000
+CLOSE_TIMEOUT_S: Final = 1.0
 
 
 class TopicCreation:
-    """Creates topics in the background; `close` waits for what is under way."""
+    """Creates topics in the background; `close` waits a little for what is under way."""
 
     def __init__(self, channel: ControllerChannel, config: BrokerConfig, clock: Clock) -> None:
         self._channel = channel
@@ -75,8 +76,13 @@ class TopicCreation:
         self.request([topic])
 
     async def close(self) -> None:
-        """Wait for the creations that are under way."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Wait for the creations that are under way, but not long: there may be no controller."""
+        tasks = list(self._tasks)
+        if tasks:
+            _, open_tasks = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_S)
+            for task in open_tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _create(self, names: list[str]) -> None:
         timeout_ms = self._config.request_timeout_ms

@@ -119,6 +119,7 @@ class RaftDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._stopping = False
+        self._fault: Exception | None = None
 
     # ---- what others call
 
@@ -145,7 +146,15 @@ class RaftDriver:
         """
         context = object()
         outcome: Appended | None = None
-        for effect in self._machine.step(Append(records, epoch, context), self._clock.monotonic_ms()):
+        try:
+            effects = self._machine.step(Append(records, epoch, context), self._clock.monotonic_ms())
+        except KafkaError:
+            raise
+        except Exception as error:
+            # Nobody knows what is in the log now, whatever the caller makes of it.
+            self._fault = error
+            raise
+        for effect in effects:
             if isinstance(effect, Appended) and effect.context is context:
                 outcome = effect
             elif isinstance(effect, AppendRefused) and effect.context is context:
@@ -199,8 +208,9 @@ class RaftDriver:
                     await self._wake.wait()
                     continue
                 self._take_turn()
-                if self._log.failure is not None:
-                    raise self._log.failure
+                fault = self._fault or self._log.failure
+                if fault is not None:
+                    raise fault
                 while self._effects:
                     await self._perform()
                 self._arm_timer()

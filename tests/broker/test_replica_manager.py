@@ -6,6 +6,9 @@ from uuid import UUID
 
 import pytest
 
+from broker.partition import Partition
+from broker.replica_manager import RoleChanges
+from cluster.image import MetadataImage, PartitionImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from protocol.metadata_records.config_record import ConfigRecord
@@ -163,3 +166,48 @@ def test_a_deleted_topic_that_could_not_be_opened_leaves_its_name_free() -> None
     after.create("other")
     after.create("t")
     assert after.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+
+def test_a_fault_in_one_partition_lets_the_others_take_their_roles_and_the_fetchers_hear_of_them(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fetcher that does not hear of it would go on appending to what this node leads."""
+
+    class Listener:
+        def __init__(self) -> None:
+            self.led: list[int] = []
+
+        def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+            self.led += [partition.topic_partition.partition for partition in changes.led]
+
+    class Broken:
+        def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+            raise ValueError("a bug")
+
+    make_leader = Partition.make_leader
+
+    def sometimes(partition: Partition, placed: PartitionImage) -> bool:
+        if partition.topic_partition.partition == 0:
+            raise AssertionError("a bug")
+        return make_leader(partition, placed)
+
+    listener = Listener()
+    replicas.manager.listeners += [Broken(), listener]
+    monkeypatch.setattr(Partition, "make_leader", sometimes)
+    replicas.create("t", 2)
+    assert listener.led == [1]
+    assert code_of(replicas, "t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert replicas.manager.partition(TopicPartition("t", 1)).leader is not None
+
+
+def test_settings_that_mean_nothing_here_leave_the_log_its_own_and_the_roles_change(
+    replicas: Replicas,
+) -> None:
+    topic_id = replicas.create("t", max_message_bytes="500", leader_epoch=1)
+    partition = replicas.manager.partition(TopicPartition("t", 0))
+    replicas.replay(
+        ConfigRecord(resource_type=2, resource_name="t", name="max.message.bytes", value="many"),
+        PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=NODE, isr=(NODE,)),
+    )
+    assert partition.log.config.max_message_bytes == 500
+    assert partition.leader_epoch == 2

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
 from broker.controller.tasks import ControllerTasks, TaskIntervals
@@ -14,6 +16,7 @@ from broker.metadata.store import MetadataStore
 from cluster.controller.create_topics import create_topics
 from cluster.controller.heartbeats import BrokerHeartbeats
 from cluster.controller.settings import ControllerSettings
+from cluster.image import MetadataImage
 from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
@@ -75,6 +78,20 @@ async def test_a_broker_that_is_silent_for_a_session_is_fenced_and_others_are_no
             await eventually(one_is_fenced)
             assert not store.image.brokers[2].fenced
             assert leader(store) == 2
+
+
+async def test_a_fault_does_not_end_the_watch_over_silent_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    next_deadline_ms = BrokerHeartbeats.next_deadline_ms
+    faults = [RuntimeError("a bug")]
+
+    def failing_once(heartbeats: BrokerHeartbeats, image: MetadataImage, now_ms: int) -> int | None:
+        if faults:
+            raise faults.pop()
+        return next_deadline_ms(heartbeats, image, now_ms)
+
+    monkeypatch.setattr(BrokerHeartbeats, "next_deadline_ms", failing_once)
+    async with store_with_brokers(1) as store, tasks(store, intervals(fences=True), session_ms=50):
+        await eventually(lambda: store.image.brokers[1].fenced)
 
 
 async def test_a_controller_that_was_held_up_fences_nobody_whose_heartbeats_wait_to_be_read() -> None:

@@ -8,6 +8,7 @@ import logging
 import pytest
 
 from broker.config import BrokerConfig
+from broker.metadata import topic_creation
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_creation import TopicCreation, creatable_topic
 from protocol.errors import ErrorCode, KafkaError
@@ -110,6 +111,21 @@ async def test_a_store_that_refuses_leaves_the_asker_to_ask_again(caplog: pytest
         creation.ensure("orders")
         await creation.close()
         assert "orders" in store.image.topics_by_name
+
+
+@on_both_loops
+async def test_a_stop_does_not_wait_for_a_controller_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_creation, "CLOSE_TIMEOUT_S", 0.01)
+    executor = InlineExecutor()
+    async with running_store(executor=executor) as store:
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        executor.held = True
+        creation.ensure("orders")
+        async with asyncio.timeout(10):
+            await creation.close()
+        executor.release()
 
 
 @on_both_loops

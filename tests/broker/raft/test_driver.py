@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -187,6 +188,28 @@ async def test_an_append_is_answered_in_its_turn() -> None:
     assert (appended.base_offset, appended.last_offset, appended.epoch) == (10, 11, 5)
     assert refused is ErrorCode.NOT_CONTROLLER
     assert bench.told == [("committed", 1)]
+    await bench.driver.stop()
+
+
+@on_both_loops
+async def test_a_fault_while_appending_ends_the_quorum_although_the_command_swallows_it() -> None:
+    """Else the active controller would go on with an image that is not what its log says."""
+    bench = Bench()
+
+    def react(event: Event) -> list[Effect]:
+        if isinstance(event, Append):
+            raise AssertionError("half of it is in the log")
+        return []
+
+    def turn() -> None:
+        with suppress(AssertionError):
+            bench.driver.append_now([b"a"], 5)
+
+    bench.script.react = react
+    await bench.run()
+    bench.driver.in_turn(turn)
+    await bench.settle()
+    assert [str(error) for error in bench.fatal] == ["half of it is in the log"]
     await bench.driver.stop()
 
 
