@@ -29,6 +29,7 @@ rootLogger.appenderRef.out.ref=out
 
 # Quick, and small enough for many processes on one machine.
 COMMON = {
+    "auto.create.topics.enable": "false",
     "broker.session.timeout.ms": "6000",
     "broker.heartbeat.interval.ms": "500",
     "offsets.topic.num.partitions": "3",

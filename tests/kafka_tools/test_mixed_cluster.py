@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import ConfigResource
 
 from tests.kafka_tools.kafka_node import WITHIN_S, Engine, MixedCluster, Node
 from tests.kafka_tools.mixed_clients import MixedClients
+from tests.kafka_tools.tools import KafkaTools
 from tests.support.eventually import wait_until
 
 # Every broker leads one partition.
@@ -149,6 +154,37 @@ def test_what_a_leader_took_alone_is_cut_when_it_returns(mixed: Mixed, number: i
     assert b"nowhere else" not in leader.log_bytes(f"{name}-0")
 
 
+@pytest.mark.parametrize("number", [1, 3], ids=["Tidelog", "Apache Kafka"])
+def test_kafkas_tools_reach_the_controller_through_any_broker(mixed: Mixed, number: int) -> None:
+    name = f"moved-{number}"
+    mixed.clients.create_topic(name, [[1, 2], [3, 1]])
+    mixed.clients.produce(name, [str(each) for each in range(200)], 2)
+    tools = KafkaTools(Path(os.environ["TIDELOG_KAFKA_JARS"]), mixed.cluster.nodes[number].address)
+    assert re.search(r"LeaderId:\s+100", tools.run("kafka-metadata-quorum", "describe", "--status"))
+    moves = mixed.cluster.root / f"{name}.json"
+    wanted = [[3, 2], [2, 1]]
+    partitions = [
+        {"topic": name, "partition": index, "replicas": list(to)} for index, to in enumerate(wanted)
+    ]
+    moves.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    tools.run("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(moves))
+
+    def has_moved() -> bool:
+        found = [mixed.clients.partition(name, index) for index in range(2)]
+        return all(
+            placed is not None and placed.replicas == to and set(placed.isrs) == set(to)
+            for placed, to in zip(found, wanted, strict=True)
+        )
+
+    wait_until(has_moved, WITHIN_S)
+    which = ("--topic", name, "--partition", "0")
+    tools.call("kafka-leader-election", "--election-type", "preferred", *which)
+    wait_until(lambda: mixed.clients.leader(name).number == 3, WITHIN_S)
+    assert len(mixed.clients.read(name, 200, 2)) == 200
+    first, second = (mixed.cluster.nodes[each].log_bytes(f"{name}-0") for each in wanted[0])
+    assert first == second != b""
+
+
 def test_offsets_of_groups_are_kept_when_their_coordinator_is_of_another_kind(mixed: Mixed) -> None:
     mixed.clients.create_topic("grouped", ASSIGNMENT)
     mixed.clients.produce("grouped", [str(number) for number in range(300)], 3)
@@ -182,9 +218,27 @@ def test_an_empty_broker_starts_from_a_snapshot_and_gets_every_record(mixed: Mix
 def test_brokers_go_on_when_the_controller_was_away(mixed: Mixed) -> None:
     mixed.clients.create_topic("before", ASSIGNMENT)
     mixed.cluster.kill(mixed.controller)
-    mixed.clients.produce("before", [str(each) for each in range(300)], 3)
+    # Ids of idempotent producers are the controller's to give.
+    mixed.clients.produce("before", [str(each) for each in range(300)], 3, acks="1")
     mixed.cluster.start(mixed.controller)
     mixed.clients.create_topic("after", ASSIGNMENT)
     mixed.clients.produce("after", [str(each) for each in range(300)], 3)
     mixed.wait_until_equal("before")
     mixed.wait_until_equal("after")
+
+
+def test_an_engine_goes_on_with_the_directory_of_the_other_and_back(mixed: Mixed) -> None:
+    mixed.clients.create_topic("swapped", ASSIGNMENT)
+    written = [f"before {each}" for each in range(300)]
+    mixed.clients.produce("swapped", written, 3)
+    for turn in ("there", "back"):
+        for node in (mixed.brokers[1], mixed.brokers[2], mixed.controller):
+            mixed.cluster.stop(node)
+            node.engine = Engine.TIDELOG if node.engine is Engine.KAFKA else Engine.KAFKA
+            mixed.return_of(node, "swapped")
+            more = [f"{turn} {node.number}: {each}" for each in range(300)]
+            mixed.clients.produce("swapped", more, 3)
+            written += more
+        mixed.clients.create_topic(f"made-{turn}", ASSIGNMENT)
+    assert sorted(mixed.clients.read("swapped", len(written), 3)) == sorted(written)
+    mixed.wait_until_equal("swapped")
