@@ -8,7 +8,6 @@ from broker.fetch_read import FetchLimits, FetchRead, read_partitions, readable_
 from broker.partition import Partition
 from broker.purgatory.purgatory import DelayedOperation
 from broker.replica_manager import ReplicaManager
-from protocol.errors import KafkaError
 from protocol.fetch_view import FetchPartition
 
 
@@ -50,7 +49,8 @@ class DelayedFetch(DelayedOperation):
                     return self.force_complete()
                 upper_bound = partition.upper_bound(limits.isolation)
                 readable = partition.log.readable_bytes(asked.fetch_offset, upper_bound)
-            except KafkaError:
+            except Exception:
+                # The read says what is wrong with this partition, and gives what others have.
                 return self.force_complete()
             if (
                 readable

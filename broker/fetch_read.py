@@ -11,6 +11,7 @@ it is told OFFSET_NOT_AVAILABLE instead of out of range for what has not arrived
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -20,6 +21,8 @@ from broker.replica_manager import ReplicaManager
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch_view import FetchPartition, FetchPartitionResult, Records
 from protocol.ids import BrokerId, LeaderEpoch, Offset
+
+logger = logging.getLogger(__name__)
 
 CONSUMER_REPLICA_ID = -1
 
@@ -72,6 +75,12 @@ def read_partitions(
             result = _read_one(replicas, asked, limits, size_bytes, is_recorded)
         except KafkaError as error:
             result = FetchPartitionResult(error_code=error.code)
+        except Exception:
+            # Else a follower could copy none of its partitions because of this one.
+            logger.exception(
+                "fetch of partition %d of %s failed", asked.partition, asked.topic or asked.topic_id
+            )
+            result = FetchPartitionResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         size_bytes += result.records_length
         is_final = (
             is_final

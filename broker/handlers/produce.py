@@ -25,7 +25,7 @@ from broker.replica_manager import ReplicaManager
 from broker.replication.current_leaders import CurrentLeaders
 from broker.topic_traffic import TopicTraffic
 from protocol.batch import claims_transaction
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.produce_view import (
     FIRST_VERSION_WITH_CURRENT_LEADER,
     ProducePartition,
@@ -125,7 +125,10 @@ class ProduceHandler:
                 # No coordinator could ever end it, and read_committed would stand still there for good.
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the records are of no transaction under way")
             info = partition.append(asked.records, acks, request.received_ms)
-        except KafkaError as error:
+        except DecodeError:
+            raise
+        except Exception as error:
+            # Of whatever kind it is: the other partitions' records are appended, or will be.
             traffic.failed_produce_requests += 1
             return _failed(request, asked, error)
         if not info.is_duplicate:
@@ -199,7 +202,12 @@ class ProduceHandler:
         request.respond(None)
 
 
-def _failed(request: Request, asked: ProducePartition, error: KafkaError) -> ProducePartitionResult:
+def _failed(request: Request, asked: ProducePartition, error: Exception) -> ProducePartitionResult:
+    if not isinstance(error, KafkaError):
+        logger.error(
+            "produce to partition %d of %s", asked.partition, asked.topic or asked.topic_id, exc_info=error
+        )
+        error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text)
     if error.code not in QUIET_ERRORS:
         # A batch that is damaged on arrival is the peer's fault, or the network's.
         level = logging.WARNING if error.code == ErrorCode.CORRUPT_MESSAGE else logging.ERROR

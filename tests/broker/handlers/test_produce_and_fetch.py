@@ -11,6 +11,7 @@ from broker.fetch_sessions import FetchSessionCache
 from broker.flusher import Flusher
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.produce import ProduceHandler
+from broker.partition import FetchIsolation, Partition
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import Timers
 from broker.replication.current_leaders import CurrentLeaders
@@ -27,6 +28,7 @@ from protocol.messages.produce import (
     TopicProduceData,
 )
 from protocol.record import BatchBuilder, read_records
+from storage.log import AppendInfo
 from tests.support.logs import append, append_marker
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
 
@@ -78,6 +80,9 @@ class Broker:
             timeout_ms=1_000,
             topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
         )
+        return self.send_produce(message, version, client_id)
+
+    def send_produce(self, message: ProduceRequest, version: int = 9, client_id: str = "test") -> FakeRequest:
         request = FakeRequest(message, version, client_id=client_id)
         self._produce.handle(request)
         return request
@@ -253,6 +258,46 @@ def test_a_fetch_does_not_wait_when_a_partition_has_an_error(broker: Broker) -> 
     first, second = fetched(broker.fetch(at(0, 0), at(0, 9), max_wait_ms=500))
     assert first.error_code == 0
     assert second.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_fault_in_one_partition_leaves_the_readers_of_others_theirs(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a follower that copies a thousand partitions would copy none of them because of one."""
+    waiting = broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500, min_bytes=10_000)
+    broker.produce(batch(b"a"), partition=1)
+    upper_bound = Partition.upper_bound
+
+    def fails_at_0(partition: Partition, isolation: FetchIsolation) -> int:
+        if partition.topic_partition.partition == 0:
+            raise RuntimeError("a bug")
+        return upper_bound(partition, isolation)
+
+    monkeypatch.setattr(Partition, "upper_bound", fails_at_0)
+    broken, whole = fetched(broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500))
+    assert (broken.error_code, values(whole)) == (ErrorCode.UNKNOWN_SERVER_ERROR, [b"a"])
+    broker.produce(batch(b"b"), partition=1)
+    assert [values(each) for each in fetched(waiting)] == [[], [b"a", b"b"]]
+
+
+def test_a_fault_in_one_partition_says_nothing_false_of_what_was_appended_to_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer that is told of a failure may send again what is in the log already."""
+    append = Partition.append
+
+    def fails_at_1(partition: Partition, *arguments: object) -> AppendInfo:
+        if partition.topic_partition.partition == 1:
+            raise RuntimeError("a bug")
+        return append(partition, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Partition, "append", fails_at_1)
+    data = tuple(PartitionProduceData(index=index, records=batch(b"a")) for index in (0, 1))
+    message = ProduceRequest(
+        acks=1, timeout_ms=1_000, topic_data=(TopicProduceData(name="t", partition_data=data),)
+    )
+    answers = cast(ProduceResponse, broker.send_produce(message).response).responses[0].partition_responses
+    assert [answer.error_code for answer in answers] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 def test_a_waiting_fetch_ends_when_its_topic_is_deleted(broker: Broker) -> None:
