@@ -100,6 +100,8 @@ class BrokerLifecycle:
         """`metadata_offset`: of the last record this broker knows. `on_fatal` stops the node."""
         self.state = BrokerState.NOT_RUNNING
         self.broker_epoch = NO_EPOCH
+        self.confirmed_ms = -(2**62)
+        """When the last heartbeat was sent of which the controller said that this broker is not fenced."""
         self._channel = channel
         self._registration = registration
         self._settings = settings
@@ -144,11 +146,6 @@ class BrokerLifecycle:
         self._is_ready = True
         self._now.set()
         await asyncio.shield(self._unfenced)
-
-    def register_again(self) -> None:
-        """Have the registration sent once more, for what it says has changed; the epoch stays."""
-        self._is_registered = False
-        self._now.set()
 
     def directory_failed(self, directory_id: UUID) -> None:
         """Tell the controller that a log directory is offline; fatal when it does not hear of it in time."""
@@ -253,7 +250,10 @@ class BrokerLifecycle:
             want_shut_down=self.state is BrokerState.CONTROLLED_SHUTDOWN,
             offline_log_dirs=told,
         )
+        sent_ms = self._clock.monotonic_ms()
         answer = await self._ask(request, BrokerHeartbeatResponse)
+        if not answer.is_fenced:
+            self.confirmed_ms = sent_ms
         self._offline_dirs.update(dict.fromkeys(told, True))
         return self._follow(answer, asked_to_stop=request.want_shut_down)
 

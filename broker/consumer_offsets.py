@@ -13,6 +13,7 @@ from broker.groups.config import GroupConfig
 from broker.groups.offsets_log import AppendedRecords
 from broker.groups.service import GroupService
 from broker.handlers.find_coordinator import CoordinatorTopic, CoordinatorType
+from broker.leadership_lease import LeadershipLease
 from broker.partition import ACKS_ALL, Partition
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
@@ -35,8 +36,10 @@ class ConsumerOffsetsLog:
         fetch_purgatory: Purgatory,
         config: GroupConfig,
         clock: Clock,
+        lease: LeadershipLease,
     ) -> None:
         self._replicas = replicas
+        self._lease = lease
         self._image = image
         self._fetch_purgatory = fetch_purgatory
         self._config = config
@@ -46,6 +49,10 @@ class ConsumerOffsetsLog:
         """Partitions of the topic; before it exists, as many as it will get."""
         topic = self._image().topics_by_name.get(GROUP_METADATA_TOPIC)
         return len(topic.partitions) if topic is not None else self._config.offsets_topic_num_partitions
+
+    def certainly_leads(self, partition: int) -> bool:
+        """Whether no other node can lead the partition by now."""
+        return self._lease.holds(self._partition(partition))
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
         """Append all records as one batch. Errors: KafkaError when none of them is in the log."""

@@ -158,6 +158,10 @@ class Partition:
             return None
         return ErrorCode.NONE if leader.keeps_acks_all else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
+    def is_followed_since(self, since_ms: int) -> bool:
+        """Whether this node leads and every other in-sync replica followed it at `since_ms` or later."""
+        return self.leader is not None and self.leader.is_followed_since(since_ms)
+
     # ---- followers and the ISR
 
     def record_follower_fetch(

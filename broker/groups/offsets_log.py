@@ -27,6 +27,13 @@ class OffsetsLog(Protocol):
         """How many partitions the topic has, or will have once it is created."""
         ...
 
+    def certainly_leads(self, partition: int) -> bool:
+        """Whether what was read from the partition is still the truth: nobody else can lead it by now.
+
+        Errors: KafkaError when the partition is not here.
+        """
+        ...
+
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
         """Append all records, key and value, as one batch, at once.
 

@@ -146,6 +146,9 @@ class GroupService:
         partition = self.partition_for(group_id)
         shard = self._shards.get(partition)
         if shard is not None and shard.state is ShardState.ACTIVE:
+            if not self._log.certainly_leads(partition):
+                text = f"partition {partition} may have another coordinator, of whom this node has not heard"
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, text)
             return shard
         if shard is not None and shard.state is ShardState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is loading")

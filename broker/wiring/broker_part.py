@@ -17,6 +17,7 @@ from broker.forwarding import Forwarder
 from broker.groups.config import GroupConfig
 from broker.groups.service import GroupService
 from broker.housekeeping import Housekeeping
+from broker.leadership_lease import LeadershipLease
 from broker.listeners import Listener
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_creation import TopicCreation
@@ -193,8 +194,11 @@ class BrokerPart:
         group_config = GroupConfig(
             **{field.name: getattr(config, field.name) for field in fields(GroupConfig)}
         )
+        lease = LeadershipLease(
+            self._clock, config.broker_session_timeout_ms, lambda: self._lifecycle.confirmed_ms
+        )
         offsets_log = ConsumerOffsetsLog(
-            self._replicas, lambda: self._store.image, fetch_purgatory, group_config, self._clock
+            self._replicas, lambda: self._store.image, fetch_purgatory, group_config, self._clock, lease
         )
         self._groups = GroupService(group_config, offsets_log, self._timers, self._clock)
         return Services(

@@ -28,6 +28,8 @@ class FollowerPosition:
     leader_end_offset_at_fetch: Offset = UNKNOWN_OFFSET
     """The leader's log end when the last fetch came."""
     last_fetch_ms: int = NEVER_MS
+    followed_ms: int = NEVER_MS
+    """When it certainly still followed this leader: it got the answer to the fetch before its last one."""
     last_caught_up_ms: int = NEVER_MS
     """The latest time at which the leader's log ended no further than the follower's does now."""
     broker_epoch: int | None = None
@@ -53,6 +55,8 @@ class FollowerPosition:
         self.log_end_offset = fetch_offset
         self.log_start_offset = log_start_offset
         self.leader_end_offset_at_fetch = max(self.leader_end_offset_at_fetch, leader_end_offset)
+        # The last fetch itself may have been on its way, or unread, for long.
+        self.followed_ms = max(self.followed_ms, self.last_fetch_ms)
         self.last_fetch_ms = now_ms
         self.broker_epoch = broker_epoch
 
@@ -69,7 +73,7 @@ class FollowerPosition:
         high watermark back.
         """
         since_ms = now_ms if is_in_sync else NEVER_MS
-        self.last_caught_up_ms = since_ms
+        self.last_caught_up_ms = self.followed_ms = since_ms
         if is_new_leader:
             self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
             self.leader_end_offset_at_fetch = UNKNOWN_OFFSET

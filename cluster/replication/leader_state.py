@@ -212,6 +212,18 @@ class LeaderState:
         """Whether what was appended with acks=all may be acknowledged, once it is committed."""
         return len(self.maximal_isr) >= self.effective_min_insync_replicas
 
+    def is_followed_since(self, since_ms: int) -> bool:
+        """Whether every other member of the ISR is known to have followed this leader at `since_ms` or later.
+
+        If so no other leader was elected among them before; a leader that is cut off, or was frozen,
+        cannot know that.
+        """
+        return all(
+            self.followers[broker].followed_ms >= since_ms
+            for broker in self.maximal_isr
+            if broker != self.broker_id
+        )
+
     def high_watermark(self, log_end_offset: Offset, now_ms: int) -> Offset | None:
         """How far every replica that counts has the log; None while the high watermark rests.
 

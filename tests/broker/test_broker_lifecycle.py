@@ -225,12 +225,6 @@ async def test_a_directory_failure_that_the_controller_does_not_hear_of_is_fatal
         assert str(DIRECTORY) in made.fatal[0]
 
 
-async def test_what_the_registration_says_can_be_said_anew() -> None:
-    async with running_node(LifecycleSettings(heartbeat_interval_ms=600_000)) as made:
-        made.lifecycle.register_again()
-        await eventually(lambda: len(made.controller.registrations) == 2)
-
-
 # ---- the former epoch
 
 

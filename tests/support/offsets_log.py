@@ -16,6 +16,7 @@ class MemoryOffsetsLog:
 
     `append_error`: appends fail with it. `holds_commits`: appends are committed by
     `commit_all`, or refused for good by `fail_commits`. `read_gate`: reading waits for it.
+    `is_cut_off`: another node may lead by now.
     """
 
     def __init__(self, partition_count: int = 3) -> None:
@@ -26,9 +27,13 @@ class MemoryOffsetsLog:
         self.holds_commits = False
         self.held: list[asyncio.Future[None]] = []
         self.chunk_batches = 1
+        self.is_cut_off = False
 
     def partition_count(self) -> int:
         return len(self.batches)
+
+    def certainly_leads(self, partition: int) -> bool:
+        return not self.is_cut_off
 
     def end_offset(self, partition: int) -> int:
         batches = self.batches[partition]

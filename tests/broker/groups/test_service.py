@@ -487,3 +487,16 @@ async def test_transactions_in_the_log_are_loaded_by_their_end_markers(
     assert await bench.fetch() == expected
     assert await bench.fetch(require_stable=True) == stable
     await bench.service.stop()
+
+
+async def test_a_coordinator_that_may_have_a_successor_answers_nothing_from_memory() -> None:
+    bench = await Bench().serving(0, 1, 2)
+    assert await bench.commit(7) is ErrorCode.NONE
+    member = await bench.stable_member()
+    bench.log.is_cut_off = True
+    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    assert await bench.commit(8) is ErrorCode.NOT_COORDINATOR
+    assert bench.heartbeat(member) is ErrorCode.NOT_COORDINATOR
+    bench.log.is_cut_off = False
+    assert await bench.fetch() == (7, ErrorCode.NONE)
+    assert bench.heartbeat(member) is ErrorCode.NONE

@@ -82,3 +82,20 @@ def test_a_leader_that_is_elected_again_keeps_what_it_knows_of_offsets() -> None
     assert (position.log_end_offset, position.broker_epoch) == (10, 102)
     fetch(position, 12, leader_end=20, now_ms=1_100)
     assert position.last_caught_up_ms == NEVER_MS
+
+
+def test_a_follower_certainly_followed_when_it_got_the_answer_before_its_last_fetch() -> None:
+    position = follower()
+    fetch(position, 0, leader_end=0, now_ms=100)
+    assert position.followed_ms == NEVER_MS
+    fetch(position, 0, leader_end=0, now_ms=600)
+    assert position.followed_ms == 100
+
+
+def test_a_leader_that_was_frozen_is_not_followed_by_the_fetch_that_it_had_not_read() -> None:
+    position = follower()
+    fetch(position, 0, leader_end=0, now_ms=100)
+    fetch(position, 0, leader_end=0, now_ms=200)
+    # It slept for a minute; the fetch that lay in its socket is all it hears of the follower.
+    fetch(position, 0, leader_end=0, now_ms=60_000)
+    assert position.followed_ms == 200

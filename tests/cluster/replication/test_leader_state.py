@@ -396,3 +396,17 @@ def test_what_is_reported_of_the_isr() -> None:
     assert leading.state.is_under_replicated
     assert leading.state.is_at_min_isr
     assert not leading.state.is_under_min_isr
+
+
+def test_a_leader_knows_since_when_it_may_have_a_successor() -> None:
+    leading = Leading()
+    leading.now_ms = 1_000
+    for _ in range(2):
+        leading.fetch(2, 0)
+        leading.fetch(3, 0)
+        leading.now_ms += 500
+    assert leading.state.is_followed_since(1_000)
+    assert not leading.state.is_followed_since(1_001)
+    assert Leading(isr=(LEADER,)).state.is_followed_since(10**9), (
+        "alone in the ISR nobody else can be elected"
+    )
