@@ -218,6 +218,9 @@ class ReplicaFetcher:
             self._perform(action)
             if isinstance(action, Append):
                 size_bytes += len(action.records)
+            elif isinstance(action, Truncate | RestartAt):
+                # It syncs. After a failover there may be a thousand of them, and heartbeats must go out.
+                size_bytes += _BYTES_PER_TURN + 1
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Delayed | Failed):

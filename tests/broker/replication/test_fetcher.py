@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
 
 from broker.metrics import BrokerMetrics
+from broker.replication import fetcher, follower_log
 from broker.replication.fetcher_metrics import report_fetchers
+from cluster.replication.follower_state import Append, RestartAt, Truncate
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from protocol.messages.fetch import FetchRequest
@@ -16,6 +19,7 @@ from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from storage.errors import StorageFailure
+from storage.log import PartitionLog
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS, append
 from tests.support.replica_pair import LEADER, ReplicaPair
@@ -94,6 +98,35 @@ async def test_a_follower_that_diverged_is_cut_at_the_end_of_the_common_epoch(ve
     pair.append(T0, "of epoch 3")
     await eventually(lambda: pair.are_equal(T0))
     await pair.fetchers.close()
+
+
+async def test_a_thousand_logs_that_are_cut_let_heartbeats_through_between_them(
+    pair: ReplicaPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each cut syncs: all in one turn of the loop they would take longer than a broker's session."""
+    turn = 0
+    cut_in: list[int] = []
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        asyncio.get_running_loop().call_soon(next_turn)
+
+    def perform(action: Append | Truncate | RestartAt, log: PartitionLog, now_ms: int) -> bool:
+        if isinstance(action, Truncate):
+            cut_in.append(turn)
+        return follower_log.perform(action, log, now_ms)
+
+    monkeypatch.setattr(fetcher, "perform", perform)
+    pair.create("t", 5)
+    for index in range(5):
+        for log in pair.logs(TopicPartition("t", index)):
+            append(log, "common", leader_epoch=0)
+        append(pair.logs(TopicPartition("t", index))[1], "of epoch 1", leader_epoch=1)
+    next_turn()
+    pair.begin()
+    await eventually(lambda: len(cut_in) == 5)
+    assert len(set(cut_in)) == 5
 
 
 async def test_a_follower_far_behind_begins_anew_at_the_leaders_log_start(pair: ReplicaPair) -> None:
