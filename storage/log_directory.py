@@ -77,6 +77,7 @@ class LogDirectory:
         self.lost: frozenset[TopicPartition] = frozenset()
         """What was here when the directory went offline."""
         self.offline_reason: str | None = None
+        self._is_loaded = False
         self._settings = settings
         self._deleted = DeletedFiles()
         self._marker = CleanShutdownMarker(fs, path)
@@ -108,6 +109,7 @@ class LogDirectory:
                 _log.warning("%s is left alone: it is out of use", path)
             elif parsed.topic_partition.topic != METADATA_TOPIC:
                 self._load_partition(parsed.topic_partition, now_ms, clean)
+        self._is_loaded = True
 
     def _load_partition(self, topic_partition: TopicPartition, now_ms: int, clean: bool) -> None:
         try:
@@ -305,13 +307,17 @@ class LogDirectory:
     def close(self, broker_epoch: int, now_ms: int) -> None:
         """Make everything durable, write the checkpoints, and leave the marker of a clean shutdown.
 
-        Without it, as while a partition is damaged, logs are verified from their recovery points on.
+        Without it, as while a partition is damaged, logs are verified from their recovery points on. A
+        start that ended half-way leaves no marker either, and the checkpoints as they were.
         """
         # A damaged one has not been recovered: once it is mended its tail must still be looked at.
         clean = not self.damaged
         for log in self.logs.values():
             log.close(clean=True, now_ms=now_ms)
             clean = clean and log.failure is None
+        if not self._is_loaded:
+            # The checkpoints hold what is known of logs that were not come to, and their state nobody knows.
+            return
         self.checkpoint_recovery_points()
         self.checkpoint_high_watermarks()
         self.checkpoint_log_start_offsets()

@@ -48,6 +48,35 @@ def found(manager: LogManager, topic_partition: TopicPartition = EVENTS) -> Part
     return log
 
 
+class TestStartsThatFail:
+    """What a start leaves that came to an end half-way, by a fault or because it was told to stop."""
+
+    def fail_at_b(self, topic: str) -> LogConfig:
+        if topic == "b":
+            raise ValueError("settings that mean nothing")
+        return CONFIG
+
+    def test_logs_that_nobody_looked_at_are_not_called_clean_and_keep_their_checkpoints(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk, "/a")
+        for name in ("a", "b", "c"):
+            append(create(manager, name), "1")
+            append(create(manager, name), "2")
+            create(manager, name).advance_high_watermark(2)
+            create(manager, name).advance_log_start_offset(1)
+        manager.shutdown(NOW_MS)
+        failing = LogManager(disk, ["/a"])
+        with pytest.raises(ValueError, match="mean nothing"):
+            failing.start(NOW_MS, self.fail_at_b)
+        failing.shutdown(NOW_MS)
+        assert not disk.exists("/a/.kafka_cleanshutdown")
+        manager = started(disk, "/a")
+        for name in ("a", "b", "c"):
+            log = found(manager, TopicPartition(name, 0))
+            assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 2, 2), name
+
+
 class TestPlacement:
     """Where partitions are made and found."""
 
