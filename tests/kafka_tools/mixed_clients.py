@@ -119,9 +119,9 @@ class MixedClients:
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
         return self._consume(consumer, count)
 
-    def read_as_group(self, group: str, topic: str, count: int) -> list[str]:
+    def read_as_group(self, group: str, topic: str, count: int, *, protocol: str = "classic") -> list[str]:
         """The next `count` values for a group, which are then committed."""
-        consumer = self._consumer(group)
+        consumer = self._consumer(group, protocol)
         consumer.subscribe([topic])
         return self._consume(consumer, count, commit=True)
 
@@ -140,11 +140,12 @@ class MixedClients:
         futures = getattr(admin, method)(asked)
         return [future.result(WITHIN_S) for future in futures.values()]
 
-    def _consumer(self, group: str) -> Consumer:
+    def _consumer(self, group: str, protocol: str = "classic") -> Consumer:
         return Consumer(
             {
                 "bootstrap.servers": self.cluster.bootstrap_servers,
                 "group.id": group,
+                "group.protocol": protocol,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 "log_level": 0,
