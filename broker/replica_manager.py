@@ -195,6 +195,7 @@ class ReplicaManager:
         self._topic_names[topic.id] = topic.name
         known = before.topics_by_id.get(topic.id)
         partitions_before: Mapping[int, PartitionImage] = {} if known is None else known.partitions
+        config: LogConfig | None = None
         for index, placed in topic.partitions.items():
             if self.node_id not in placed.replicas:
                 continue
@@ -210,7 +211,10 @@ class ReplicaManager:
             try:
                 if partition is None:
                     self._set_damaged_aside(topic_partition, placed, now_ms)
-                    partition = self._open(topic_partition, topic.id, now_ms, is_new)
+                    # Once for the topic: thousands of partitions may be opened here.
+                    config = config or self._current_log_config(topic.name)
+                    log = self.logs.get_or_create(topic_partition, topic.id, config, now_ms, is_new=is_new)
+                    partition = Partition(topic_partition, topic.id, log, self.leadership)
                 self._take_role(partition, placed, changes)
             except Exception as error:
                 # Whatever it is: the others must take their roles, and the fetchers hear of all of them.
@@ -220,11 +224,9 @@ class ReplicaManager:
                 self._unavailable.pop(topic_partition, None)
                 self.partitions[topic_partition] = partition
 
-    def _open(self, topic_partition: TopicPartition, topic_id: UUID, now_ms: int, is_new: bool) -> Partition:
+    def _current_log_config(self, topic: str) -> LogConfig:
         assert self._image is not None
-        config = self.log_config(topic_partition.topic, self._image)
-        log = self.logs.get_or_create(topic_partition, topic_id, config, now_ms, is_new=is_new)
-        return Partition(topic_partition, topic_id, log, self.leadership)
+        return self.log_config(topic, self._image)
 
     def _set_damaged_aside(
         self, topic_partition: TopicPartition, placed: PartitionImage, now_ms: int
