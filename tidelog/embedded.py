@@ -58,8 +58,8 @@ class EmbeddedCluster:
 
     `config` holds Kafka's keys over the defaults above; `data_dir` keeps the data after `stop()`,
     without it a temporary folder is used and removed. With more than one node each is broker and
-    controller, topics have three replicas where there are as many nodes, and `directories` says how
-    many log directories each node has.
+    controller, topics have three replicas where there are as many nodes, `directories` says how
+    many log directories each node has, and `has_racks` puts each into a rack of its own.
     """
 
     def __init__(
@@ -69,11 +69,12 @@ class EmbeddedCluster:
         config: Mapping[str, str] | None = None,
         data_dir: str | Path | None = None,
         directories: int = 1,
+        has_racks: bool = False,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"nodes is {nodes}, a cluster has at least one")
         self._count = nodes
-        self._directories = directories
+        self._shape: dict[str, Any] = {"directories": directories, "has_racks": has_racks}
         self._own_config = dict(config or {})
         self._keeps_data = data_dir is not None
         self.data_dir = Path(data_dir) if data_dir is not None else Path(tempfile.mkdtemp(prefix="tidelog-"))
@@ -151,9 +152,7 @@ class EmbeddedCluster:
             self._layout = read_layout(self.data_dir)
         else:
             settings = {**CLUSTER_DEFAULTS, **self._own_config}
-            self._layout = new_layout(
-                self.data_dir, self._count, settings=settings, directories=self._directories
-            )
+            self._layout = new_layout(self.data_dir, self._count, settings=settings, **self._shape)
             self._layout.write()
 
     async def _start_nodes(self, loop: asyncio.AbstractEventLoop) -> None:

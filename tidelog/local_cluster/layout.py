@@ -54,6 +54,7 @@ class ClusterLayout:
     nodes: tuple[NodePlace, ...]
     settings: Mapping[str, str]
     directories: int = 1
+    has_racks: bool = False
 
     @property
     def bootstrap_servers(self) -> str:
@@ -88,7 +89,9 @@ class ClusterLayout:
         replicas = min(REPLICAS_AT_MOST, len(self.nodes))
         # A majority must be enough to go on, and more than one must have a record before it counts.
         in_sync = max(1, replicas - 1)
+        rack = {"broker.rack": f"rack-{node.node_id}"} if self.has_racks else {}
         return {
+            **rack,
             "node.id": str(node.node_id),
             "process.roles": "broker,controller",
             "listeners": f"{CLIENT_LISTENER}://{node.address},"
@@ -121,6 +124,7 @@ class ClusterLayout:
             "nodes": [asdict(node) for node in self.nodes],
             "settings": dict(self.settings),
             "directories": self.directories,
+            "has_racks": self.has_racks,
         }
         (self.folder / CLUSTER_FILE).write_text(json.dumps(document, indent=2) + "\n")
 
@@ -141,17 +145,20 @@ def new_layout(
     hosts: Sequence[str] = (),
     settings: Mapping[str, str] | None = None,
     directories: int = 1,
+    has_racks: bool = False,
 ) -> ClusterLayout:
     """A layout of `count` nodes: on free ports, or from `first_port` on, controllers after the brokers.
 
-    `hosts`: an address per node, 127.0.0.1 for all by default.
+    `hosts`: an address per node, 127.0.0.1 for all by default. `has_racks`: each node stands in a rack of
+    its own, rack-1, rack-2, ...
     """
     where = list(hosts) or ["127.0.0.1"] * count
     ports = _free_ports(2 * count) if first_port is None else list(range(first_port, first_port + 2 * count))
     nodes = tuple(
         NodePlace(index + 1, where[index], ports[index], ports[count + index]) for index in range(count)
     )
-    return ClusterLayout(folder.absolute(), uuid_text(uuid4()), nodes, dict(settings or {}), directories)
+    cluster_id = uuid_text(uuid4())
+    return ClusterLayout(folder.absolute(), cluster_id, nodes, dict(settings or {}), directories, has_racks)
 
 
 def read_layout(folder: Path) -> ClusterLayout:
@@ -160,8 +167,8 @@ def read_layout(folder: Path) -> ClusterLayout:
     try:
         document = json.loads(path.read_text())
         nodes = tuple(NodePlace(**node) for node in document["nodes"])
-        cluster_id, directories = document["cluster_id"], document["directories"]
-        return ClusterLayout(folder.absolute(), cluster_id, nodes, document["settings"], directories)
+        shape = (document["directories"], document["has_racks"])
+        return ClusterLayout(folder.absolute(), document["cluster_id"], nodes, document["settings"], *shape)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"{path} is not a cluster's layout: {error}") from error
 

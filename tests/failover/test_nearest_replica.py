@@ -1,0 +1,51 @@
+"""KIP-392: a consumer that names its rack reads from the replica there, and goes on when that one is gone."""
+
+from __future__ import annotations
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.eventually import wait_until
+from tests.support.three_nodes import TIMEOUT_S, ThreeNodes
+from tidelog.embedded import EmbeddedCluster
+
+CONFIG = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+
+
+def read(consumer: Consumer, count: int) -> list[str]:
+    values: list[str] = []
+    while len(values) < count:
+        found = consumer.consume(count - len(values), TIMEOUT_S)
+        assert found, f"{len(values)} of {count} records were read"
+        values += [message.value().decode() for message in found if message.error() is None]
+    return values
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_another_when_that_one_dies() -> None:
+    with EmbeddedCluster(nodes=3, config=CONFIG, has_racks=True) as cluster:
+        nodes = ThreeNodes(cluster)
+        wait_until(lambda: nodes.brokers() == {1, 2, 3}, TIMEOUT_S)
+        nodes.create_topic("tides", 1)
+        leader = nodes.partition("tides").leader
+        near = next(node for node in (1, 2, 3) if node != leader)
+        first = [f"first {number}" for number in range(500)]
+        nodes.produce("tides", first, 1)
+        before = cluster.run(lambda node: node.services.traffic.bytes_out, near)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": nodes.servers,
+                "group.id": "unused",
+                "enable.auto.commit": False,
+                "client.rack": f"rack-{near}",
+                "log_level": 0,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition("tides", 0, 0)])
+            assert read(consumer, 500) == first
+            assert cluster.run(lambda node: node.services.traffic.bytes_out, near) > before
+            cluster.kill_node(near)
+            second = [f"second {number}" for number in range(500)]
+            nodes.produce("tides", second, 1)
+            assert read(consumer, 500) == second
+        finally:
+            consumer.close()
