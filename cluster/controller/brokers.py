@@ -87,6 +87,9 @@ def supported_features() -> tuple[Feature, ...]:
 
 def _check(image: MetadataImage, request: BrokerRegistrationRequest) -> None:
     broker = request.broker_id
+    if broker < 0:
+        # -1 is nobody: as a leader it would mean that there is none.
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"{broker} is no broker id")
     if request.cluster_id != image.cluster_id:
         text = f"broker {broker} is of cluster {request.cluster_id!r}, this is {image.cluster_id!r}"
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, text)

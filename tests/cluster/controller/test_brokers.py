@@ -85,6 +85,7 @@ def test_only_the_latest_registration_counts(broker: int, epoch: int, code: Erro
     ("request_", "code"),
     [
         (replace(REQUEST, cluster_id="other"), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (replace(REQUEST, broker_id=-1), ErrorCode.INVALID_REGISTRATION),
         (replace(REQUEST, listeners=()), ErrorCode.INVALID_REGISTRATION),
         (replace(REQUEST, log_dirs=(UUID(int=300),) * 2), ErrorCode.INVALID_REGISTRATION),
         (replace(REQUEST, log_dirs=(UUID(int=0),)), ErrorCode.INVALID_REGISTRATION),
