@@ -155,5 +155,6 @@ class Snapshotter:
         logger.info("metadata snapshot %s is written", self._log.snapshots.path(snapshot_id))
         try:
             self._log.clean()
-        except KafkaError as error:
+        except (KafkaError, OSError) as error:
+            # What is too much stays; a voter does not end for that.
             logger.error("the metadata log cannot be cleaned: %s", error)
