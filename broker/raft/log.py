@@ -270,8 +270,9 @@ class MetadataLog:
             if following.end_offset > self.high_watermark:
                 return
             self._log.advance_log_start_offset(following.end_offset)
-            self._log.apply_retention(self._clock.wall_ms())
+            # Whatever happens to the files: below this nothing can be read any more.
             self._start = following
+            self._log.apply_retention(self._clock.wall_ms())
             self.snapshots.remove_before(following.end_offset)
 
     def _is_too_large(self, _oldest: SnapshotId) -> bool:
