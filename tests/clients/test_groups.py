@@ -259,7 +259,9 @@ async def test_commits_of_a_member_that_was_put_out_are_refused(servers: str, to
             await until_empty(admin, group)
         with pytest.raises(KafkaError) as caught:
             await consumer.commit()
-        assert caught.value.code is ErrorCode.REBALANCE_IN_PROGRESS
+        # Who asks before the answer to its own leaving has come hears it from the broker.
+        refusals = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID)
+        assert caught.value.code in refusals
         assert await admin.list_group_offsets(group) == {}
 
 
