@@ -136,10 +136,10 @@ def produce(
 
 
 def fill(
-    servers: str, topic: str, message_bytes: int, batch_bytes: int, partition_bytes: int
+    servers: str, topic: str, message_bytes: int, batch_bytes: int, partition_bytes: int, acks: int = 1
 ) -> dict[str, Any]:
     """Produce `partition_bytes` to each partition of a topic."""
-    load = _Load(servers, topic, message_bytes, batch_bytes)
+    load = _Load(servers, topic, message_bytes, batch_bytes, acks)
     per_partition = partition_bytes // message_bytes
     for number, partition in enumerate(load.partitions, 1):
         while (missing := number * per_partition - load.queued) > 0:
