@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cluster.quorum.answers import top_level_error, vote_response
 from cluster.quorum.events import Received
-from cluster.quorum.leader_news import is_our_cluster, leader_endpoints, observe
+from cluster.quorum.leader_news import is_our_cluster, observe_answer
 from cluster.quorum.replica import Replica
 from cluster.quorum.requests import vote_request
 from cluster.quorum.safeguards import Safeguard
@@ -165,14 +165,7 @@ def handle_response(replica: Replica, voter_id: BrokerId, message: ApiMessage, n
     partition = only_partition(message.topics, "topic_name", "partition_index")
     if message.error_code != ErrorCode.NONE or partition is None:
         return False
-    handled = observe(
-        replica,
-        partition.error_code,
-        partition.leader_id,
-        partition.leader_epoch,
-        leader_endpoints(replica, partition.leader_id, message.node_endpoints),
-        now_ms,
-    )
+    handled = observe_answer(replica, partition.error_code, partition, message.node_endpoints, now_ms)
     if handled is not None:
         return handled
     if partition.error_code != ErrorCode.NONE or not isinstance(nominee, Nominee):

@@ -10,7 +10,7 @@ from typing import Final
 
 from cluster.quorum import elections
 from cluster.quorum.effects import HighWatermark, SnapshotLoaded
-from cluster.quorum.leader_news import leader_endpoints, observe
+from cluster.quorum.leader_news import leader_endpoints, observe, observe_answer
 from cluster.quorum.log import EpochEnd, SnapshotId
 from cluster.quorum.replica import Replica
 from cluster.quorum.requests import (
@@ -175,14 +175,7 @@ def handle_fetch_response(replica: Replica, message: ApiMessage, now_ms: int) ->
     if message.error_code != ErrorCode.NONE or partition is None:
         return False
     leader = partition.current_leader
-    handled = observe(
-        replica,
-        partition.error_code,
-        leader.leader_id,
-        leader.leader_epoch,
-        leader_endpoints(replica, leader.leader_id, message.node_endpoints),
-        now_ms,
-    )
+    handled = observe_answer(replica, partition.error_code, leader, message.node_endpoints, now_ms)
     if handled is not None:
         return handled
     following = replica.role
@@ -265,14 +258,8 @@ def handle_snapshot_response(replica: Replica, message: ApiMessage, now_ms: int)
     partition = only_partition(message.topics, "name", "index")
     if message.error_code != ErrorCode.NONE or partition is None:
         return False
-    leader = partition.current_leader
-    handled = observe(
-        replica,
-        partition.error_code,
-        leader.leader_id,
-        leader.leader_epoch,
-        leader_endpoints(replica, leader.leader_id, message.node_endpoints),
-        now_ms,
+    handled = observe_answer(
+        replica, partition.error_code, partition.current_leader, message.node_endpoints, now_ms
     )
     if handled is not None:
         return handled

@@ -86,6 +86,14 @@ def contradicts(replica: Replica, epoch: LeaderEpoch, leader_id: BrokerId) -> bo
     return replica.record.leader_id is not None and replica.record.leader_id != leader_id
 
 
+def observe_answer(
+    replica: Replica, error: int, leader: Any, node_endpoints: Sequence[Any], now_ms: int
+) -> bool | None:
+    """`observe` for an answer whose part `leader` has `leader_id` and `leader_epoch`."""
+    endpoints = leader_endpoints(replica, leader.leader_id, node_endpoints)
+    return observe(replica, error, leader.leader_id, leader.leader_epoch, endpoints, now_ms)
+
+
 def observe(
     replica: Replica,
     error: int,

@@ -5,12 +5,14 @@ Source: KIP-595 (BeginQuorumEpoch, EndQuorumEpoch), KAFKA-15489 (check quorum).
 
 from __future__ import annotations
 
+from typing import Any
+
 from cluster.quorum import serving, voter_changes
 from cluster.quorum.answers import begin_epoch_response, end_epoch_response, top_level_error
 from cluster.quorum.control import data_batch
 from cluster.quorum.effects import Appended, AppendRefused
 from cluster.quorum.events import Append, Received
-from cluster.quorum.leader_news import contradicts, is_our_cluster, leader_endpoints, learn, observe
+from cluster.quorum.leader_news import contradicts, is_our_cluster, learn, observe_answer
 from cluster.quorum.leading import Leading
 from cluster.quorum.replica import Replica
 from cluster.quorum.requests import begin_epoch_request, end_epoch_request
@@ -138,21 +140,34 @@ def handle_begin(replica: Replica, received: Received, now_ms: int) -> None:
     """BeginQuorumEpoch: somebody was elected."""
     request = received.message
     assert isinstance(request, BeginQuorumEpochRequest)
-    partition = only_partition(request.topics, "topic_name", "partition_index")
-    if not is_our_cluster(replica, request.cluster_id):
-        replica.outbox.respond(received, top_level_error(request, ErrorCode.INCONSISTENT_CLUSTER_ID))
+    heard = _heard_from_leader(replica, received, request, now_ms)
+    if heard is None:
         return
-    if partition is None:
-        replica.outbox.respond(received, top_level_error(request, ErrorCode.INVALID_REQUEST))
-        return
-    endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in request.leader_endpoints)
-    error = _hear_leader(replica, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
+    partition, error = heard
     if error is ErrorCode.NONE and request.voter_id >= 0:
         addressed = ReplicaKey.of(request.voter_id, partition.voter_directory_id)
         if addressed.id != replica.id or not replica.is_same(addressed, replica.key):
             error = ErrorCode.INVALID_VOTER_KEY
     endpoint = replica.leader_endpoint(received)
     replica.outbox.respond(received, begin_epoch_response(replica.leadership(), endpoint, error))
+
+
+def _heard_from_leader(
+    replica: Replica,
+    received: Received,
+    request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
+    now_ms: int,
+) -> tuple[Any, ErrorCode] | None:
+    """The request's partition, and what is to be answered; None when it was refused as a whole."""
+    partition = only_partition(request.topics, "topic_name", "partition_index")
+    if not is_our_cluster(replica, request.cluster_id):
+        replica.outbox.respond(received, top_level_error(request, ErrorCode.INCONSISTENT_CLUSTER_ID))
+        return None
+    if partition is None:
+        replica.outbox.respond(received, top_level_error(request, ErrorCode.INVALID_REQUEST))
+        return None
+    endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in request.leader_endpoints)
+    return partition, _hear_leader(replica, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
 
 
 def _hear_leader(
@@ -171,15 +186,10 @@ def handle_end(replica: Replica, received: Received, now_ms: int) -> None:
     """EndQuorumEpoch: the leader resigned; the better a successor this is, the sooner it stands."""
     request = received.message
     assert isinstance(request, EndQuorumEpochRequest)
-    partition = only_partition(request.topics, "topic_name", "partition_index")
-    if not is_our_cluster(replica, request.cluster_id):
-        replica.outbox.respond(received, top_level_error(request, ErrorCode.INCONSISTENT_CLUSTER_ID))
+    heard = _heard_from_leader(replica, received, request, now_ms)
+    if heard is None:
         return
-    if partition is None:
-        replica.outbox.respond(received, top_level_error(request, ErrorCode.INVALID_REQUEST))
-        return
-    endpoints = tuple(Endpoint(each.name, each.host, each.port) for each in request.leader_endpoints)
-    error = _hear_leader(replica, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
+    partition, error = heard
     following = replica.role
     if error is ErrorCode.NONE and isinstance(following, Following):
         preferred = [
@@ -234,14 +244,7 @@ def _observe(
     partition = only_partition(message.topics, "topic_name", "partition_index")
     if message.error_code != ErrorCode.NONE or partition is None:
         return False
-    handled = observe(
-        replica,
-        partition.error_code,
-        partition.leader_id,
-        partition.leader_epoch,
-        leader_endpoints(replica, partition.leader_id, message.node_endpoints),
-        now_ms,
-    )
+    handled = observe_answer(replica, partition.error_code, partition, message.node_endpoints, now_ms)
     if handled is None and partition.error_code != ErrorCode.NONE:
         return False
     return handled
