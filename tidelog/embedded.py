@@ -109,10 +109,10 @@ class EmbeddedCluster:
 
     def start(self) -> EmbeddedCluster:
         """Start and return once clients are answered; raises what kept it from starting."""
-        loop = self._start_thread()
+        self._start_thread()
         try:
             self._prepare()
-            self._on_loop(self._start_nodes(loop))
+            self._on_loop(self._start_nodes())
         except BaseException:
             self._end_thread()
             self._remove_data()
@@ -155,9 +155,9 @@ class EmbeddedCluster:
             self._layout = new_layout(self.data_dir, self._count, settings=settings, **self._shape)
             self._layout.write()
 
-    async def _start_nodes(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _start_nodes(self) -> None:
         # All at once: a majority has to be there before any can be let in.
-        starts = [loop.create_task(self._start_node(node_id)) for node_id in range(1, self._count + 1)]
+        starts = [asyncio.create_task(self._start_node(node_id)) for node_id in range(1, self._count + 1)]
         try:
             await asyncio.gather(*starts)
         except BaseException:
@@ -193,12 +193,11 @@ class EmbeddedCluster:
         self._on_loop(_end_nodes(nodes, clean=clean))
         self._end_thread()
 
-    def _start_thread(self) -> asyncio.AbstractEventLoop:
+    def _start_thread(self) -> None:
         assert self._loop is None, "the cluster is started already"
         self._loop = loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=_run_loop, args=(loop,), name="tidelog-embedded", daemon=True)
         self._thread.start()
-        return loop
 
     def _end_thread(self) -> None:
         loop, thread, self._loop, self._thread = self._loop, self._thread, None, None

@@ -31,7 +31,6 @@ class Target(Enum):
 
     CONTROLLER = "the active controller"
     LEADER = "a broker that leads, and is not the controller"
-    ANY = "any node"
 
 
 @dataclass(frozen=True, slots=True)

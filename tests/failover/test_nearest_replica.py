@@ -5,19 +5,10 @@ from __future__ import annotations
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.eventually import wait_until
-from tests.support.three_nodes import TIMEOUT_S, ThreeNodes
+from tests.support.three_nodes import TIMEOUT_S, ThreeNodes, read_values
 from tidelog.embedded import EmbeddedCluster
 
 CONFIG = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
-
-
-def read(consumer: Consumer, count: int) -> list[str]:
-    values: list[str] = []
-    while len(values) < count:
-        found = consumer.consume(count - len(values), TIMEOUT_S)
-        assert found, f"{len(values)} of {count} records were read"
-        values += [message.value().decode() for message in found if message.error() is None]
-    return values
 
 
 def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_another_when_that_one_dies() -> None:
@@ -41,11 +32,11 @@ def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_another_when_tha
         )
         try:
             consumer.assign([TopicPartition("tides", 0, 0)])
-            assert read(consumer, 500) == first
+            assert read_values(consumer, 500) == first
             assert cluster.run(lambda node: node.services.traffic.bytes_out, near) > before
             cluster.kill_node(near)
             second = [f"second {number}" for number in range(500)]
             nodes.produce("tides", second, 1)
-            assert read(consumer, 500) == second
+            assert read_values(consumer, 500) == second
         finally:
             consumer.close()

@@ -95,15 +95,10 @@ class ThreeNodes:
             }
         )
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        values: list[str] = []
         try:
-            while len(values) < count:
-                found = consumer.consume(count - len(values), TIMEOUT_S)
-                assert found, f"{len(values)} of {count} records were read"
-                values += [message.value().decode() for message in found if message.error() is None]
+            return read_values(consumer, count)
         finally:
             consumer.close()
-        return values
 
     def _is_whole(self, topic: str, node_id: int) -> bool:
         found = self.cluster.run(lambda node: node.services.image().topics_by_name.get(topic), node_id)
@@ -111,6 +106,16 @@ class ThreeNodes:
             placed.leader >= 0 and set(placed.isr) == set(placed.replicas)
             for placed in found.partitions.values()
         )
+
+
+def read_values(consumer: Consumer, count: int) -> list[str]:
+    """The next `count` values that the consumer gets."""
+    values: list[str] = []
+    while len(values) < count:
+        found = consumer.consume(count - len(values), TIMEOUT_S)
+        assert found, f"{len(values)} of {count} records were read"
+        values += [message.value().decode() for message in found if message.error() is None]
+    return values
 
 
 def _brokers(node: BrokerNode) -> list[BrokerImage]:
