@@ -10,34 +10,29 @@ Source: UnifiedLog and LocalLog of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
-from protocol.batch import LOG_OVERHEAD, BatchHeader, stamp, stamped
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import LeaderEpoch, Offset, TopicPartition
+from protocol.ids import Offset, TopicPartition
 from storage import log_truncation
 from storage.config import LogConfig
-from storage.errors import CorruptFile, StorageFailure
+from storage.errors import StorageFailure
 from storage.file_slice import FileSlice
 from storage.files import FileSystem, parent_directory
 from storage.flush import FlushPlan
-from storage.log_append import AppendInfo, read_given_batches, read_markers
+from storage.leader_epoch import EpochEntry
+from storage.log_append import AppendInfo
 from storage.log_loader import LogLoader
 from storage.log_lookup import RecordPlace
 from storage.log_observer import LogObserver, NoObserver
 from storage.log_read import ReadResult
-from storage.log_reader import ReadableLog
-from storage.log_roll import roll_segment
-from storage.producer_entry import BatchMetadata
 from storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
-from storage.retention import LogBounds, expired_segments
 from storage.segment import LogSegment
-from storage.transaction_marker import EndTransactionMarker
-from storage.txn_index import AbortedTransaction
-from storage.validation import AppendOrigin, read_single_batch, validate_batch
+from storage.tiered_log import TieredLog
+from storage.tiered_retention import is_tiered
+from storage.validation import AppendOrigin
 
 __all__ = [
     "AppendInfo",
@@ -52,7 +47,7 @@ __all__ = [
 _RAFT: Final = AppendOrigin.RAFT
 
 
-class PartitionLog(ReadableLog):
+class PartitionLog(TieredLog):
     """The log of one partition directory; see the module for its errors."""
 
     @classmethod
@@ -70,8 +65,11 @@ class PartitionLog(ReadableLog):
         clean: bool,
         observer: LogObserver | None = None,
         producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
+        remote_storage_system_enable: bool = True,
     ) -> PartitionLog:
         """Open the directory, made when missing; without `clean` what is above `recovery_point` is verified.
+
+        `remote_storage_system_enable` says whether the node has remote storage, for topics that want it.
 
         Errors: CorruptLog and UnsupportedFormat by file name; OSError, StorageFailure.
         """
@@ -86,236 +84,23 @@ class PartitionLog(ReadableLog):
             log_start_offset=log_start_offset,
             clean=clean,
             producer_id_expiration_ms=producer_id_expiration_ms,
+            remote_log_enabled=is_tiered(
+                topic_partition, config, is_system_enabled=remote_storage_system_enable
+            ),
         )
-        loaded = loader.load()
-        return cls(fs, directory, topic_partition, topic_id, config, loaded, now_ms, observer or NoObserver())
-
-    # -- appending
-
-    def append_as_leader(
-        self,
-        records: bytearray | memoryview,
-        leader_epoch: LeaderEpoch,
-        now_ms: int,
-        *,
-        origin: AppendOrigin = AppendOrigin.CLIENT,
-        transaction_version: int = 0,
-    ) -> AppendInfo:
-        """Check one batch, give it the next offsets and the epoch (in place), and append it.
-
-        With `AppendOrigin.RAFT` there may be several batches, which have their offsets and epoch already.
-        `transaction_version` is the transaction.version feature by which a coordinator's marker is checked.
-        Errors: KafkaError, see storage.validation, storage.producer_entry and the module.
-        """
-        if self.failure is not None:
-            self.refuse_after_failure()
-        if origin is _RAFT:
-            return self._append_of_quorum(records, leader_epoch, now_ms)
-        header = read_single_batch(records)
-        changed = validate_batch(records, header, self.rules, origin, now_ms)
-        if changed is not None:
-            records, header = changed
-        size_bytes = header.batch_length + LOG_OVERHEAD
-        if size_bytes != len(records):
-            records = memoryview(records)[:size_bytes]
-        first_offset = self.log_end_offset
-        stamp(records, 0, first_offset, leader_epoch)
-        if not header.is_control:
-            return self._append_data(records, header, first_offset, leader_epoch, now_ms, origin)
-        header = stamped(header, first_offset, leader_epoch)
-        return self._append(records, [header], now_ms, origin, transaction_version)
-
-    def append_as_follower(
-        self, records: bytes | bytearray | memoryview, now_ms: int, *, leader_epoch: LeaderEpoch | None = None
-    ) -> AppendInfo | None:
-        """Append the whole batches of a leader's answer as they are; None when there is not one.
-
-        Batches of an epoch above `leader_epoch`, when that is given, are left out.
-        Errors: KafkaError CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE when offsets do not continue the log.
-        """
-        self.refuse_after_failure()
-        given = read_given_batches(records, self.topic_partition, self.log_end_offset, leader_epoch)
-        if not given.batches:
-            return None
-        data = memoryview(records)[: given.size_bytes]
-        return self._append(data, given.batches, now_ms, AppendOrigin.REPLICATION)
-
-    def _append_of_quorum(
-        self, records: bytearray | memoryview, leader_epoch: LeaderEpoch, now_ms: int
-    ) -> AppendInfo:
-        given = read_given_batches(records, self.topic_partition, self.log_end_offset, None)
-        if not given.batches or given.size_bytes != len(records):
-            raise KafkaError(ErrorCode.INVALID_RECORD, f"{self.topic_partition}: no whole batches to append")
-        for header in given.batches:
-            if header.partition_leader_epoch != leader_epoch:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD,
-                    f"batch at offset {header.base_offset} has epoch {header.partition_leader_epoch}, "
-                    f"the leader's is {leader_epoch}",
-                )
-        return self._append(records, given.batches, now_ms, AppendOrigin.RAFT)
-
-    def _append_data(
-        self,
-        data: bytearray | memoryview,
-        header: BatchHeader,
-        first_offset: Offset,
-        leader_epoch: LeaderEpoch,
-        now_ms: int,
-        origin: AppendOrigin,
-    ) -> AppendInfo:
-        """What `_append` comes to for one batch that is no control batch, without what only others need.
-
-        Offset and epoch are those that were stamped; `header` may still have the client's.
-        """
-        size_bytes, rules, newest = len(data), self.rules, header.max_timestamp
-        if size_bytes > rules.segment_bytes:
-            raise self._too_large(size_bytes)
-        producers, has_producer = self.producers, header.producer_id >= 0
-        if has_producer:
-            duplicate = producers.check(header, first_offset, origin)
-            if duplicate is not None:
-                return self._duplicate_info(duplicate, size_bytes)
-        last_offset = first_offset + header.last_offset_delta
-        try:
-            if leader_epoch != self.written_epoch:
-                self.assign_leader_epoch(leader_epoch, first_offset)
-            segment = self.segments.active
-            if segment.is_due_to_roll(self.config, size_bytes, last_offset, newest, now_ms):
-                segment = self.roll(now_ms, first_offset)
-            segment.append_batch(data, first_offset, last_offset, newest)
-        except (OSError, StorageFailure, CorruptFile) as error:
-            raise self.storage_error("append", error) from error
-        self.log_end_offset = producers.map_end_offset = last_offset + 1
-        if has_producer:
-            producers.update(header, first_offset)
-            if header.is_transactional:
-                self.update_first_unstable_offset()
-        log_append_time = newest if rules.log_append_time else -1
-        return AppendInfo(
-            first_offset, last_offset, newest, log_append_time, self.log_start_offset, size_bytes, False
+        return cls(
+            fs,
+            directory,
+            topic_partition,
+            topic_id,
+            config,
+            loader.load(),
+            now_ms,
+            observer or NoObserver(),
+            remote_storage_system_enable=remote_storage_system_enable,
         )
 
-    def _append(
-        self,
-        data: bytes | bytearray | memoryview,
-        batches: list[BatchHeader],
-        now_ms: int,
-        origin: AppendOrigin,
-        transaction_version: int = 0,
-    ) -> AppendInfo:
-        size_bytes, rules = len(data), self.rules
-        if size_bytes > rules.segment_bytes:
-            raise self._too_large(size_bytes)
-        first, last = batches[0], batches[-1]
-        last_offset = last.base_offset + last.last_offset_delta
-        newest = first.max_timestamp if first is last else max(h.max_timestamp for h in batches)
-        markers: list[EndTransactionMarker | None] | None = None
-        if first.producer_id >= 0 or first is not last:
-            markers = read_markers(data, batches)
-            duplicate = None
-            if first.producer_id >= 0:
-                duplicate = self.producers.check(
-                    first, first.base_offset, origin, markers[0], transaction_version=transaction_version
-                )
-            if duplicate is not None:
-                return self._duplicate_info(duplicate, size_bytes)
-        try:
-            for header in batches:
-                if header.partition_leader_epoch != self.written_epoch:
-                    self.assign_leader_epoch(header.partition_leader_epoch, header.base_offset)
-            segment = self.segments.active
-            if segment.is_due_to_roll(self.config, size_bytes, last_offset, newest, now_ms):
-                segment = self.roll(now_ms, first.base_offset)
-            segment.append(data, batches)
-        except (OSError, StorageFailure, CorruptFile) as error:
-            raise self.storage_error("append", error) from error
-        self.log_end_offset = self.producers.map_end_offset = last_offset + 1
-        if markers is not None:
-            self._update_producers(segment, batches, markers)
-        log_append_time = newest if rules.log_append_time else -1
-        return AppendInfo(
-            first.base_offset, last_offset, newest, log_append_time, self.log_start_offset, size_bytes, False
-        )
-
-    def _too_large(self, size_bytes: int) -> KafkaError:
-        return KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{size_bytes} bytes to append, segment.bytes is {self.rules.segment_bytes}",
-        )
-
-    def _duplicate_info(self, duplicate: BatchMetadata, size_bytes: int) -> AppendInfo:
-        return AppendInfo(
-            duplicate.first_offset,
-            duplicate.last_offset,
-            duplicate.timestamp,
-            duplicate.timestamp if self.rules.log_append_time else -1,
-            self.log_start_offset,
-            size_bytes,
-            True,
-        )
-
-    def _update_producers(
-        self, segment: LogSegment, batches: list[BatchHeader], markers: list[EndTransactionMarker | None]
-    ) -> None:
-        producers, are_transactional = self.producers, False
-        for header, marker in zip(batches, markers, strict=True):
-            if header.producer_id < 0:
-                continue
-            are_transactional = are_transactional or header.is_transactional or header.is_control
-            completed = producers.update(header, header.base_offset, marker)
-            if completed is None:
-                continue
-            if completed.is_aborted:
-                stable = producers.last_stable_offset_after(completed)
-                aborted = AbortedTransaction(
-                    completed.producer_id, completed.first_offset, completed.last_offset, stable
-                )
-                with self.storage_errors("append", is_final=True):
-                    segment.txn_index.append(aborted)
-            producers.complete_transaction(completed)
-        if are_transactional:
-            self.update_first_unstable_offset()
-
-    # -- segments
-
-    def roll(self, now_ms: int, next_offset: Offset | None = None) -> LogSegment:
-        """Seal the active segment and start another at the log end, or at `next_offset` above it.
-
-        An active segment that is empty and already starts there stays the active one.
-        """
-        base_offset = max(self.log_end_offset, next_offset or 0)
-        with self.storage_errors("roll"):
-            return roll_segment(self, base_offset, now_ms)
-
-    def maybe_roll(self, now_ms: int) -> bool:
-        """Roll a segment that has been the active one for longer than segment.ms, however old its records."""
-        active = self.segments.active
-        age_ms = now_ms - active.created_ms
-        if active.size_bytes == 0 or age_ms <= self.config.segment_ms - active.roll_jitter_ms:
-            return False
-        self.roll(now_ms)
-        return True
-
-    def advance_log_start_offset(self, offset: Offset) -> bool:
-        """Hide what is below `offset` from readers, as DeleteRecords asks; True when the start moved.
-
-        Errors: KafkaError OFFSET_OUT_OF_RANGE above the high watermark.
-        """
-        if offset > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition}: log start offset {offset} would pass the high watermark "
-                f"{self.high_watermark}",
-            )
-        if offset <= self.log_start_offset:
-            return False
-        self.log_start_offset = offset
-        # Not written at once: opening the log derives the same from the log start offset.
-        self.leader_epochs.truncate_from_start(offset)
-        self.producers.on_log_start_offset_incremented(offset)
-        self.update_first_unstable_offset()
-        return True
+    # -- retention
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the segments that are too old, too many or below the log start; how many that were.
@@ -329,22 +114,6 @@ class PartitionLog(ReadableLog):
                 self.observer.log_start_offset_changed(self)
             self.remove_expired(expired, now_ms)
         return len(expired)
-
-    def expire_segments(self, now_ms: int) -> list[LogSegment]:
-        """The first half of `apply_retention`: move the log start behind the expired segments, and name them.
-
-        They are passed to `remove_expired` once the log start is durable.
-        """
-        self.refuse_after_failure()
-        bounds = LogBounds(self.log_start_offset, self.high_watermark, self.log_end_offset)
-        expired = expired_segments(list(self.segments), self.config, bounds, now_ms)
-        if expired:
-            if len(expired) == len(self.segments):
-                self.roll(now_ms)
-            following = self.segments.higher(expired[-1].base_offset)
-            assert following is not None
-            self.advance_log_start_offset(following.base_offset)
-        return expired
 
     def remove_expired(self, expired: Iterable[LogSegment], now_ms: int) -> None:
         """The second half of `apply_retention`: the segments' files go out of use."""
@@ -381,6 +150,27 @@ class PartitionLog(ReadableLog):
         self.refuse_after_failure()
         with self.storage_errors("truncation", is_final=True):
             log_truncation.truncate_fully_and_start_at(self, offset, now_ms)
+
+    def restart_from_remote(
+        self,
+        *,
+        log_start_offset: Offset,
+        local_log_start_offset: Offset,
+        leader_epochs: Sequence[EpochEntry],
+        producer_snapshot: bytes | None,
+        now_ms: int,
+    ) -> None:
+        """Drop everything local and go on at `local_log_start_offset`, behind what remote storage holds.
+
+        `leader_epochs` are those of the records from `log_start_offset` up to there, `producer_snapshot`
+        is the producers' state there, as a `.snapshot` file has it.
+        Errors: CorruptSnapshot as KafkaError CORRUPT_MESSAGE, before anything has changed.
+        """
+        self.refuse_after_failure()
+        with self.storage_errors("restart behind remote storage", is_final=True):
+            log_truncation.restart_from_remote(
+                self, log_start_offset, local_log_start_offset, leader_epochs, producer_snapshot, now_ms
+            )
 
     # -- durability
 

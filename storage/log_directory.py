@@ -60,6 +60,8 @@ class DirectorySettings(NamedTuple):
     """A topic's settings."""
     producer_id_expiration_ms: int
     new_id: Callable[[], UUID]
+    remote_storage_system_enable: bool = True
+    """Whether this node has remote storage, so that topics may use it."""
 
 
 class LogDirectory:
@@ -158,6 +160,7 @@ class LogDirectory:
             clean=clean,
             observer=self,
             producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
+            remote_storage_system_enable=self._settings.remote_storage_system_enable,
         )
 
     def create(
@@ -253,7 +256,7 @@ class LogDirectory:
         self._high_watermarks.write(self._with_damaged(self._high_watermarks, self._high_watermark))
 
     def checkpoint_log_start_offsets(self) -> None:
-        """Write where logs start that do not start with their first segment, if that changed."""
+        """Write where logs start that are tiered or start above their first segment, if that changed."""
         self._log_start_offsets.write(self._with_damaged(self._log_start_offsets, self._log_start_offset))
 
     def planned_checkpoint(self, kind: CheckpointKind) -> Callable[[], None] | None:
@@ -285,7 +288,8 @@ class LogDirectory:
 
     @staticmethod
     def _log_start_offset(log: PartitionLog) -> Offset | None:
-        return log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None
+        is_kept = log.remote_log_enabled or log.log_start_offset > log.segments.first.base_offset
+        return log.log_start_offset if is_kept else None
 
     def _with_damaged(
         self, checkpoint: _Checkpoint, offset_of: Callable[[PartitionLog], Offset | None]

@@ -46,6 +46,7 @@ class LoadedLog:
 
     segments: Segments
     log_start_offset: Offset
+    local_log_start_offset: Offset
     log_end_offset: Offset
     recovery_point: Offset
     leader_epochs: LeaderEpochCache
@@ -67,6 +68,8 @@ class LogLoader:
     clean: bool
     """The last shutdown was clean: nothing needs recovery."""
     producer_id_expiration_ms: int
+    remote_log_enabled: bool
+    """What is below the first segment is in remote storage, from the checkpoint's log start offset on."""
 
     def load(self) -> LoadedLog:
         """Open all of it; see the module for errors."""
@@ -89,17 +92,19 @@ class LogLoader:
         before = epochs.entries
         log_end_offset = self._find_end(segments, epochs, producers)
         log_end_offset = self._require_start_within(segments, log_end_offset)
-        log_start_offset = max(self.log_start_offset, segments.first.base_offset)
+        local_log_start_offset = max(self.log_start_offset, segments.first.base_offset)
+        log_start_offset = self.log_start_offset if self.remote_log_enabled else local_log_start_offset
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
         if epochs_changed or epochs.entries != before:
             checkpoint.write(epochs.entries)
-        self._load_producers(producers, segments, log_start_offset, log_end_offset)
+        self._load_producers(producers, segments, local_log_start_offset, log_end_offset)
         if not self.clean and not is_new:
             self.fs.fsync_dir(self.directory)
         return LoadedLog(
             segments=segments,
             log_start_offset=log_start_offset,
+            local_log_start_offset=local_log_start_offset,
             log_end_offset=log_end_offset,
             recovery_point=log_end_offset if self.clean else min(self.recovery_point, log_end_offset),
             leader_epochs=epochs,

@@ -71,11 +71,14 @@ class LogManager:
         *,
         producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
         new_id: Callable[[], UUID] = uuid4,
+        remote_storage_system_enable: bool = True,
     ) -> None:
         self._fs = fs
         self._default_config = default_config or LogConfig()
         self._config_of: Callable[[str], LogConfig] | None = None
-        settings = DirectorySettings(self._config_for, producer_id_expiration_ms, new_id)
+        settings = DirectorySettings(
+            self._config_for, producer_id_expiration_ms, new_id, remote_storage_system_enable
+        )
         self.directories = [LogDirectory(fs, path, settings) for path in log_dirs]
         assert self.directories, "a node needs at least one log directory"
         self.on_offline: Callable[[LogDirectory], None] | None = None

@@ -34,15 +34,12 @@ class ReadableLog(LogState):
 
         `upper_bound` None is the log end. At most `max_bytes`, but with `at_least_one` the first batch
         comes whatever its size.
-        Errors: KafkaError OFFSET_OUT_OF_RANGE outside of log start and log end.
+        Errors: KafkaError OFFSET_OUT_OF_RANGE outside of log start and log end,
+        OFFSET_MOVED_TO_TIERED_STORAGE between log start and local log start.
         """
         log_end_offset = self.log_end_offset
-        if not self.log_start_offset <= offset <= log_end_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{self.topic_partition}: offset {offset} is not within {self.log_start_offset} and "
-                f"{log_end_offset}",
-            )
+        if not self.local_log_start_offset <= offset <= log_end_offset:
+            raise self._not_here(offset)
         if upper_bound is None or upper_bound > log_end_offset:
             upper_bound = log_end_offset
         place = OffsetMetadata(offset, _UNKNOWN_PLACE, _UNKNOWN_PLACE)
@@ -66,6 +63,19 @@ class ReadableLog(LogState):
             aborted,
         )
 
+    def _not_here(self, offset: Offset) -> KafkaError:
+        if self.log_start_offset <= offset < self.local_log_start_offset:
+            return KafkaError(
+                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"{self.topic_partition}: offset {offset} is below the local log start offset "
+                f"{self.local_log_start_offset}",
+            )
+        return KafkaError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{self.topic_partition}: offset {offset} is not within {self.log_start_offset} and "
+            f"{self.log_end_offset}",
+        )
+
     def readable_bytes(self, offset: Offset, upper_bound: Offset) -> int:
         """Bytes of the batches from `offset` up to `upper_bound` (exclusive), over all segments."""
         if offset >= upper_bound:
@@ -79,9 +89,9 @@ class ReadableLog(LogState):
             return log_read.aborted_transactions(self.segments, start, upper_bound)
 
     def offset_for_timestamp(self, timestamp: int, upper_bound: Offset | None = None) -> RecordPlace | None:
-        """The first record with a timestamp >= `timestamp`; None when there is none below `upper_bound`."""
+        """The first local record with a timestamp >= `timestamp`; None when none is below `upper_bound`."""
         with self.storage_errors("look-up by timestamp"):
-            place = log_lookup.first_at_or_after(self.segments, timestamp, self.log_start_offset)
+            place = log_lookup.first_at_or_after(self.segments, timestamp, self.local_log_start_offset)
         if place is None or (upper_bound is not None and place.offset >= upper_bound):
             return None
         return place

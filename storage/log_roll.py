@@ -13,7 +13,7 @@ from storage.log_files import SEGMENT_SUFFIXES, file_name
 from storage.segment import LogSegment
 
 if TYPE_CHECKING:
-    from storage.log import PartitionLog
+    from storage.log_state import LogState
 
 
 def roll_jitter_ms(config: LogConfig, topic_partition: TopicPartition, base_offset: Offset) -> int:
@@ -25,7 +25,7 @@ def roll_jitter_ms(config: LogConfig, topic_partition: TopicPartition, base_offs
     return crc32(f"{topic_partition}-{base_offset}".encode()) % limit if limit > 0 else 0
 
 
-def roll_segment(log: PartitionLog, base_offset: Offset, now_ms: int) -> LogSegment:
+def roll_segment(log: LogState, base_offset: Offset, now_ms: int) -> LogSegment:
     """Seal the active segment and open one that starts at `base_offset`.
 
     The producers' state is written beside it, so that recovery can begin there; it is synced with the
@@ -47,7 +47,7 @@ def roll_segment(log: PartitionLog, base_offset: Offset, now_ms: int) -> LogSegm
     return segment
 
 
-def create_segment(log: PartitionLog, base_offset: Offset, now_ms: int) -> LogSegment:
+def create_segment(log: LogState, base_offset: Offset, now_ms: int) -> LogSegment:
     """A new, empty segment that is not yet part of the log; all of its files are there or none is."""
     _remove_files(log.fs, log.directory, base_offset)
     try:

@@ -1,6 +1,8 @@
 """What a partition log is made of, and the rules between its offsets.
 
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
+    log_start_offset <= local_log_start_offset <= high_watermark; equal unless the log is tiered
+    highest_offset_in_remote_storage < log_end_offset
     recovery_point <= log_end_offset; what is below it is durable
 
 Errors: `storage_error` turns what the disk throws into the KafkaError for the reply.
@@ -21,6 +23,7 @@ from storage.files import FileSystem
 from storage.leader_epoch import LeaderEpochCache
 from storage.log_loader import LoadedLog
 from storage.log_observer import LogObserver
+from storage.tiered_retention import is_tiered
 from storage.validation import ValidationRules
 
 
@@ -37,6 +40,8 @@ class LogState:
         loaded: LoadedLog,
         now_ms: int,
         observer: LogObserver,
+        *,
+        remote_storage_system_enable: bool = True,
     ) -> None:
         self.fs = fs
         self.directory = directory
@@ -47,7 +52,17 @@ class LogState:
         self.log_start_offset: Offset = loaded.log_start_offset
         self.log_end_offset: Offset = loaded.log_end_offset
         self.recovery_point: Offset = loaded.recovery_point
-        self.high_watermark: Offset = loaded.log_start_offset
+        self.local_log_start_offset: Offset = loaded.local_log_start_offset
+        """The first offset on local disk; what is below it can be in remote storage only."""
+        self.high_watermark: Offset = loaded.local_log_start_offset
+        self.remote_storage_system_enable = remote_storage_system_enable
+        self.remote_log_enabled = is_tiered(
+            topic_partition, config, is_system_enabled=remote_storage_system_enable
+        )
+        self.highest_offset_in_remote_storage: Offset = -1
+        """The last offset (inclusive) up to which the log is in remote storage; -1 when none is known."""
+        self.is_remote_log_known = False
+        """Whether that has been told since this replica came to its present role (KAFKA-20732)."""
         self.leader_epochs = loaded.leader_epochs
         self.producers = loaded.producers
         self.generation = 0

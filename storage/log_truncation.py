@@ -7,11 +7,14 @@ can stay; then the last segment is cut and synced, so that old bytes cannot come
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset
+from storage.leader_epoch import EpochEntry, LeaderEpochCache
 from storage.log_roll import create_segment
+from storage.producer_snapshot import decode_snapshot
 from storage.recovery import replay_producers
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ def truncate_to(log: PartitionLog, offset: Offset, now_ms: int, below_high_water
             f"{log.topic_partition} is not truncated to {offset}: its high watermark is {log.high_watermark}",
         )
     if segment is None:
-        truncate_fully_and_start_at(log, offset, now_ms)
+        _truncate_to_remote_part(log, offset, now_ms)
         return True
     _prepare_checkpoints(log, min(log.log_start_offset, end_offset), end_offset)
     for above in reversed(log.segments.starting_above(offset)):
@@ -42,6 +45,7 @@ def truncate_to(log: PartitionLog, offset: Offset, now_ms: int, below_high_water
     segment.truncate_to(offset)
     log.log_end_offset = end_offset
     log.high_watermark = min(log.high_watermark, end_offset)
+    _end_remote_part_at(log, end_offset)
     if log.leader_epochs.truncate_from_end(end_offset):
         log.write_leader_epochs()
     _reload_producers(log, now_ms)
@@ -51,17 +55,82 @@ def truncate_to(log: PartitionLog, offset: Offset, now_ms: int, below_high_water
 def truncate_fully_and_start_at(log: PartitionLog, offset: Offset, now_ms: int) -> None:
     """See PartitionLog.truncate_fully_and_start_at."""
     _prepare_checkpoints(log, offset, offset)
-    for segment in reversed(list(log.segments)):
-        log.remove_segment(segment, now_ms)
-        log.fs.fsync_dir(log.directory)
+    _remove_all_segments(log, now_ms)
     log.segments.add(create_segment(log, offset, now_ms))
-    log.high_watermark = offset
-    log.log_end_offset = offset
+    _end_all_at(log, offset)
     if log.leader_epochs.clear():
         log.write_leader_epochs()
     log.producers.truncate_fully_and_start_at(offset)
     log.fs.fsync_dir(log.directory)
     log.update_first_unstable_offset()
+
+
+def _truncate_to_remote_part(log: PartitionLog, offset: Offset, now_ms: int) -> None:
+    """Drop all that is local, as `offset` is below it; a remote part goes on up to there.
+
+    Kafka lets a tiered log start at `offset` then and forgets its epochs, so that a replica that is
+    elected next no longer finds what is in remote storage.
+    """
+    if not log.remote_log_enabled or offset < log.log_start_offset:
+        truncate_fully_and_start_at(log, offset, now_ms)
+        return
+    epochs = log.leader_epochs.entries_in_range(log.log_start_offset, offset)
+    restart_from_remote(log, log.log_start_offset, offset, epochs, None, now_ms)
+
+
+def restart_from_remote(
+    log: PartitionLog,
+    log_start_offset: Offset,
+    local_log_start_offset: Offset,
+    leader_epochs: Sequence[EpochEntry],
+    producer_snapshot: bytes | None,
+    now_ms: int,
+) -> None:
+    """See PartitionLog.restart_from_remote.
+
+    The old records go before the new epochs come, which would vouch for them; the epochs, the start and
+    the producers are there before the segment that goes on behind them. A crash in between leaves a log
+    that is shorter than it was, or an empty one that starts where remote storage does.
+    """
+    assert 0 <= log_start_offset <= local_log_start_offset, (log_start_offset, local_log_start_offset)
+    if not log.remote_log_enabled:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{log.topic_partition} has no remote storage here")
+    producers = [] if producer_snapshot is None else decode_snapshot(producer_snapshot, "a remote snapshot")
+    _prepare_checkpoints(log, log.log_start_offset, log.segments.first.base_offset)
+    _remove_all_segments(log, now_ms)
+    log.producers.truncate_fully_and_start_at(local_log_start_offset)
+    log.log_start_offset = log_start_offset
+    log.leader_epochs = LeaderEpochCache.of(leader_epochs)
+    log.leader_epochs.truncate_from_end(local_log_start_offset)
+    log.leader_epochs.truncate_from_start(log_start_offset)
+    log.write_leader_epochs()
+    for entry in producers:
+        log.producers.load_entry(entry)
+    log.producers.take_snapshot(sync=True)
+    log.observer.log_start_offset_changed(log)
+    log.segments.add(create_segment(log, local_log_start_offset, now_ms))
+    _end_all_at(log, local_log_start_offset)
+    log.fs.fsync_dir(log.directory)
+    log.update_first_unstable_offset()
+
+
+def _remove_all_segments(log: PartitionLog, now_ms: int) -> None:
+    for segment in reversed(list(log.segments)):
+        log.remove_segment(segment, now_ms)
+        log.fs.fsync_dir(log.directory)
+
+
+def _end_all_at(log: PartitionLog, offset: Offset) -> None:
+    """Nothing is local any more: the next record is that of `offset`."""
+    log.high_watermark = log.log_end_offset = log.local_log_start_offset = offset
+    _end_remote_part_at(log, offset)
+
+
+def _end_remote_part_at(log: PartitionLog, end_offset: Offset) -> None:
+    """What was cut off is written anew, and remote storage has not got that."""
+    log.local_log_start_offset = min(log.local_log_start_offset, end_offset)
+    highest = min(log.highest_offset_in_remote_storage, end_offset - 1)
+    log.highest_offset_in_remote_storage = highest
 
 
 def _prepare_checkpoints(log: PartitionLog, log_start_offset: Offset, recovery_point: Offset) -> None:

@@ -1,0 +1,88 @@
+"""Which local segments a tiered log may drop: pure decisions, like storage.retention.
+
+While copying goes on the local limits count, and only what is in remote storage goes, or what is below
+the log start. With remote.log.copy.disable the total limits count and nothing has to be remote first
+(KIP-950). An empty cleanup.policy keeps records for ever, but not their local copies (KIP-1161).
+
+Source: UnifiedLog.deletableSegments and deleteOldSegments of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Generic, NamedTuple, TypeVar
+
+from protocol.ids import Offset, TopicPartition
+from storage.config import LogConfig
+from storage.retention import Deletable, LogBounds, expired_segments
+
+_NEVER_TIERED = frozenset(
+    {
+        "__cluster_metadata",
+        "__consumer_offsets",
+        "__remote_log_metadata",
+        "__share_group_state",
+        "__transaction_state",
+    }
+)
+
+S = TypeVar("S", bound=Deletable)
+
+
+class RemoteBounds(NamedTuple):
+    """What is known of the remote part of a log."""
+
+    local_log_start_offset: Offset
+    highest_offset_in_remote_storage: Offset
+    is_remote_log_known: bool
+
+
+class LocalRetention(NamedTuple, Generic[S]):
+    """What retention asks of the local part of a log."""
+
+    expired: list[S]
+    """The oldest segments, which may go now."""
+    rolls: bool
+    """The active segment is due as well, but not remote: sealed, it is copied and goes later."""
+
+
+def is_tiered(topic_partition: TopicPartition, config: LogConfig, *, is_system_enabled: bool) -> bool:
+    """Whether a log has a remote part: never an internal topic's, nor one that is compacted."""
+    return (
+        is_system_enabled
+        and config.remote_storage_enable
+        and not config.is_compacted
+        and topic_partition.topic not in _NEVER_TIERED
+    )
+
+
+def local_retention(
+    segments: list[S], config: LogConfig, bounds: LogBounds, remote: RemoteBounds, now_ms: int
+) -> LocalRetention[S]:
+    """The local segments of a tiered log that are too old, too many or below where the log starts.
+
+    While nobody has said what remote storage holds, only the last of these counts (KAFKA-20732).
+    """
+    start = bounds._replace(log_start_offset=remote.local_log_start_offset)
+    if config.remote_log_copy_disable:
+        return LocalRetention(expired_segments(segments, config, start, now_ms), False)
+    due = expired_segments(segments, _local_limits(config, remote), start, now_ms)
+    remote_end = remote.highest_offset_in_remote_storage + 1
+    going = 0
+    for index in range(min(len(due), len(segments) - 1)):
+        end = segments[index + 1].base_offset
+        if end > max(remote_end, bounds.log_start_offset):
+            break
+        going = index + 1
+    return LocalRetention(segments[:going], len(due) == len(segments) == going + 1)
+
+
+def _local_limits(config: LogConfig, remote: RemoteBounds) -> LogConfig:
+    if not remote.is_remote_log_known:
+        return replace(config, cleanup_policy=())
+    return replace(
+        config,
+        cleanup_policy=("delete",),
+        retention_ms=config.effective_local_retention_ms,
+        retention_bytes=config.effective_local_retention_bytes,
+    )
