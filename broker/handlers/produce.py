@@ -145,12 +145,20 @@ class ProduceHandler:
         results: Results,
         appended: list[Appended],
     ) -> None:
+        def on_failed(error: Exception) -> None:
+            for one in appended:
+                one.result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            self._answer(request, ACKS_ALL, results)
+
         operation = DelayedProduce(
-            max(timeout_ms, 0), appended, lambda: self._answer(request, ACKS_ALL, results), request.fail
+            max(timeout_ms, 0), appended, lambda: self._answer(request, ACKS_ALL, results), on_failed
         )
         keys = [one.partition.topic_partition for one in appended]
         if not self._produce_purgatory.try_complete_else_watch(operation, keys):
+            for asked, _ in results:
+                asked.records = None
             request.on_abandoned = lambda _: operation.cancel()
+            request.park()
 
     def _answer_when_flushed(
         self, request: Request, view: ProduceRequestView, results: Results, appended: list[Appended]

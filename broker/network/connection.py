@@ -2,7 +2,8 @@
 
 What keeps the next frame from being handled, and what ends that:
 
-    request in hand      a handler has not answered yet          answered(), refused()
+    request in hand      a handler has not answered yet          answered(), refused(), parked()
+    answers owed         a Produce is parked, and this is none   the answers, in order
     turn over            this connection used up its turn         the loop comes round again
     writer blocked       the peer does not read                   the writer's on_ready
     waiting for memory   queued.max.request.bytes is used up      RequestMemory calls back
@@ -21,9 +22,11 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from broker.network.owed_answers import OwedAnswers
 from broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
 from broker.network.request import Answer, ClientInformation, Request
 from broker.network.response_writer import ResponseWriter
+from protocol.registry import ApiKey
 
 if TYPE_CHECKING:
     from broker.network.listener import Listener
@@ -48,11 +51,13 @@ class Connection(asyncio.BufferedProtocol):
         "_loop",
         "_memory",
         "_on_request",
+        "_owed",
         "_peer_finished",
         "_reading",
         "_request",
         "_scheduled",
         "_transport",
+        "_waits_for_answers",
         "_waits_for_memory",
         "_writer",
         "address",
@@ -74,11 +79,12 @@ class Connection(asyncio.BufferedProtocol):
         self._memory = server.request_memory
         self._buffer = ReceiveBuffer(server.config.socket_request_max_bytes, server.spare_memory)
         self._request: Request | None = None
+        self._owed = OwedAnswers()
         self._transport: asyncio.Transport | None = None
         self._writer: ResponseWriter | None = None
         self._held_bytes = 0
         self._answered_ns = 0
-        self._in_turn = self._scheduled = self._waits_for_memory = False
+        self._in_turn = self._scheduled = self._waits_for_memory = self._waits_for_answers = False
         self._draining = self._peer_finished = self._ended = False
         self._reading = True
         self.listener = listener.name
@@ -135,26 +141,37 @@ class Connection(asyncio.BufferedProtocol):
         if self._memory is not None:
             self._memory.forget(self._memory_free)
             self._release_memory()
+        abandoned = self._owed.clear()
         if self._request is not None:
-            request, self._request = self._request, None
+            abandoned.append(self._request)
+            self._request = None
+        for request in abandoned:
             if request.on_abandoned is not None:
                 request.on_abandoned(request)
 
     # ---- called by requests
 
     def answered(self, request: Request, answer: Answer) -> None:
-        """Send the answer of the request in hand and turn to the next frame."""
-        if request is not self._request:
+        """Send an answer, behind those that are owed since earlier, and turn to the next frame."""
+        owed = self._owed
+        if request is self._request:
+            self._done_with_request()
+        elif not owed.has(request):
             assert self._ended, f"a request of {self.peer} was answered twice"
             return
         assert self._writer is not None
-        self._done_with_request()
         now_ns = self._answered_ns = self._clock.monotonic_ns()
         if request.route is not None:
             request.route.metrics.answered(now_ns - request.started_ns)
         if self._ended:
             return
         try:
+            if owed.count:
+                # One commit may answer many: they leave together, in the turn to come.
+                for one in owed.answered(request, answer):
+                    self._writer.write(one)
+                self._schedule()
+                return
             self._writer.write(answer)
             if not self._in_turn:
                 self._writer.flush()
@@ -163,18 +180,39 @@ class Connection(asyncio.BufferedProtocol):
         except OSError as error:
             self._broken(error)
 
+    def parked(self, request: Request) -> None:
+        """The request in hand waits for others: its frame is done with, its answer is owed."""
+        if request is not self._request:
+            return
+        self._done_with_request()
+        self._owed.add(request)
+        self._answered_ns = self._clock.monotonic_ns()
+        if not self._in_turn:
+            self._schedule()
+
     def refused(self, request: Request, reason: str) -> None:
         """End the connection because of the request in hand."""
         if request is self._request:
             self._done_with_request()
+            self.fail(reason)
+        elif self._owed.has(request):
             self.fail(reason)
 
     # ---- called by the listener and its server
 
     @property
     def request_in_hand(self) -> Request | None:
-        """What a handler owes an answer to."""
+        """What a handler works on."""
         return self._request
+
+    @property
+    def owes_answers(self) -> bool:
+        """Whether a handler has yet to answer anything."""
+        return self._request is not None or self._owed.count > 0
+
+    def owes(self, request: Request) -> bool:
+        """Whether this request can still be answered."""
+        return request is self._request or self._owed.has(request)
 
     @property
     def unsent_bytes(self) -> int:
@@ -191,7 +229,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer.shrink()
 
     def drain(self) -> None:
-        """Handle no further request; close when the one in hand is answered and sent."""
+        """Handle no further request; close when what was taken on is answered and sent."""
         self._draining = True
         self._close_if_done()
 
@@ -226,9 +264,11 @@ class Connection(asyncio.BufferedProtocol):
         next_frame, on_request = self._buffer.next_frame, self._on_request
         started_ns, received_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
         turn_ends_ns = started_ns + TURN_NS
-        self._in_turn = True
+        self._in_turn, self._waits_for_answers = True, False
         try:
             while not (writer.blocked or self._draining or self._ended):
+                if self._owed.count and not self._may_pass():
+                    break
                 if memory is not None and not self._hold_memory():
                     break
                 frame = next_frame()
@@ -252,11 +292,24 @@ class Connection(asyncio.BufferedProtocol):
         if self._draining or self._peer_finished:
             self._close_if_done()
 
+    def _may_pass(self) -> bool:
+        """Whether the next frame may be handled before answers that are owed are there.
+
+        A Produce may follow a Produce: both are appended in their order, and followers fetch them together.
+        Anything else could tell of a state that the producer does not know of yet.
+        """
+        if self._owed.is_full or self._buffer.next_api_key() not in (ApiKey.PRODUCE, None):
+            self._waits_for_answers = True
+            return False
+        return True
+
     def _check_room(self) -> None:
         """Read on only if there is somewhere to put the bytes."""
         if self._ended or self._peer_finished or self._transport is None:
             return
-        waits = self._request is not None or self._scheduled or self._waits_for_memory
+        waits = (
+            self._request is not None or self._scheduled or self._waits_for_memory or self._waits_for_answers
+        )
         assert self._writer is not None
         if (waits or self._writer.blocked) and self._buffer.is_full:
             if self._reading:
@@ -273,6 +326,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _next_turn(self) -> None:
         self._scheduled = False
+        if self._request is not None and self._writer is not None:
+            # It may take its time, and answers to requests before it are there.
+            self._writer.flush()
         self._serve()
 
     def _done_with_request(self) -> None:
@@ -294,7 +350,7 @@ class Connection(asyncio.BufferedProtocol):
         self.abort()
 
     def _close_if_done(self) -> None:
-        if self._request is not None or self._ended or self._writer is None:
+        if self.owes_answers or self._ended or self._writer is None:
             return
         if self._writer.is_idle and (self._draining or not self._buffer.has_frame()):
             self._end()

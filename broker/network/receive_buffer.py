@@ -19,12 +19,14 @@ from typing import Final
 from broker.network.memory import SpareMemory
 
 SIZE_BYTES: Final = 4
+API_KEY_BYTES: Final = 2
 FIRST_BYTES: Final = 8 * 1024
 NORMAL_BYTES: Final = 128 * 1024
 GRANT_BYTES: Final = 64 * 1024
 SPARE_FRAME_BYTES: Final = 4 * 1024 * 1024
 
 _unpack_size: Final = struct.Struct(">i").unpack_from
+_unpack_api_key: Final = struct.Struct(">h").unpack_from
 _NOTHING: Final = bytearray()
 
 
@@ -101,6 +103,14 @@ class ReceiveBuffer:
         self._start = frame_end
         self._pinned = True
         return self._view[start:frame_end]
+
+    def next_api_key(self) -> int | None:
+        """What the next frame asks for; None until that has come."""
+        key_at = self._start + SIZE_BYTES
+        if self._end - key_at < API_KEY_BYTES:
+            return None
+        key: int = _unpack_api_key(self._data, key_at)[0]
+        return key
 
     def has_frame(self) -> bool:
         """Whether a whole frame waits (a frame with a bad size counts: it wants to be refused)."""

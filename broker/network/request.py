@@ -43,7 +43,7 @@ class Request:
     """A frame and what became of it.
 
     `frame` is the whole frame without its size; the dispatcher fills in `header` and `body`. Both
-    views are writable and stay valid until `respond` or `close`, not a moment longer: the
+    views are writable and stay valid until `respond`, `park` or `close`, not a moment longer: the
     memory is then used for the next request. `received_ms` is wall time, `started_ns` monotonic.
 
     `on_abandoned` is called when the peer goes away before the answer; nobody need set it.
@@ -92,7 +92,15 @@ class Request:
     @property
     def is_open(self) -> bool:
         """Whether an answer is still owed and can still be given."""
-        return self.connection.request_in_hand is self
+        return self.connection.owes(self)
+
+    def park(self) -> None:
+        """The answer has to wait for others, and the frame is needed no more.
+
+        A Produce behind a parked Produce is handled meanwhile; the answers keep their order.
+        """
+        self.frame = self.body = _NO_BODY
+        self.connection.parked(self)
 
     def respond(self, answer: Answer) -> None:
         """Answer with whole frames, or with None for a request that gets no answer (acks=0).

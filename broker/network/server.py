@@ -76,7 +76,7 @@ class NetworkServer:
         limit_ms = self.config.connections_max_idle_ms
         for connection in list(self.connections()):
             unsent = connection.unsent_bytes
-            is_busy = connection.request_in_hand is not None
+            is_busy = connection.owes_answers
             if is_busy or connection.has_received or unsent < connection.unsent_seen:
                 connection.has_received = False
                 connection.idle_since_ms = now_ms

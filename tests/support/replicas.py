@@ -176,6 +176,9 @@ class FakeRequest(Request):
     def respond(self, answer: Answer) -> None:
         self.answers.append(None if answer is None else _whole(answer))
 
+    def park(self) -> None:
+        self.frame = self.body = memoryview(b"")
+
     def close(self, reason: str) -> None:
         self.closed.append(reason)
 

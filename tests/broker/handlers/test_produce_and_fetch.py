@@ -218,6 +218,28 @@ def test_acks_all_waits_for_the_high_watermark_and_times_out(broker: Broker) -> 
     assert produced(late).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
+def test_a_parked_produce_keeps_neither_its_frame_nor_its_records(broker: Broker) -> None:
+    broker.replicas.create("two", isr=(NODE, 2))
+    waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
+    assert (len(waiting.frame), len(waiting.body)) == (0, 0)
+    assert broker.produce(batch(b"b"), topic="two", acks=1).answers
+
+
+def test_a_parked_produce_that_fails_is_answered_without_its_frame(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.replicas.create("two", isr=(NODE, 2))
+    partition = broker.replicas.manager.partition(TopicPartition("two", 0))
+    waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
+
+    def fault(_partition: Partition, _offset: int) -> None:
+        raise RuntimeError("a fault of our own")
+
+    monkeypatch.setattr(Partition, "committed", fault)
+    broker.produces.check_and_complete(partition.topic_partition)
+    assert produced(waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_a_fetch_waits_for_data_and_is_woken_by_a_produce(broker: Broker) -> None:
     waiting = broker.fetch(at(0), max_wait_ms=500)
     assert waiting.answers == []

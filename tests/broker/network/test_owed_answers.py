@@ -1,0 +1,211 @@
+"""A parked Produce lets Produces behind it pass, and nothing else; answers keep the order of the requests."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker.network.config import NetworkConfig
+from broker.network.owed_answers import OWED_MAX
+from broker.network.request import Request
+from tests.support.loops import on_both_loops, until
+from tests.support.network import echo, frame, serving
+
+PRODUCE = b"\0\0"
+FETCH = b"\0\1"
+
+
+class Parking:
+    """Parks every Produce until the test answers it, and answers anything else at once."""
+
+    def __init__(self) -> None:
+        self.parked: list[tuple[Request, bytes]] = []
+        self.abandoned: list[bytes] = []
+        self.others: list[bytes] = []
+
+    def __call__(self, request: Request) -> None:
+        body = bytes(request.frame)
+        if not body.startswith(PRODUCE):
+            self.others.append(body)
+            echo(request)
+            return
+        request.on_abandoned = lambda _: self.abandoned.append(body)
+        self.parked.append((request, body))
+        request.park()
+
+    def answer(self, index: int = 0) -> None:
+        request, body = self.parked.pop(index)
+        assert request.is_open
+        request.respond(frame(body))
+        assert not request.is_open
+
+
+def produces(*numbers: int) -> list[bytes]:
+    return [PRODUCE + bytes([number]) for number in numbers]
+
+
+def joined(bodies: list[bytes]) -> bytes:
+    return b"".join(map(frame, bodies))
+
+
+@on_both_loops
+async def test_a_produce_passes_a_parked_produce_and_is_answered_behind_it() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        bodies = produces(1, 2, 3)
+        await client.send(joined(bodies))
+        await until(lambda: len(parking.parked) == 3)
+        assert [body for _, body in parking.parked] == bodies
+        parking.answer(2)
+        parking.answer(1)
+        await asyncio.sleep(0)
+        assert served.server.bytes_out() == 0
+        parking.answer(0)
+        assert [await client.receive() for _ in bodies] == bodies
+
+
+@on_both_loops
+async def test_the_frame_of_a_parked_request_is_used_for_the_next() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        for number in range(OWED_MAX):
+            await client.send(frame(PRODUCE + bytes([number]) * 100_000))
+        await until(lambda: len(parking.parked) == OWED_MAX)
+        assert not any(len(request.frame) or len(request.body) for request, _ in parking.parked)
+        for number in range(OWED_MAX):
+            parking.answer()
+            assert await client.receive() == PRODUCE + bytes([number]) * 100_000
+
+
+@on_both_loops
+async def test_anything_but_a_produce_waits_for_the_answers_that_are_owed() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        before, after = produces(1, 2), produces(3)
+        await client.send(joined([*before, FETCH, *after]))
+        await until(lambda: len(parking.parked) == 2)
+        parking.answer(1)
+        await asyncio.sleep(0.01)
+        assert not parking.others
+        parking.answer(0)
+        assert [await client.receive() for _ in range(3)] == [*before, FETCH]
+        await until(lambda: len(parking.parked) == 1)
+        parking.answer()
+        assert await client.receive() == after[0]
+
+
+@on_both_loops
+async def test_so_many_and_no_more_are_owed() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        bodies = produces(*range(OWED_MAX + 10))
+        await client.send(joined(bodies))
+        await until(lambda: len(parking.parked) == OWED_MAX)
+        await asyncio.sleep(0.01)
+        assert len(parking.parked) == OWED_MAX
+        for body in bodies:
+            await until(lambda: bool(parking.parked))
+            parking.answer()
+            assert await client.receive() == body
+
+
+@on_both_loops
+async def test_a_connection_that_may_not_go_on_stops_reading_when_its_buffer_is_full() -> None:
+    parking = Parking()
+    async with serving(parking, NetworkConfig(socket_receive_buffer_bytes=4_096)) as served:
+        client = await served.connect()
+        await client.send(joined([*produces(1), FETCH]))
+        await until(lambda: len(parking.parked) == 1)
+        sending = asyncio.create_task(client.send(frame(FETCH + b"x" * 1_000) * 20_000))
+        await asyncio.sleep(0.05)
+        assert served.server.counters.bytes_in <= 200_000
+        assert not sending.done()
+        parking.answer()
+        assert await client.receive() == produces(1)[0]
+        assert await client.receive() == FETCH
+        sending.cancel()
+
+
+@on_both_loops
+async def test_a_peer_that_leaves_abandons_every_parked_request() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        bodies = produces(1, 2, 3)
+        await client.send(joined(bodies))
+        await until(lambda: len(parking.parked) == 3)
+        parking.answer(1)
+        client.reset()
+        await until(lambda: served.server.quota.count == 0)
+        assert parking.abandoned == [bodies[0], bodies[2]]
+        for request, body in parking.parked:
+            assert not request.is_open
+            request.respond(frame(body))
+
+
+@on_both_loops
+async def test_a_parked_request_that_is_refused_ends_the_connection() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        await client.send(joined(produces(1, 2)))
+        await until(lambda: len(parking.parked) == 2)
+        parking.parked[1][0].close("it cannot be answered")
+        assert await client.is_closed()
+
+
+@on_both_loops
+async def test_a_server_that_closes_waits_for_what_is_owed() -> None:
+    parking = Parking()
+    async with serving(parking) as served:
+        client = await served.connect()
+        bodies = produces(1, 2)
+        await client.send(joined(bodies))
+        await until(lambda: len(parking.parked) == 2)
+        closing = asyncio.create_task(served.server.close())
+        await asyncio.sleep(0.01)
+        assert not closing.done()
+        parking.answer()
+        parking.answer()
+        assert [await client.receive() for _ in bodies] == bodies
+        await closing
+        assert await client.is_closed()
+
+
+@on_both_loops
+async def test_answers_that_were_owed_leave_while_a_later_request_is_worked_on() -> None:
+    parking = Parking()
+    in_hand: list[Request] = []
+
+    def handler(request: Request) -> None:
+        if bytes(request.frame) == PRODUCE:
+            in_hand.append(request)
+        else:
+            parking(request)
+
+    async with serving(handler) as served:
+        client = await served.connect()
+        first = produces(1)
+        await client.send(joined([*first, PRODUCE]))
+        await until(lambda: bool(in_hand))
+        parking.answer()
+        assert await client.receive() == first[0]
+        in_hand[0].respond(frame(PRODUCE))
+        assert await client.receive() == PRODUCE
+
+
+@on_both_loops
+async def test_parked_requests_hold_no_request_memory() -> None:
+    parking = Parking()
+    config = NetworkConfig(queued_max_request_bytes=1_000)
+    async with serving(parking, config) as served:
+        client = await served.connect()
+        bodies = [PRODUCE + bytes([number]) * 900 for number in range(5)]
+        await client.send(joined(bodies))
+        await until(lambda: len(parking.parked) == 5)
+        for body in bodies:
+            parking.answer()
+            assert await client.receive() == body
