@@ -1,0 +1,79 @@
+"""Finds a row by a segment's id: a hash table in one array, some ten bytes an entry.
+
+Open addressing with linear probing; an id is random already, so its first bytes are its hash. The ids
+themselves stand in the rows and are read back through `id_of`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+IdOf: TypeAlias = Callable[[int], bytes]
+
+_EMPTY: Final = -1
+_GONE: Final = -2
+_SMALLEST: Final = 8
+
+
+class IdIndex:
+    """Rows by id. Invariant: at most two thirds of the slots are taken, so every probe ends."""
+
+    __slots__ = ("_live", "_slots", "_taken")
+
+    def __init__(self) -> None:
+        self._slots = array("i", (_EMPTY,)) * _SMALLEST
+        self._live = 0
+        self._taken = 0
+
+    def find(self, key: bytes, id_of: IdOf) -> int | None:
+        """The row whose id is `key`, None when there is none."""
+        for slot in self._probe(key):
+            row = self._slots[slot]
+            if row == _EMPTY:
+                return None
+            if row != _GONE and id_of(row) == key:
+                return row
+        raise AssertionError("a probe met no empty slot")
+
+    def add(self, key: bytes, row: int, id_of: IdOf) -> None:
+        """Note `row` under `key`, which must be new."""
+        if 3 * (self._taken + 1) > 2 * len(self._slots):
+            self._rebuild(id_of)
+        self._place(key, row)
+        self._live += 1
+
+    def remove(self, key: bytes, id_of: IdOf) -> None:
+        """Forget `key`, which must be there."""
+        for slot in self._probe(key):
+            row = self._slots[slot]
+            assert row != _EMPTY, key
+            if row != _GONE and id_of(row) == key:
+                self._slots[slot] = _GONE
+                self._live -= 1
+                return
+
+    def _probe(self, key: bytes) -> Iterator[int]:
+        mask = len(self._slots) - 1
+        slot = int.from_bytes(key[:8], "little") & mask
+        while True:
+            yield slot
+            slot = (slot + 1) & mask
+
+    def _place(self, key: bytes, row: int) -> None:
+        for slot in self._probe(key):
+            if self._slots[slot] == _EMPTY:
+                self._slots[slot] = row
+                self._taken += 1
+                return
+
+    def _rebuild(self, id_of: IdOf) -> None:
+        rows = [row for row in self._slots if row >= 0]
+        size = _SMALLEST
+        while size < 2 * (len(rows) + 1):
+            size *= 2
+        self._slots = array("i", (_EMPTY,)) * size
+        self._taken = 0
+        for row in rows:
+            self._place(id_of(row), row)

@@ -1,0 +1,162 @@
+"""What is known of remote segments of all partitions that are here, and the deletions under way.
+
+Shared by every RemoteLogMetadataManager: it answers the questions of the port; how records come here is
+the managers' matter.
+
+Source: RemotePartitionMetadataStore of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from protocol.ids import LeaderEpoch, Offset
+from remote.metadata.cache import Outcome, RemoteLogMetadataCache
+from remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from remote.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
+
+RemoteLogEvent: TypeAlias = (
+    RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
+)
+
+_log = logging.getLogger(__name__)
+
+
+def partition_of(event: RemoteLogEvent) -> TopicIdPartition:
+    """The partition that `event` is about."""
+    if isinstance(event, RemoteLogSegmentMetadataUpdate):
+        return event.remote_log_segment_id.topic_id_partition
+    return event.topic_id_partition
+
+
+def require_writable(event: RemoteLogEvent) -> None:
+    """ValueError for an event that has no place in the life of a segment at all."""
+    if isinstance(event, RemotePartitionDeleteMetadata):
+        return
+    is_start = event.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    if is_start is not isinstance(event, RemoteLogSegmentMetadata):
+        raise ValueError(f"a segment is added in COPY_SEGMENT_STARTED and never updated to it: {event}")
+
+
+def refuse_dropped(event: RemoteLogEvent, outcome: Outcome) -> None:
+    """RemoteMetadataError when a record that this node wrote changed nothing where it should have.
+
+    A deletion that ends twice is no error: whoever was not told of the end writes it again.
+    """
+    is_end = event.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+    if outcome is Outcome.ILLEGAL_MOVE or (outcome is Outcome.UNKNOWN_SEGMENT and not is_end):
+        raise RemoteMetadataError(f"{outcome.name}: it does not follow from what is known: {event}")
+
+
+class PartitionMetadataStore:
+    """A cache per partition. Errors: RemoteMetadataError for partitions that are not here."""
+
+    def __init__(self) -> None:
+        self._caches: dict[TopicIdPartition, RemoteLogMetadataCache] = {}
+        self._ready: set[TopicIdPartition] = set()
+        self._deletions: dict[TopicIdPartition, RemotePartitionDeleteMetadata] = {}
+
+    # --- partitions -----------------------------------------------------------------------
+
+    def open(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
+        """The cache of `partition`, an empty one when it was not here."""
+        cache = self._caches.get(partition)
+        if cache is None:
+            cache = self._caches[partition] = RemoteLogMetadataCache(partition)
+        return cache
+
+    def mark_ready(self, partition: TopicIdPartition) -> None:
+        """From now on questions about `partition` are answered."""
+        assert partition in self._caches, partition
+        self._ready.add(partition)
+
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """Whether questions about `partition` are answered."""
+        return partition in self._ready
+
+    def drop(self, partition: TopicIdPartition) -> None:
+        """Forget what is known of the segments of `partition`."""
+        self._caches.pop(partition, None)
+        self._ready.discard(partition)
+
+    def segment_count(self) -> int:
+        """Segments of all partitions, in whatever state."""
+        return sum(len(cache) for cache in self._caches.values())
+
+    # --- records --------------------------------------------------------------------------
+
+    def apply(self, event: RemoteLogEvent) -> Outcome:
+        """Take over one record; segments of partitions that are not here are ignored."""
+        partition = partition_of(event)
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            return self._apply_deletion(event)
+        cache = self._caches.get(partition)
+        if cache is None:
+            return Outcome.UNKNOWN_SEGMENT
+        outcome = cache.add(event) if isinstance(event, RemoteLogSegmentMetadata) else cache.update(event)
+        if outcome is Outcome.ILLEGAL_MOVE:
+            _log.warning("dropped, because it does not follow from what is known: %s", event)
+        return outcome
+
+    def deletions(self) -> list[RemotePartitionDeleteMetadata]:
+        """The deletions of partitions that have begun and not ended, the last record of each."""
+        return list(self._deletions.values())
+
+    def _apply_deletion(self, event: RemotePartitionDeleteMetadata) -> Outcome:
+        partition = event.topic_id_partition
+        if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            self._deletions.pop(partition, None)
+            if partition in self._caches:
+                self._caches[partition] = RemoteLogMetadataCache(partition)
+            return Outcome.APPLIED
+        before = self._deletions.get(partition)
+        if before is not None and before.state > event.state:
+            return Outcome.ILLEGAL_MOVE
+        self._deletions[partition] = event
+        return Outcome.REPEATED if before is not None and before.state is event.state else Outcome.APPLIED
+
+    # --- questions ------------------------------------------------------------------------
+
+    def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
+        """The cache of a partition that is here and ready."""
+        cache = self._caches.get(partition)
+        if cache is None:
+            raise RemoteMetadataError(f"{partition} is not here: nothing is known of its remote segments")
+        if partition not in self._ready:
+            raise RemoteMetadataNotReady(f"the metadata of {partition} has not been read to its end yet")
+        return cache
+
+    def remote_log_segment_metadata(
+        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
+    ) -> RemoteLogSegmentMetadata | None:
+        """The segment that holds `offset` as written in `epoch`; None when there is none."""
+        return self.cache(partition).segment(epoch, offset)
+
+    def next_segment_with_txn_index(
+        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
+    ) -> RemoteLogSegmentMetadata | None:
+        """The first segment of `epoch` that reaches `offset` or beyond and may have aborted transactions."""
+        return self.cache(partition).next_with_txn_index(epoch, offset)
+
+    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
+        """The last offset of `epoch` in remote storage (inclusive); None when there is none."""
+        return self.cache(partition).highest_offset(epoch)
+
+    def list_remote_log_segments(
+        self, partition: TopicIdPartition, epoch: LeaderEpoch | None = None
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """The segments of one epoch, or of all, by start offset."""
+        return self.cache(partition).segments(epoch)
+
+    def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
+        """Bytes of the finished segments of `epoch`."""
+        return self.cache(partition).size_bytes(epoch)

@@ -1,0 +1,72 @@
+"""Remote segments for tests, by the few numbers that matter in each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from remote.segment_metadata import (
+    EpochStart,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
+
+PARTITION = TopicIdPartition(UUID(int=0xA11CE), "tides", 0)
+STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState
+
+
+def segment_id(number: int, partition: TopicIdPartition = PARTITION) -> RemoteLogSegmentId:
+    """The id that stands for `number`."""
+    return RemoteLogSegmentId(partition, UUID(int=number + 1))
+
+
+def started(
+    number: int,
+    start: int,
+    end: int,
+    epochs: Sequence[tuple[int, int]] | int = 0,
+    *,
+    partition: TopicIdPartition = PARTITION,
+    size_bytes: int = 1000,
+    is_txn_index_empty: bool = False,
+    custom_metadata: bytes | None = None,
+) -> RemoteLogSegmentMetadata:
+    """A copy that begins, both ends inclusive; `epochs` is one epoch or (epoch, start) pairs."""
+    pairs = ((epochs, start),) if isinstance(epochs, int) else epochs
+    return RemoteLogSegmentMetadata(
+        segment_id(number, partition),
+        start,
+        end,
+        max_timestamp_ms=1000 + end,
+        broker_id=1,
+        event_timestamp_ms=2000 + number,
+        segment_size_bytes=size_bytes,
+        segment_leader_epochs=tuple(EpochStart(*pair) for pair in pairs),
+        custom_metadata=custom_metadata,
+        is_txn_index_empty=is_txn_index_empty,
+    )
+
+
+def step(
+    number: int,
+    state: RemoteLogSegmentState,
+    *,
+    partition: TopicIdPartition = PARTITION,
+    custom_metadata: bytes | None = None,
+) -> RemoteLogSegmentMetadataUpdate:
+    """A further step of the segment that stands for `number`."""
+    return RemoteLogSegmentMetadataUpdate(
+        segment_id(number, partition), 3000 + number, state, broker_id=2, custom_metadata=custom_metadata
+    )
+
+
+def deletion(
+    state: RemotePartitionDeleteState, partition: TopicIdPartition = PARTITION
+) -> RemotePartitionDeleteMetadata:
+    """A step in the deletion of a partition."""
+    return RemotePartitionDeleteMetadata(partition, state, event_timestamp_ms=4000, broker_id=1)
