@@ -50,6 +50,8 @@ CLUSTER_WIDE_KEYS: Final = frozenset(
         "log.message.timestamp.before.max.ms",
         "log.message.timestamp.type",
         "log.preallocate",
+        "log.remote.copy.lag.bytes",
+        "log.remote.copy.lag.ms",
         "log.retention.bytes",
         "log.retention.ms",
         "log.roll.jitter.ms",

@@ -1,7 +1,7 @@
 """A partition log's settings, and every topic-level key of Kafka 4.3.
 
 `LogConfig` is what the log reads: one typed field per key, named as the key with underscores.
-`TOPIC_CONFIGS` says per key which values are allowed, what it means and which broker-level key
+The keys of KIP-1241 come with 4.4. `TOPIC_CONFIGS` says per key which values are allowed, what it means and which broker-level key
 gives it its default. Defaults stand once, in `LogConfig`.
 
 Source: org.apache.kafka.storage.internals.log.LogConfig and ServerTopicConfigSynonyms of 4.3.1.
@@ -20,6 +20,7 @@ _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
 _NO_LIMIT: Final = 2**63 - 1
 _FOLLOW_TOTAL_RETENTION: Final = -2
+_NONE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_copy_lag_bytes: int = _NONE
+    remote_copy_lag_ms: int = 0
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
@@ -111,6 +114,18 @@ class LogConfig:
         """Size limit of the local part of a tiered log: its own, or the total one when that is -2."""
         is_own = self.local_retention_bytes != _FOLLOW_TOTAL_RETENTION
         return self.local_retention_bytes if is_own else self.retention_bytes
+
+    @property
+    def effective_remote_copy_lag_ms(self) -> int:
+        """Age at which a segment is copied at the latest: its own, or with -1 that of local retention."""
+        is_own = self.remote_copy_lag_ms != _NONE
+        return self.remote_copy_lag_ms if is_own else self.effective_local_retention_ms
+
+    @property
+    def effective_remote_copy_lag_bytes(self) -> int:
+        """Bytes that may stand behind a segment before it is copied, or with -1 those of local retention."""
+        is_own = self.remote_copy_lag_bytes != _NONE
+        return self.remote_copy_lag_bytes if is_own else self.effective_local_retention_bytes
 
 
 _THROTTLED_REPLICA: Final = re.compile(r"[0-9]+:[0-9]+")
@@ -325,6 +340,23 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             _BOOLEAN,
             "Whether the file of a new segment gets its full size at once.",
             "log.preallocate",
+        ),
+        _topic(
+            "remote.copy.lag.bytes",
+            _LONG,
+            "Bytes that may be written behind a sealed segment before it is copied to remote storage; 0 "
+            "copies at once and -1 waits as long as local retention allows (KIP-1241). A segment is copied "
+            "when this or remote.copy.lag.ms is reached.",
+            "log.remote.copy.lag.bytes",
+            minimum=-1,
+        ),
+        _topic(
+            "remote.copy.lag.ms",
+            _LONG,
+            "Age that a sealed segment may reach before it is copied to remote storage; 0 copies at once "
+            "and -1 waits as long as local retention allows (KIP-1241).",
+            "log.remote.copy.lag.ms",
+            minimum=-1,
         ),
         _topic(
             "remote.log.copy.disable",

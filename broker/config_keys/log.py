@@ -145,6 +145,12 @@ class LogKeys:
     log_local_retention_bytes = long(
         "log.local.retention.bytes", -2, "Default of the topic config local.retention.bytes.", minimum=-2
     )
+    log_remote_copy_lag_ms = long(
+        "log.remote.copy.lag.ms", 0, "Default of the topic config remote.copy.lag.ms.", minimum=-1
+    )
+    log_remote_copy_lag_bytes = long(
+        "log.remote.copy.lag.bytes", -1, "Default of the topic config remote.copy.lag.bytes.", minimum=-1
+    )
     log_initial_task_delay_ms = long(
         "log.initial.task.delay.ms",
         30_000,

@@ -60,7 +60,10 @@ def _check_topic(
     existing = image.topic_configs(name) if name in image.topics_by_name else {}
     if config.remote_storage_enable:
         _check_tiered(settings, config)
-    elif existing.get("remote.storage.enable") == "true" and not config.remote_log_delete_on_disable:
+    elif (
+        existing.get("remote.storage.enable", "").strip().lower() == "true"
+        and not config.remote_log_delete_on_disable
+    ):
         text = "remote.storage.enable=false: needs remote.log.delete.on.disable=true, remote data is lost"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
@@ -92,6 +95,8 @@ def _check_tiered(settings: ControllerSettings, config: LogConfig) -> None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     _check_local_retention("ms", config.local_retention_ms, config.retention_ms, config)
     _check_local_retention("bytes", config.local_retention_bytes, config.retention_bytes, config)
+    _check_copy_lag("ms", config.remote_copy_lag_ms, config.effective_local_retention_ms)
+    _check_copy_lag("bytes", config.remote_copy_lag_bytes, config.effective_local_retention_bytes)
 
 
 def _check_local_retention(unit: str, local: int, total: int, config: LogConfig) -> None:
@@ -101,8 +106,15 @@ def _check_local_retention(unit: str, local: int, total: int, config: LogConfig)
     if config.remote_log_copy_disable:
         text = f"{key}: allowed with remote.log.copy.disable=true is -2 or retention.{unit}, {total}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
-    if total != _NO_LIMIT and (local == _NO_LIMIT or local > total):
+    if total > _NO_LIMIT and (local == _NO_LIMIT or local > total):
         text = f"{key}: allowed is at most retention.{unit}, {total}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+
+
+def _check_copy_lag(unit: str, lag: int, local: int) -> None:
+    """KIP-1241: what local retention deletes must have been copied before."""
+    if _NO_LIMIT < local < lag:
+        text = f"remote.copy.lag.{unit}={lag}: allowed is at most local.retention.{unit}, {local}"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
 
 

@@ -53,7 +53,7 @@ def test_defaults_are_kafkas() -> None:
 
 
 def test_every_key_is_described_in_words_and_has_a_default_that_is_allowed() -> None:
-    assert len(BROKER_CONFIGS) == 361
+    assert len(BROKER_CONFIGS) == 363
     for key, definition in BROKER_CONFIGS.items():
         assert definition.documentation.endswith("."), key
         if definition.default_text is not None and key not in ("node.id",):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from storage.config import TOPIC_CONFIGS, LogConfig
 from storage.config_definition import ConfigError, value_text
 
-# Keys and defaults that Apache Kafka 4.3.1 prints; an empty text is an empty list.
+# Keys and defaults that Apache Kafka 4.3.1 prints, and those of KIP-1241; an empty text is an empty list.
 KAFKAS_DEFAULTS = {
     "cleanup.policy": "delete",
     "compression.gzip.level": "-1",
@@ -34,6 +34,8 @@ KAFKAS_DEFAULTS = {
     "min.compaction.lag.ms": "0",
     "min.insync.replicas": "1",
     "preallocate": "false",
+    "remote.copy.lag.bytes": "-1",
+    "remote.copy.lag.ms": "0",
     "remote.log.copy.disable": "false",
     "remote.log.delete.on.disable": "false",
     "remote.storage.enable": "false",
@@ -60,6 +62,8 @@ LOWEST = {
     "message.timestamp.before.max.ms": 0,
     "min.compaction.lag.ms": 0,
     "min.insync.replicas": 1,
+    "remote.copy.lag.bytes": -1,
+    "remote.copy.lag.ms": -1,
     "retention.ms": -1,
     "segment.bytes": 1048576,
     "segment.index.bytes": 4,
@@ -163,6 +167,13 @@ def test_the_shortest_compaction_lag_is_not_above_the_longest() -> None:
 
 def test_the_test_only_key_sets_segments_below_the_bound() -> None:
     assert LogConfig.from_values({"internal.segment.bytes": "100"}).segment_bytes == 100
+
+
+def test_the_longest_copy_lag_is_local_retention() -> None:
+    config = LogConfig(local_retention_ms=10, local_retention_bytes=20, remote_copy_lag_ms=-1)
+    assert (config.effective_remote_copy_lag_ms, config.effective_remote_copy_lag_bytes) == (10, 20)
+    config = replace(config, remote_copy_lag_ms=1, remote_copy_lag_bytes=0)
+    assert (config.effective_remote_copy_lag_ms, config.effective_remote_copy_lag_bytes) == (1, 0)
 
 
 def test_local_retention_follows_the_total_unless_set() -> None:

@@ -238,6 +238,12 @@ TIERED = ControllerSettings(node_id=1, remote_storage_system_enable=True)
         ({"local.retention.bytes": "11"}, ErrorCode.NONE),
         ({"remote.log.copy.disable": "true", "local.retention.ms": "4"}, ErrorCode.INVALID_CONFIG),
         ({"remote.log.copy.disable": "true"}, ErrorCode.NONE),
+        ({"local.retention.ms": "10", "remote.copy.lag.ms": "10"}, ErrorCode.NONE),
+        ({"local.retention.ms": "10", "remote.copy.lag.ms": "11"}, ErrorCode.INVALID_CONFIG),
+        ({"retention.ms": "10", "remote.copy.lag.ms": "11"}, ErrorCode.INVALID_CONFIG),
+        ({"retention.bytes": "10", "remote.copy.lag.bytes": "11"}, ErrorCode.INVALID_CONFIG),
+        ({"retention.bytes": "-1", "remote.copy.lag.bytes": "11"}, ErrorCode.NONE),
+        ({"remote.copy.lag.ms": "-2"}, ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_a_tiered_topic_keeps_to_what_tiering_needs(configs: dict[str, str], code: ErrorCode) -> None:
@@ -245,8 +251,9 @@ def test_a_tiered_topic_keeps_to_what_tiering_needs(configs: dict[str, str], cod
     assert alter(TOPIC, *changes, settings=TIERED)[0] is code
 
 
-def test_tiering_is_switched_off_only_with_consent_to_the_loss() -> None:
-    _, image = alter(TOPIC, ("remote.storage.enable", SET, "true"), settings=TIERED)
+@pytest.mark.parametrize("text", ["true", "TRUE"])
+def test_tiering_is_switched_off_only_with_consent_to_the_loss(text: str) -> None:
+    _, image = alter(TOPIC, ("remote.storage.enable", SET, text), settings=TIERED)
     code, _ = alter(TOPIC, ("remote.storage.enable", SET, "false"), image=image, settings=TIERED)
     assert code is ErrorCode.INVALID_CONFIG
     code, _ = alter(
