@@ -1,8 +1,8 @@
 """A partition log's settings, and every topic-level key of Kafka 4.3.
 
 `LogConfig` is what the log reads: one typed field per key, named as the key with underscores.
-The keys of KIP-1241 come with 4.4. `TOPIC_CONFIGS` says per key which values are allowed, what it means and which broker-level key
-gives it its default. Defaults stand once, in `LogConfig`.
+`TOPIC_CONFIGS` says per key which values are allowed, what it means and which broker-level key
+gives it its default. Defaults stand once, in `LogConfig`. The keys of KIP-1241 come with Kafka 4.4.
 
 Source: org.apache.kafka.storage.internals.log.LogConfig and ServerTopicConfigSynonyms of 4.3.1.
 """

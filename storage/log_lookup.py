@@ -70,9 +70,12 @@ def newest_record(segments: Segments) -> RecordPlace | None:
 
 
 def _places(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[RecordPlace]:
+    return places_in_batch(segment.file.pread(header.size_bytes, position), header)
+
+
+def places_in_batch(data: bytes | memoryview, header: BatchHeader) -> Iterator[RecordPlace]:
     """Where the records of one batch are; one place for all of them when there are too many to look at."""
     epoch = header.partition_leader_epoch
-    data = segment.file.pread(header.size_bytes, position)
     try:
         payload = read_payload(data, 0, header, LOOKED_UP_BYTES_MAX)
     except BoundExceeded:

@@ -238,8 +238,11 @@ TIERED = ControllerSettings(node_id=1, remote_storage_system_enable=True)
         ({"local.retention.bytes": "11"}, ErrorCode.NONE),
         ({"remote.log.copy.disable": "true", "local.retention.ms": "4"}, ErrorCode.INVALID_CONFIG),
         ({"remote.log.copy.disable": "true"}, ErrorCode.NONE),
-        ({"local.retention.ms": "10", "remote.copy.lag.ms": "10"}, ErrorCode.NONE),
-        ({"local.retention.ms": "10", "remote.copy.lag.ms": "11"}, ErrorCode.INVALID_CONFIG),
+        ({"retention.ms": "20", "local.retention.ms": "10", "remote.copy.lag.ms": "10"}, ErrorCode.NONE),
+        (
+            {"retention.ms": "20", "local.retention.ms": "10", "remote.copy.lag.ms": "11"},
+            ErrorCode.INVALID_CONFIG,
+        ),
         ({"retention.ms": "10", "remote.copy.lag.ms": "11"}, ErrorCode.INVALID_CONFIG),
         ({"retention.bytes": "10", "remote.copy.lag.bytes": "11"}, ErrorCode.INVALID_CONFIG),
         ({"retention.bytes": "-1", "remote.copy.lag.bytes": "11"}, ErrorCode.NONE),
