@@ -51,7 +51,9 @@ class OffsetCheckpoint:
     def read(self) -> dict[TopicPartition, Offset]:
         """The offsets last written; none when the file is missing or empty."""
         offsets: dict[TopicPartition, Offset] = {}
-        for number, words in _read_table(self._fs, self.path, columns=3):
+        if not self._fs.exists(self.path):
+            return offsets
+        for number, words in _decode_table(self._fs.read(self.path), self.path, columns=3):
             partition = _integer(self.path, number, words[1], _INT32)
             offsets[TopicPartition(words[0], partition)] = _integer(self.path, number, words[2], _INT64)
         return offsets
@@ -59,7 +61,7 @@ class OffsetCheckpoint:
     def write(self, offsets: Mapping[TopicPartition, Offset]) -> None:
         """Replace the file, durably."""
         lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-        _write_table(self._fs, self.path, lines)
+        write_atomically(self._fs, self.path, _encode_table(lines))
 
 
 class LeaderEpochCheckpoint:
@@ -71,18 +73,30 @@ class LeaderEpochCheckpoint:
 
     def read(self) -> list[EpochEntry]:
         """The entries last written; none when the file is missing or empty."""
-        entries: list[EpochEntry] = []
-        for number, words in _read_table(self._fs, self.path, columns=2):
-            epoch: LeaderEpoch = _integer(self.path, number, words[0], _INT32)
-            start_offset: Offset = _integer(self.path, number, words[1], _INT64)
-            if epoch < 0 or start_offset < 0:
-                raise CorruptCheckpoint(self.path, number, f"{' '.join(words)!r} has a negative number")
-            entries.append(EpochEntry(epoch, start_offset))
-        return entries
+        if not self._fs.exists(self.path):
+            return []
+        return decode_leader_epochs(self._fs.read(self.path), self.path)
 
     def write(self, entries: Iterable[EpochEntry]) -> None:
         """Replace the file, durably."""
-        _write_table(self._fs, self.path, [f"{epoch} {start_offset}" for epoch, start_offset in entries])
+        write_atomically(self._fs, self.path, encode_leader_epochs(entries))
+
+
+def encode_leader_epochs(entries: Iterable[EpochEntry]) -> bytes:
+    """The content of a leader-epoch-checkpoint; it also travels with a segment into the remote tier."""
+    return _encode_table([f"{epoch} {start_offset}" for epoch, start_offset in entries])
+
+
+def decode_leader_epochs(data: bytes, path: str) -> list[EpochEntry]:
+    """The entries in `data`; `path` is for the message of CorruptCheckpoint."""
+    entries: list[EpochEntry] = []
+    for number, words in _decode_table(data, path, columns=2):
+        epoch: LeaderEpoch = _integer(path, number, words[0], _INT32)
+        start_offset: Offset = _integer(path, number, words[1], _INT64)
+        if epoch < 0 or start_offset < 0:
+            raise CorruptCheckpoint(path, number, f"{' '.join(words)!r} has a negative number")
+        entries.append(EpochEntry(epoch, start_offset))
+    return entries
 
 
 class PartitionMetadataFile:
@@ -98,7 +112,7 @@ class PartitionMetadataFile:
 
     def read(self) -> UUID:
         """The topic id; FileNotFoundError without a file."""
-        lines = _lines(self._fs, self.path)
+        lines = _lines(self._fs.read(self.path), self.path)
         version = _integer(self.path, 1, self._value(lines, 1), _INT32)
         if version < _VERSION:
             raise CorruptCheckpoint(self.path, 1, f"version {version} is unknown")
@@ -171,15 +185,13 @@ class CleanShutdownMarker:
             self._fs.fsync_dir(self.path.rpartition("/")[0])
 
 
-def _write_table(fs: FileSystem, path: str, lines: list[str]) -> None:
-    write_atomically(fs, path, "\n".join([str(_VERSION), str(len(lines)), *lines, ""]).encode())
+def _encode_table(lines: list[str]) -> bytes:
+    return "\n".join([str(_VERSION), str(len(lines)), *lines, ""]).encode()
 
 
-def _read_table(fs: FileSystem, path: str, *, columns: int) -> list[tuple[int, list[str]]]:
+def _decode_table(data: bytes, path: str, *, columns: int) -> list[tuple[int, list[str]]]:
     """The rows under version and count, each with its line number."""
-    if not fs.exists(path):
-        return []
-    lines = _lines(fs, path)
+    lines = _lines(data, path)
     if not lines:
         return []
     version = _integer(path, 1, lines[0], _INT32)
@@ -199,8 +211,7 @@ def _read_table(fs: FileSystem, path: str, *, columns: int) -> list[tuple[int, l
     return rows
 
 
-def _lines(fs: FileSystem, path: str) -> list[str]:
-    data = fs.read(path)
+def _lines(data: bytes, path: str) -> list[str]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
