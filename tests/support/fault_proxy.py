@@ -1,0 +1,336 @@
+"""A proxy between an S3 client and its server that misbehaves on request.
+
+    with fault_proxy(server.endpoint) as proxy:
+        proxy.inject(slow_down(), method="PUT", times=3)          the next three puts
+        proxy.inject(truncate(keep=100), matching=r"\\.log$")       every answer about a log file
+        rule = proxy.inject(reset(), probability=0.1)             one request in ten, from one seed
+        ...; rule.hits; proxy.clear()
+        proxy.go_down(); ...; proxy.come_back()                   nobody listens there
+
+Every request takes the first rule that fits. Faults count in `rule.hits` and `proxy.faults`, requests in
+`proxy.requests`. Requests are passed on one connection each, with the client's Host, so signatures hold.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+import struct
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+_PIECE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to a request. `kind` is its name in counters.
+
+    `reaches_server`: the server does what was asked, only its answer suffers.
+    """
+
+    kind: str
+    reaches_server: bool = False
+    status: int = 0
+    code: str = ""
+    keep_bytes: int | None = None
+    bytes_per_s: float | None = None
+
+
+def server_error(status: int = 500, code: str = "InternalError") -> Fault:
+    """An error answer in S3's form; the server sees nothing."""
+    return Fault("error", status=status, code=code)
+
+
+def slow_down() -> Fault:
+    """S3's throttling."""
+    return Fault("slow_down", status=503, code="SlowDown")
+
+
+def reset() -> Fault:
+    """A TCP reset in place of an answer; the server sees nothing."""
+    return Fault("reset")
+
+
+def lost_answer() -> Fault:
+    """A TCP reset in place of an answer, but the server did it."""
+    return Fault("lost_answer", reaches_server=True)
+
+
+def silence() -> Fault:
+    """The request is taken and never answered."""
+    return Fault("silence")
+
+
+def truncate(keep: int) -> Fault:
+    """The body of the answer, and the connection, end after `keep` bytes, whatever Content-Length says."""
+    return Fault("truncate", reaches_server=True, keep_bytes=keep)
+
+
+def slow(bytes_per_s: float) -> Fault:
+    """The answer drips."""
+    return Fault("slow", reaches_server=True, bytes_per_s=bytes_per_s)
+
+
+@dataclass
+class Rule:
+    """A fault and the requests that it befalls."""
+
+    fault: Fault
+    method: str | None
+    matching: re.Pattern[str] | None
+    probability: float
+    remaining: int | None
+    hits: int = 0
+
+    def fits(self, method: str, target: str, random: Random) -> bool:
+        """Whether this request has to suffer."""
+        return (
+            self.remaining != 0
+            and self.method in (None, method)
+            and (self.matching is None or self.matching.search(target) is not None)
+            and (self.probability >= 1 or random.random() < self.probability)
+        )
+
+
+@dataclass
+class _State:
+    upstream: str
+    random: Random
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    rules: list[Rule] = field(default_factory=list)
+    requests: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    connections: set[socket.socket] = field(default_factory=set)
+    released: threading.Event = field(default_factory=threading.Event)
+
+
+class FaultProxy:
+    """A running proxy; every method may be called from any thread."""
+
+    def __init__(self, upstream: str, seed: int) -> None:
+        self._state = _State(urlsplit(upstream).netloc, Random(seed))
+        self._server: _Server | None = None
+        self._thread: threading.Thread | None = None
+        self._port = 0
+        self.come_back()
+
+    @property
+    def endpoint(self) -> str:
+        """The URL that clients use; stays the same when the proxy goes down and comes back."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def requests(self) -> Counter[str]:
+        """Requests by method."""
+        return self._state.requests
+
+    @property
+    def faults(self) -> Counter[str]:
+        """Faults by kind."""
+        return self._state.faults
+
+    @property
+    def open_connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._state.connections)
+
+    def inject(
+        self,
+        fault: Fault,
+        *,
+        method: str | None = None,
+        matching: str | None = None,
+        probability: float = 1.0,
+        times: int | None = None,
+    ) -> Rule:
+        """From now on `fault` befalls requests of `method` whose target (path and query) has `matching`."""
+        rule = Rule(fault, method, re.compile(matching) if matching else None, probability, times)
+        with self._state.lock:
+            self._state.rules.append(rule)
+        return rule
+
+    def clear(self) -> None:
+        """No more faults; who was left without an answer is hung up on."""
+        with self._state.lock:
+            self._state.rules.clear()
+            self._state.released.set()
+            self._state.released = threading.Event()
+
+    def go_down(self) -> None:
+        """Hang up on everybody and listen no more: connections are refused."""
+        server, thread = self._server, self._thread
+        if server is None or thread is None:
+            return
+        self._server = None
+        server.shutdown()
+        server.server_close()
+        thread.join()
+        with self._state.lock:
+            self._state.released.set()
+            self._state.released = threading.Event()
+            connections = list(self._state.connections)
+        for connection in connections:
+            _reset(connection)
+
+    def come_back(self) -> None:
+        """Listen again where it listened before."""
+        if self._server is None:
+            self._server = _Server(("127.0.0.1", self._port), self._state)
+            self._port = self._server.server_address[1]
+            self._thread = threading.Thread(
+                target=self._server.serve_forever,
+                kwargs={"poll_interval": 0.02},
+                name="fault-proxy",
+                daemon=True,
+            )
+            self._thread.start()
+
+
+@contextmanager
+def fault_proxy(upstream: str, seed: int = 0) -> Iterator[FaultProxy]:
+    """A proxy before the server at the URL `upstream`."""
+    proxy = FaultProxy(upstream, seed)
+    try:
+        yield proxy
+    finally:
+        proxy.go_down()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], state: _State) -> None:
+        self.state = state
+        super().__init__(address, _Handler)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that hang up are what this is for."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        with self.server.state.lock:
+            self.server.state.connections.add(self.connection)
+
+    def finish(self) -> None:
+        with self.server.state.lock:
+            self.server.state.connections.discard(self.connection)
+        with suppress(OSError):
+            super().finish()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Tests are quiet."""
+
+    def do(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        state = self.server.state
+        with state.lock:
+            state.requests[self.command] += 1
+            released = state.released
+            fitting = (rule for rule in state.rules if rule.fits(self.command, self.path, state.random))
+            rule = next(fitting, None)
+            if rule is not None:
+                rule.hits += 1
+                state.faults[rule.fault.kind] += 1
+                if rule.remaining is not None:
+                    rule.remaining -= 1
+        fault = rule.fault if rule is not None else None
+        if fault is not None and not fault.reaches_server:
+            self._refuse(fault, released)
+            return
+        self._pass_on(body, fault, released)
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = do
+
+    def _refuse(self, fault: Fault, released: threading.Event) -> None:
+        if fault.kind == "silence":
+            released.wait()
+        if not fault.status:
+            self._hang_up()
+            return
+        text = f"<?xml version='1.0'?><Error><Code>{fault.code}</Code><Message>injected</Message></Error>"
+        content = b"" if self.command == "HEAD" else text.encode()
+        self.send_response(fault.status)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _pass_on(self, body: bytes, fault: Fault | None, released: threading.Event) -> None:
+        upstream = http.client.HTTPConnection(self.server.state.upstream, timeout=60)
+        try:
+            upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() not in ("connection", "expect"):
+                    upstream.putheader(name, value)
+            upstream.putheader("Connection", "close")
+            upstream.endheaders(body or None)
+            answer = upstream.getresponse()
+            if fault is not None and fault.kind == "lost_answer":
+                answer.read()
+                self._hang_up()
+                return
+            self._answer(answer, fault, released)
+        except OSError:
+            self._hang_up()
+        finally:
+            upstream.close()
+
+    def _answer(
+        self, answer: http.client.HTTPResponse, fault: Fault | None, released: threading.Event
+    ) -> None:
+        content = answer.read()
+        length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(content))
+        self.send_response_only(answer.status, answer.reason)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "transfer-encoding", "content-length", "keep-alive"):
+                self.send_header(name, value)
+        if length is not None and answer.status != 204:
+            self.send_header("Content-Length", length)
+        self.end_headers()
+        if fault is not None and fault.bytes_per_s is not None:
+            self._drip(content, fault.bytes_per_s, released)
+        elif fault is not None and fault.keep_bytes is not None:
+            self.wfile.write(content[: fault.keep_bytes])
+            self.close_connection = True
+        else:
+            self.wfile.write(content)
+
+    def _drip(self, content: bytes, bytes_per_s: float, released: threading.Event) -> None:
+        """A twentieth of a second's bytes at a time, at least one."""
+        step = max(1, int(bytes_per_s / 20))
+        for start in range(0, len(content), step):
+            self.wfile.write(content[start : start + step])
+            if released.wait(step / bytes_per_s):
+                self._hang_up()
+                return
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        _reset(self.connection)
+
+
+def _reset(connection: socket.socket) -> None:
+    """End a connection with a TCP reset, whoever reads from it meanwhile."""
+    with suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.shutdown(socket.SHUT_RD)
+    with suppress(OSError):
+        connection.close()

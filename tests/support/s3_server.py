@@ -1,0 +1,118 @@
+"""A real S3 server for tests: moto's in a thread of this process, or any other by environment.
+
+TIDELOG_S3_ENDPOINT     http://host:port of a server to use instead
+TIDELOG_S3_ACCESS_KEY, TIDELOG_S3_SECRET_KEY
+TIDELOG_S3_BUCKET       one bucket for all tests, empty at first (when none may be made); it is
+                        emptied after each test
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import boto3
+from botocore.config import Config
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A server that answers at `endpoint`."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str
+    fixed_bucket: str | None = None
+    is_moto: bool = True
+
+    def client(self) -> Any:
+        """A plain boto3 client, to look at the server from outside."""
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=self.access_key,
+            aws_secret_access_key=self.secret_key,
+            region_name="us-east-1",
+            config=Config(
+                s3={"addressing_style": "path"},
+                request_checksum_calculation="when_required",
+                response_checksum_validation="when_required",
+            ),
+        )
+
+    @contextmanager
+    def bucket(self) -> Iterator[str]:
+        """An empty bucket, gone or empty afterwards."""
+        client = self.client()
+        name = self.fixed_bucket or f"tidelog-test-{uuid4().hex[:16]}"
+        if self.fixed_bucket is None:
+            client.create_bucket(Bucket=name)
+        elif client.list_objects_v2(Bucket=name).get("KeyCount"):
+            raise AssertionError(
+                f"TIDELOG_S3_BUCKET {name} is not empty; tests do not delete what is not theirs"
+            )
+        try:
+            yield name
+        finally:
+            self.empty(name)
+            if self.fixed_bucket is None:
+                client.delete_bucket(Bucket=name)
+            client.close()
+
+    def empty(self, bucket: str) -> None:
+        """Delete every object and abort every upload."""
+        client = self.client()
+        for upload in client.list_multipart_uploads(Bucket=bucket).get("Uploads", []):
+            client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
+        for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+            for entry in page.get("Contents", []):
+                client.delete_object(Bucket=bucket, Key=entry["Key"])
+        client.close()
+
+    def uploads(self, bucket: str) -> list[str]:
+        """The keys of multipart uploads that were begun and neither completed nor aborted."""
+        client = self.client()
+        found = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+        client.close()
+        return [entry["Key"] for entry in found]
+
+    def config(self, bucket: str, *, endpoint: str | None = None) -> dict[str, str]:
+        """What an S3Store needs, by Aiven's keys without `storage.`; `endpoint` is that of a proxy."""
+        return {
+            "s3.bucket.name": bucket,
+            "s3.region": "us-east-1",
+            "s3.endpoint.url": endpoint or self.endpoint,
+            "s3.path.style.access.enabled": "true",
+            "aws.access.key.id": self.access_key,
+            "aws.secret.access.key": self.secret_key,
+        }
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """The server of the environment, else one of moto on a free port of loopback."""
+    endpoint = os.environ.get("TIDELOG_S3_ENDPOINT")
+    if endpoint:
+        yield S3Server(
+            endpoint=endpoint.rstrip("/"),
+            access_key=os.environ.get("TIDELOG_S3_ACCESS_KEY", "testing"),
+            secret_key=os.environ.get("TIDELOG_S3_SECRET_KEY", "testing"),
+            fixed_bucket=os.environ.get("TIDELOG_S3_BUCKET"),
+            is_moto=False,
+        )
+        return
+    from moto.server import ThreadedMotoServer
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield S3Server(endpoint=f"http://{host}:{port}", access_key="testing", secret_key="testing")
+    finally:
+        server.stop()
