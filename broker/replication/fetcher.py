@@ -2,7 +2,8 @@
 
 The state machine (`cluster.replication.follower_fetcher`) says what to ask and what to do; this sends,
 appends, and waits. One request is under way at a time. A connection that fails is opened anew after a
-while, at most replica.fetch.backoff.ms, at the address that the metadata names then.
+while, at most replica.fetch.backoff.ms, at the address that the metadata names then. What a partition needs
+of the remote tier is read by a task of its own, so that the others are copied meanwhile (KAFKA-16105).
 
 I/O: the connection, and the logs through `follower_log`. Errors: none leave the task; a fault of our own
 is logged, and the round begins again after the back-off.
@@ -19,9 +20,17 @@ from uuid import UUID
 
 from broker.clock import Clock
 from broker.replication.follower_log import perform
+from broker.replication.remote_tier import FollowersTier
 from clients.connection import BrokerConnection
 from cluster.replication.follower_fetcher import FollowerFetcher
-from cluster.replication.follower_state import Action, Append, Delayed, Failed, RestartAt, Truncate
+from cluster.replication.follower_state import (
+    Action,
+    Append,
+    Delayed,
+    Failed,
+    FetchAuxiliary,
+    LogAction,
+)
 from cluster.replication.throttle import ReplicationQuota
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -30,6 +39,7 @@ from protocol.messages.list_offsets import ListOffsetsResponse
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
 from protocol.registry import ApiKey
 from protocol.schema import ApiMessage
+from remote.segment_metadata import RemoteLogSegmentMetadata
 from storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -39,6 +49,8 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 # After so many bytes others get their turn on the loop.
 _BYTES_PER_TURN: Final = 1 << 20
 _FIRST_BACKOFF_MS: Final = 20
+# Beginning anew from the tier takes a few questions in a row, between which no Fetch shall wait for records.
+_QUESTIONS_IN_A_ROW: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +58,7 @@ class FetcherPorts:
     """What a fetcher needs of the node.
 
     `connect` opens a connection to the broker it copies from; `broker_epoch` is our registration's;
-    `progressed` hears of partitions of which readers see more.
+    `progressed` hears of partitions of which readers see more; `tier` is None without remote storage.
     """
 
     connect: Callable[[BrokerId], Awaitable[BrokerConnection]]
@@ -55,6 +67,7 @@ class FetcherPorts:
     clock: Clock
     quota: ReplicationQuota
     backoff_ms: int
+    tier: FollowersTier | None = None
 
 
 class ReplicaFetcher:
@@ -73,6 +86,7 @@ class ReplicaFetcher:
         self._failures = 0
         """Rounds in a row that failed."""
         self._complained: dict[TopicPartition, ErrorCode] = {}
+        self._auxiliary: dict[TopicPartition, asyncio.Task[None]] = {}
 
     def __str__(self) -> str:
         return f"fetcher {self.index} from broker {self.leader_id}"
@@ -90,6 +104,9 @@ class ReplicaFetcher:
     ) -> None:
         """Copy a partition in this leader epoch."""
         self._complained.pop(topic_partition, None)
+        known = self.core.partitions.get(topic_partition)
+        if known is None or known.leader_epoch != leader_epoch or known.topic_id != topic_id:
+            self._forget_auxiliary(topic_partition)
         for action in self.core.add(topic_partition, topic_id, leader_epoch, log):
             self._perform(action)
         self._woken.set()
@@ -97,6 +114,7 @@ class ReplicaFetcher:
     def remove(self, topic_partition: TopicPartition) -> None:
         """Copy a partition no more; nothing of an answer under way is appended to it."""
         self._complained.pop(topic_partition, None)
+        self._forget_auxiliary(topic_partition)
         self.core.remove(topic_partition)
 
     @property
@@ -105,10 +123,11 @@ class ReplicaFetcher:
         return not self.core.partitions and not self.core.failed
 
     async def close(self) -> None:
-        """End the task and the connection."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        """End the tasks and the connection."""
+        tasks = [*self._auxiliary.values()] if self._task is None else [self._task, *self._auxiliary.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._disconnect()
 
     # -- the task
@@ -153,8 +172,13 @@ class ReplicaFetcher:
         if not self.core.partitions:
             return False
         connection = await self._connected()
-        asked = await self._ask_epochs(connection)
-        asked = await self._ask_offsets(connection) or asked
+        asked = False
+        for _ in range(_QUESTIONS_IN_A_ROW):
+            has_asked = await self._ask_epochs(connection)
+            has_asked = await self._ask_offsets(connection) or has_asked
+            if not has_asked:
+                break
+            asked = True
         return await self._fetch(connection) or asked
 
     async def _connected(self) -> BrokerConnection:
@@ -218,7 +242,7 @@ class ReplicaFetcher:
             self._perform(action)
             if isinstance(action, Append):
                 size_bytes += len(action.records)
-            elif isinstance(action, Truncate | RestartAt):
+            elif not isinstance(action, Delayed | Failed | FetchAuxiliary):
                 # It syncs. After a failover there may be a thousand of them, and heartbeats must go out.
                 size_bytes += _BYTES_PER_TURN + 1
 
@@ -229,6 +253,9 @@ class ReplicaFetcher:
         # While others had their turn the partition may have got another leader, or become one.
         partition = action.partition
         if not self.core.is_current(partition):
+            return
+        if isinstance(action, FetchAuxiliary):
+            self._begin_auxiliary(action)
             return
         log = partition.log
         assert isinstance(log, PartitionLog)
@@ -251,7 +278,42 @@ class ReplicaFetcher:
         if moved:
             self._ports.progressed(partition.topic_partition)
 
-    def _refused(self, action: Append | Truncate | RestartAt, error: KafkaError) -> None:
+    # -- the remote tier
+
+    def _begin_auxiliary(self, action: FetchAuxiliary) -> None:
+        topic_partition = action.partition.topic_partition
+        self._forget_auxiliary(topic_partition)
+        task = asyncio.create_task(self._fetch_auxiliary(action), name=f"remote-log-aux-{topic_partition}")
+        self._auxiliary[topic_partition] = task
+
+        def ended(_: asyncio.Task[None]) -> None:
+            if self._auxiliary.get(topic_partition) is task:
+                del self._auxiliary[topic_partition]
+
+        task.add_done_callback(ended)
+
+    def _forget_auxiliary(self, topic_partition: TopicPartition) -> None:
+        """What is on its way from the tier for an earlier attempt is not needed any more."""
+        task = self._auxiliary.pop(topic_partition, None)
+        if task is not None:
+            task.cancel()
+
+    async def _fetch_auxiliary(self, action: FetchAuxiliary) -> None:
+        tier, segment = self._ports.tier, action.segment
+        assert tier is not None and isinstance(segment, RemoteLogSegmentMetadata)
+        try:
+            epochs, producers = await tier.reader.fetch_auxiliary(segment)
+        except Exception as error:
+            # The tier may be gone for hours, in as many ways as there are stores: the partition waits.
+            reason = f"{segment.remote_log_segment_id} cannot be read: {error!r}"
+            answer: Action | None = self.core.auxiliary_failed(action, reason, self._now_ms())
+        else:
+            answer = self.core.auxiliary_fetched(action, epochs, producers, self._now_ms())
+        if answer is not None:
+            self._perform(answer)
+        self._woken.set()
+
+    def _refused(self, action: LogAction, error: KafkaError) -> None:
         refused = self.core.action_failed(action, error, self._now_ms())
         if refused is not None:
             self._complain(refused)
@@ -263,7 +325,8 @@ class ReplicaFetcher:
             logger.warning("%s: %s is given up: %s", self, topic_partition, action.reason)
         elif self._complained.get(topic_partition) is not action.code:
             self._complained[topic_partition] = action.code
-            logger.info("%s: %s waits after %s", self, topic_partition, action.code.name)
+            reason = f": {action.reason}" if action.reason else ""
+            logger.info("%s: %s waits after %s%s", self, topic_partition, action.code.name, reason)
 
     def _now_ms(self) -> int:
         return self._ports.clock.monotonic_ms()

@@ -27,16 +27,27 @@ from protocol.ids import BrokerId, Offset, TopicPartition
 logger = logging.getLogger(__name__)
 
 _COUNT_KEY: Final = "num.replica.fetchers"
+_LAST_TIERED_OFFSET_KEY: Final = "follower.fetch.last.tiered.offset.enable"
 
 
 class FetcherManager:
-    """All replica fetchers of this node; a listener of the ReplicaManager's role changes."""
+    """All replica fetchers of this node; a listener of the ReplicaManager's role changes.
+
+    `last_tiered_offset` is follower.fetch.last.tiered.offset.enable as the node's own file has it.
+    """
 
     def __init__(
-        self, node_id: BrokerId, count: int, ports: FetcherPorts, new_core: Callable[[], FollowerFetcher]
+        self,
+        node_id: BrokerId,
+        count: int,
+        ports: FetcherPorts,
+        new_core: Callable[[], FollowerFetcher],
+        *,
+        last_tiered_offset: bool = False,
     ) -> None:
         self._node_id = node_id
         self._count = self._static_count = count
+        self._last_tiered_offset = self._static_last_tiered_offset = last_tiered_offset
         self._ports = ports
         self._new_core = new_core
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
@@ -55,6 +66,10 @@ class FetcherManager:
             return
         own, cluster = image.broker_configs(self._node_id), image.cluster_configs()
         self.resize(int(own.get(_COUNT_KEY) or cluster.get(_COUNT_KEY) or self._static_count))
+        preferred = own.get(_LAST_TIERED_OFFSET_KEY) or cluster.get(_LAST_TIERED_OFFSET_KEY)
+        self._prefer_last_tiered_offset(
+            self._static_last_tiered_offset if preferred is None else preferred.lower() == "true"
+        )
         for topic_partition in changes.gone:
             self._remove(topic_partition)
         for partition in changes.led:
@@ -89,6 +104,7 @@ class FetcherManager:
         fetcher = self._fetchers.get((leader_id, index))
         if fetcher is None:
             fetcher = ReplicaFetcher(leader_id, index, self._new_core(), self._ports)
+            fetcher.core.prefer_last_tiered_offset(self._last_tiered_offset)
             self._fetchers[leader_id, index] = fetcher
             if self._started:
                 fetcher.start()
@@ -107,6 +123,11 @@ class FetcherManager:
         task = asyncio.get_running_loop().create_task(fetcher.close())
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
+
+    def _prefer_last_tiered_offset(self, preferred: bool) -> None:
+        self._last_tiered_offset = preferred
+        for fetcher in self._fetchers.values():
+            fetcher.core.prefer_last_tiered_offset(preferred)
 
     def resize(self, count: int) -> None:
         """Follow a change of num.replica.fetchers: every partition moves to where it now belongs."""

@@ -1,7 +1,7 @@
 """Doing what a follower's state machine wants on the real log: append, cut, begin anew.
 
 Batches are appended as they came. The high watermark follows the leader's as far as our log goes, and
-the log start follows the leader's.
+the log start follows the leader's. What the remote tier said of the past becomes a log's beginning.
 
 I/O: through the log. Errors: KafkaError; CORRUPT_MESSAGE when the bytes are not whole batches.
 Source: ReplicaFetcherThread.processPartitionData and Partition of Apache Kafka.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 
-from cluster.replication.follower_state import Append, RestartAt, Truncate
+from cluster.replication.follower_state import Append, LogAction, RestartAt, RestartFromRemote
 from protocol.batch import BATCH_OVERHEAD, read_header
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from storage.log import PartitionLog
@@ -19,7 +19,7 @@ from storage.log import PartitionLog
 logger = logging.getLogger(__name__)
 
 
-def perform(action: Append | Truncate | RestartAt, log: PartitionLog, now_ms: int) -> bool:
+def perform(action: LogAction, log: PartitionLog, now_ms: int) -> bool:
     """Do it; True when readers can see more than before. `now_ms` is wall time."""
     if isinstance(action, Append):
         return _append(action, log, now_ms)
@@ -27,6 +27,9 @@ def perform(action: Append | Truncate | RestartAt, log: PartitionLog, now_ms: in
     if isinstance(action, RestartAt):
         logger.warning("%s: begins anew at %d: %s", name, action.offset, action.reason)
         log.truncate_fully_and_start_at(action.offset, now_ms)
+        return False
+    if isinstance(action, RestartFromRemote):
+        _restart_from_remote(action, log, now_ms)
         return False
     if action.offset < log.log_end_offset:
         # After an unclean election what readers have seen may go: the leader's log is what counts.
@@ -43,6 +46,28 @@ def perform(action: Append | Truncate | RestartAt, log: PartitionLog, now_ms: in
         )
     log.truncate_to(action.offset, now_ms, below_high_watermark=True)
     return False
+
+
+def _restart_from_remote(action: RestartFromRemote, log: PartitionLog, now_ms: int) -> None:
+    logger.info(
+        "%s: begins anew at %d, with %d leader epochs from offset %d on out of the remote tier: %s",
+        action.partition.topic_partition,
+        action.offset,
+        len(action.leader_epochs),
+        action.log_start_offset,
+        action.reason,
+    )
+    log.restart_from_remote(
+        log_start_offset=action.log_start_offset,
+        local_log_start_offset=action.offset,
+        leader_epochs=action.leader_epochs,
+        producer_snapshot=action.producer_snapshot,
+        now_ms=now_ms,
+    )
+    for epoch, start_offset in action.leader_epochs:
+        if start_offset == action.offset:
+            # It has no record here yet.
+            log.note_leader_epoch(epoch, start_offset)
 
 
 def _append(action: Append, log: PartitionLog, now_ms: int) -> bool:

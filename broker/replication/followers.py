@@ -10,6 +10,7 @@ from broker.node_connections import node_connection_settings
 from broker.replica_manager import ReplicaManager
 from broker.replication.fetcher import FetcherPorts
 from broker.replication.fetcher_manager import FetcherManager
+from broker.replication.remote_tier import FollowersTier
 from broker.replication.throttles import ReplicationThrottles
 from clients.connecting import open_connection
 from clients.connection import BrokerConnection
@@ -31,9 +32,13 @@ def make_fetchers(
     broker_epoch: Callable[[], int],
     clock: Clock,
     environment: Environment,
+    tier: FollowersTier | None = None,
     disabled: SafeguardSet = NONE_DISABLED,
 ) -> FetcherManager:
-    """The manager of this node's fetchers; it hears of role changes from now on, and fetches once started."""
+    """The manager of this node's fetchers; it hears of role changes from now on, and fetches once started.
+
+    `tier` is where followers of tiered logs learn of the past, None without remote storage.
+    """
     connection_settings = node_connection_settings(
         config,
         request_timeout_ms=config.replica_socket_timeout_ms,
@@ -61,12 +66,14 @@ def make_fetchers(
         clock=clock,
         quota=throttles.follower,
         backoff_ms=config.replica_fetch_backoff_ms,
+        tier=tier,
     )
     manager = FetcherManager(
         config.node_id,
         config.num_replica_fetchers,
         ports,
-        lambda: FollowerFetcher(settings, throttle=throttles.follower, disabled=disabled),
+        lambda: FollowerFetcher(settings, throttle=throttles.follower, tier=tier, disabled=disabled),
+        last_tiered_offset=config.follower_fetch_last_tiered_offset_enable,
     )
     replicas.listeners.append(manager)
     return manager

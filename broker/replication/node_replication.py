@@ -12,6 +12,7 @@ from broker.replica_manager import ReplicaManager
 from broker.replication.directory_assignments import DirectoryAssignments
 from broker.replication.followers import make_fetchers
 from broker.replication.isr_updates import IsrUpdates
+from broker.replication.remote_tier import FollowersTier
 from broker.replication.throttles import ReplicationThrottles
 from clients.environment import Environment
 from cluster.image import MetadataImage
@@ -31,6 +32,7 @@ class NodeReplication:
         image: Callable[[], MetadataImage],
         directory_ids: Mapping[str, UUID],
         clock: Clock,
+        tier: FollowersTier | None = None,
     ) -> None:
         leadership = replicas.leadership
         self._replicas = replicas
@@ -45,6 +47,7 @@ class NodeReplication:
             broker_epoch=leadership.own_epoch,
             clock=clock,
             environment=environment,
+            tier=tier,
         )
         self._assignments = DirectoryAssignments(
             channel, config.node_id, leadership.own_epoch, directory_ids, clock

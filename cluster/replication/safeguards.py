@@ -29,6 +29,9 @@ class Safeguard(Enum):
     TRUNCATION_BY_EPOCH = "KIP-101: a follower cuts by leader epoch, not to its high watermark"
     TRUNCATION_BEFORE_FETCHING = "KIP-279: a follower looks for divergence at every new leader epoch"
     EPOCHS_ITERATED = "KIP-279: a follower asks again while the leader names epochs it does not know"
+    REMOTE_AUXILIARY_BUILT = "KIP-405: a follower takes epochs and producers of what it skips from the tier"
+    REMOTE_SEGMENT_COMPARED = "a follower begins behind a remote segment only if the leader has all of it"
+    REMOTE_CUT_REBUILDS = "a cut below what is local takes the past from the tier anew"
 
 
 SafeguardSet: TypeAlias = frozenset[Safeguard]

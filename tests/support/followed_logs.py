@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cluster.replication.follower_fetcher import FollowerFetcher
-from cluster.replication.follower_state import Action, Append, RestartAt, Truncate
+from cluster.replication.follower_state import Action, Append, RestartAt, RestartFromRemote, Truncate
 from storage.leader_epoch import LeaderEpochCache
 
 
@@ -17,6 +17,9 @@ class FollowedLog:
     high_watermark: int = 0
     log_start_offset: int = 0
     leader_epochs: LeaderEpochCache = field(default_factory=LeaderEpochCache)
+    local_log_start_offset: int = 0
+    remote_log_enabled: bool = False
+    producer_snapshot: bytes | None = None
 
     @classmethod
     def of(cls, *epochs: tuple[int, int], end: int, high_watermark: int = 0) -> FollowedLog:
@@ -39,14 +42,22 @@ class FollowedLog:
 
     def restart(self, offset: int) -> None:
         """Be empty and start at `offset`."""
-        self.log_start_offset = self.log_end_offset = self.high_watermark = offset
+        self.log_start_offset = self.local_log_start_offset = offset
+        self.log_end_offset = self.high_watermark = offset
         self.leader_epochs.clear()
+
+    def restart_from_remote(self, action: RestartFromRemote) -> None:
+        """Be empty, and go on behind what is in the tier."""
+        self.restart(action.offset)
+        self.log_start_offset = action.log_start_offset
+        self.leader_epochs = LeaderEpochCache.of(action.leader_epochs)
+        self.producer_snapshot = action.producer_snapshot
 
 
 def perform(fetcher: FollowerFetcher, actions: list[Action], epoch: int = 0) -> None:
     """Do what the fetcher wants on logs of this kind; appended records are of `epoch`."""
     for action in actions:
-        if not isinstance(action, Append | Truncate | RestartAt):
+        if not isinstance(action, Append | Truncate | RestartAt | RestartFromRemote):
             continue
         log = action.partition.log
         assert isinstance(log, FollowedLog)
@@ -57,6 +68,8 @@ def perform(fetcher: FollowerFetcher, actions: list[Action], epoch: int = 0) -> 
             log.high_watermark = max(log.high_watermark, min(action.high_watermark, log.log_end_offset))
         elif isinstance(action, Truncate):
             log.truncate(action.offset)
+        elif isinstance(action, RestartFromRemote):
+            log.restart_from_remote(action)
         else:
             log.restart(action.offset)
         fetcher.performed(action)

@@ -371,4 +371,4 @@ def test_topics_that_are_gone_are_forgotten() -> None:
         topic = TopicPartition(f"topic {number}", 0)
         fetcher.add(topic, UUID(int=number + 1), 0, FollowedLog())
         fetcher.remove(topic)
-    assert len(fetcher._topic_names) < 200
+    assert len(fetcher._fetches._topic_names) < 200

@@ -48,11 +48,17 @@ class SimLog:
         self.synced_end = 0
         self.checkpointed_high_watermark = 0
         self.failure: object | None = None
+        self.remote_log_enabled = False
 
     @property
     def log_end_offset(self) -> int:
         """Where the next entry goes."""
         return self.base + len(self.entries)
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The first that is here; what is between it and the log start is in the tier."""
+        return self.base
 
     @property
     def last_stable_offset(self) -> int:

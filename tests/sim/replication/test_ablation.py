@@ -27,6 +27,12 @@ FOUND_BY_SIMULATION = {
     Safeguard.TRUNCATION_BEFORE_FETCHING: 0,
     Safeguard.EPOCHS_ITERATED: 0,
 }
+LEFT_OUT_IN_UNIT_TESTS = {
+    Safeguard.REMOTE_AUXILIARY_BUILT,
+    Safeguard.REMOTE_SEGMENT_COMPARED,
+    Safeguard.REMOTE_CUT_REBUILDS,
+}
+"""See tests/cluster/replication/test_follower_aux.py."""
 RULES_FOUND = {
     Rule.UNCLEAN_SHUTDOWN_LEAVES: 0,
     Rule.BROKER_EPOCHS_CHECKED: 30,
@@ -56,4 +62,5 @@ def test_without_a_rule_of_the_controller_the_simulator_finds_a_violation(rule: 
 
 
 def test_every_safeguard_is_left_out_somewhere() -> None:
-    assert set(FOUND_BY_SIMULATION) | {safeguard for _, safeguard in ABLATIONS} == set(Safeguard)
+    elsewhere = {safeguard for _, safeguard in ABLATIONS} | LEFT_OUT_IN_UNIT_TESTS
+    assert set(FOUND_BY_SIMULATION) | elsewhere == set(Safeguard)
