@@ -165,7 +165,7 @@ async def test_deletion_that_is_switched_off_fails_the_request() -> None:
 async def test_a_topics_configs_tell_value_source_and_type() -> None:
     async with admin() as node:
         result = node.describe(2, "orders")
-        assert (result.error_code, len(result.configs)) == (0, 33)
+        assert (result.error_code, len(result.configs)) == (0, 35)
         entry = node.entry(2, "orders", "retention.ms")
         assert (entry.value, entry.config_source, entry.config_type) == ("5000", 1, 5)
         assert synonyms(entry) == [("retention.ms", "5000", 1)]
