@@ -99,10 +99,11 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         selector_named(services.config.replica_selector_class),
         lambda: services.image().brokers,
         services.throttles.leader,
+        services.remote,
     )
     dispatcher.register_raw(ApiKey.PRODUCE, produce.handle)
     dispatcher.register_raw(ApiKey.FETCH, fetch.handle)
-    dispatcher.register(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas).handle)
+    dispatcher.register(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas, services.remote).handle)
     dispatcher.register(
         ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas, services.delete_records_purgatory).handle
     )

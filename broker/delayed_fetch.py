@@ -47,6 +47,11 @@ class DelayedFetch(DelayedOperation):
                     return self.force_complete()
                 if limits.replica_id >= 0 and self._has_news(partition, asked):
                     return self.force_complete()
+                if asked.fetch_offset < partition.log.local_log_start_offset:
+                    if limits.replica_id >= 0 or asked.fetch_offset < partition.log.log_start_offset:
+                        return self.force_complete()
+                    # In remote storage, from where this client may read nothing now; others have data.
+                    continue
                 upper_bound = partition.upper_bound(limits.isolation)
                 readable = partition.log.readable_bytes(asked.fetch_offset, upper_bound)
             except Exception:

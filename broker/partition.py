@@ -85,6 +85,8 @@ class Partition:
         is_new_epoch = placed.leader_epoch > self.leader_epoch
         if is_new_epoch and Safeguard.EPOCH_NOTED_ON_ELECTION not in shared.disabled:
             self.log.note_leader_epoch(placed.leader_epoch, self.log.log_end_offset)
+        if is_new_epoch:
+            self.log.forget_remote_log()
         leader = self.leader or shared.new_state(self.log.config.min_insync_replicas)
         leader.follow_metadata(placed, self.log.log_end_offset, shared.clock.monotonic_ms())
         self._take_over(placed)
@@ -97,6 +99,8 @@ class Partition:
         if placed.partition_epoch < self.partition_epoch:
             return False
         is_new_epoch = placed.leader_epoch > self.leader_epoch
+        if is_new_epoch:
+            self.log.forget_remote_log()
         self._take_over(placed)
         self.leader = None
         return is_new_epoch

@@ -16,6 +16,7 @@ from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.store import MetadataStore
 from broker.metadata.topic_creation import TopicCreation
 from broker.purgatory.purgatory import Purgatory
+from broker.remote_fetch import RemoteAccess
 from broker.replica_manager import ReplicaManager
 from broker.replication.throttles import ReplicationThrottles
 from broker.topic_traffic import TopicTraffic
@@ -47,6 +48,8 @@ class Services:
     forwarder: Forwarder
     producer_ids: ProducerIds
     topic_creation: TopicCreation
+    remote: RemoteAccess | None = None
+    """Remote storage for requests of clients; None on a node without it."""
 
     def image(self) -> MetadataImage:
         """The metadata as of now."""

@@ -37,12 +37,15 @@ class TieredLog(WritableLog):
             self.advance_log_start_offset(self.local_log_start_offset)
 
     def note_highest_offset_in_remote_storage(self, offset: Offset) -> None:
-        """The log is in remote storage up to `offset` (inclusive; -1: nothing is). Never goes back."""
+        """The log is in remote storage up to `offset` (inclusive; -1: nothing is). Never goes back.
+
+        A follower that has not copied that far yet notes what it has got of it.
+        """
         if not self.remote_log_enabled:
             return
         self.is_remote_log_known = True
-        if self.highest_offset_in_remote_storage < offset < self.log_end_offset:
-            self.highest_offset_in_remote_storage = offset
+        offset = min(offset, self.log_end_offset - 1)
+        self.highest_offset_in_remote_storage = max(self.highest_offset_in_remote_storage, offset)
 
     def forget_remote_log(self) -> None:
         """This replica has another role now: what remote storage holds is to be told again."""

@@ -1,7 +1,8 @@
 """Fetch (key 1): read batches from partitions, now or as soon as there is enough (versions 4-18).
 
 Batches leave as the bytes they are in the log; what fits a reader is decided by offsets alone.
-A fetch that finds less than `min_bytes` waits in the fetch purgatory, at most `max_wait_ms`.
+A fetch that finds less than `min_bytes` waits in the fetch purgatory, at most `max_wait_ms`. One that
+needs remote storage waits for that, in a purgatory of its own.
 Followers of other brokers read by it as well: with a replica id, to the log end.
 
 Source: KIP-227 (sessions), KIP-98 (isolation), KIP-320 (epochs), KIP-516 (topic ids), KIP-392 (reading
@@ -15,11 +16,13 @@ from typing import Final, cast
 
 from broker.clock import Clock
 from broker.delayed_fetch import DelayedFetch
+from broker.delayed_remote_fetch import DelayedRemoteFetch
 from broker.fetch_read import FetchLimits, FetchRead, PreferredReplica, read_partitions
 from broker.fetch_sessions import FetchContext, FetchSessionCache
 from broker.network.request import AnswerPart, Request
 from broker.partition import FetchIsolation, Partition
 from broker.purgatory.purgatory import Purgatory
+from broker.remote_fetch import RemoteAccess
 from broker.replica_manager import ReplicaManager
 from broker.replication.current_leaders import ERRORS_THAT_NAME_THE_LEADER, CurrentLeaders
 from broker.replication.replica_selector import ReplicaSelector
@@ -56,8 +59,12 @@ class FetchHandler:
         selector: ReplicaSelector | None = None,
         brokers: Callable[[], Mapping[BrokerId, BrokerImage]] | None = None,
         quota: ReplicationQuota | None = None,
+        remote: RemoteAccess | None = None,
     ) -> None:
-        """`selector` and `brokers` send readers to a replica near them; `quota` throttles followers."""
+        """`selector` and `brokers` send readers to a replica near them; `quota` throttles followers.
+
+        `remote` is there on a node with remote storage.
+        """
         self._replicas = replicas
         self._sessions = sessions
         self._purgatory = purgatory
@@ -68,6 +75,7 @@ class FetchHandler:
         self._selector = selector
         self._brokers = brokers
         self._quota = quota
+        self._remote = remote
 
     def handle(self, request: Request) -> None:
         """Take one fetch request to its end, or park it; DecodeError when it is malformed."""
@@ -80,7 +88,9 @@ class FetchHandler:
             return
         limits = self._limits(request, view)
         read = read_partitions(self._replicas, context.partitions, limits)
-        if (
+        if read.moved is not None:
+            self._read_remote(request, context, read, limits)
+        elif (
             read.is_final
             or read.size_bytes >= limits.min_bytes
             or view.max_wait_ms <= 0
@@ -102,6 +112,8 @@ class FetchHandler:
         committed = view.isolation_level == READ_COMMITTED
         isolation = FetchIsolation.READ_COMMITTED if committed else FetchIsolation.READ_UNCOMMITTED
         limits = FetchLimits(view.replica_id, isolation, min_bytes, max_bytes)
+        if self._remote is not None:
+            limits.remote = self._remote.reader
         limits.leader_only = request.header.api_version < FIRST_VERSION_WITH_RACK
         if view.rack_id and self._selector is not None:
             limits.preferred_replica = self._preferred(view.rack_id, request.listener)
@@ -151,6 +163,24 @@ class FetchHandler:
         keys = [resolve(asked.topic, asked.topic_id, asked.partition) for asked in context.partitions]
         if not self._purgatory.try_complete_else_watch(operation, keys):
             # `max_wait_ms` may be weeks, which a reader that comes back again and again must not pile up.
+            request.on_abandoned = lambda _: operation.cancel()
+
+    def _read_remote(
+        self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits
+    ) -> None:
+        """Have remote storage asked, and answer when that is done; who asked may go away before."""
+        remote = self._remote
+        assert remote is not None
+
+        def on_read(complete: FetchRead) -> None:
+            self._answer(request, context, complete, limits)
+
+        operation = DelayedRemoteFetch(
+            remote.fetch_max_wait_ms(), self._replicas, read, limits, remote.reader, on_read, request.fail
+        )
+        resolve = self._replicas.resolve
+        keys = [resolve(asked.topic, asked.topic_id, asked.partition) for asked in context.partitions]
+        if not remote.fetches.try_complete_else_watch(operation, keys):
             request.on_abandoned = lambda _: operation.cancel()
 
     def _answer(self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits) -> None:

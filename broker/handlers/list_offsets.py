@@ -5,20 +5,25 @@ whose high watermark has not reached the start of its epoch does not know the en
 OFFSET_NOT_AVAILABLE, which is LEADER_NOT_AVAILABLE before version 5 (KIP-207).
 
 The timestamps below zero are questions of their own; a version that does not
-know one yet is answered UNSUPPORTED_VERSION. Nothing found is offset -1, not an error.
+know one yet is answered UNSUPPORTED_VERSION. Nothing found is offset -1, not an error. The first
+record at or after a point in time may be in remote storage: then the answer waits for that.
 
-Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6).
+Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6), KIP-1075 (waiting).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from typing import TypeAlias
 
+from broker.delayed_remote_list_offsets import DelayedRemoteListOffsets, RemoteLookUp
 from broker.partition import FetchIsolation, Partition
+from broker.remote_fetch import RemoteAccess
 from broker.replica_manager import ReplicaManager
 from broker.request_context import RequestContext
 from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
+from protocol.ids import Offset, TopicPartition
 from protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -26,7 +31,9 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from storage.log import RecordPlace
+from remote.reader.requests import TimestampSearch
+from remote.segment_metadata import TopicIdPartition
+from storage.log import PartitionLog, RecordPlace
 
 LATEST = -1
 EARLIEST = -2
@@ -52,65 +59,169 @@ NOT_FOUND = RecordPlace(-1, -1, -1)
 
 
 class ListOffsetsHandler:
-    """Answers from the local log alone; a partition without remote storage has nothing tiered."""
+    """Answers from the local log; points in time that may lie in remote storage are looked up there."""
 
-    def __init__(self, replicas: ReplicaManager) -> None:
+    def __init__(self, replicas: ReplicaManager, remote: RemoteAccess | None = None) -> None:
+        """`remote` is there on a node with remote storage."""
         self._replicas = replicas
+        self._remote = remote
 
-    def handle(self, context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    def handle(
+        self, context: RequestContext, request: ListOffsetsRequest
+    ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
         """Answer every partition by itself; one named twice is INVALID_REQUEST."""
         named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
         version = context.header.api_version
-        topics = []
+        outcomes: dict[TopicPartition, _Outcome] = {}
         for topic in request.topics:
-            answers = []
             for asked in topic.partitions:
-                if named[topic.name, asked.partition_index] > 1:
-                    answers.append(_refusal(asked, ErrorCode.INVALID_REQUEST))
+                name = TopicPartition(topic.name, asked.partition_index)
+                if named[name] > 1:
+                    outcomes[name] = ErrorCode.INVALID_REQUEST
                 else:
-                    answers.append(self._answer(topic.name, asked, request, version))
-            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(answers)))
-        return ListOffsetsResponse(topics=tuple(topics))
+                    outcomes[name] = self._look_up(name, asked, request, version)
+        look_ups = {name: each for name, each in outcomes.items() if isinstance(each, RemoteLookUp)}
+        if not look_ups:
+            return _response(request, outcomes, version)
+        return self._wait(request, outcomes, look_ups, version)
 
-    def _answer(
-        self, topic: str, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
-    ) -> ListOffsetsPartitionResponse:
+    def _wait(
+        self,
+        request: ListOffsetsRequest,
+        outcomes: dict[TopicPartition, _Outcome],
+        look_ups: dict[TopicPartition, RemoteLookUp],
+        version: int,
+    ) -> asyncio.Future[ListOffsetsResponse]:
+        remote = self._remote
+        assert remote is not None
+        answer: asyncio.Future[ListOffsetsResponse] = asyncio.get_running_loop().create_future()
+
+        def on_answer() -> None:
+            if not answer.done():
+                answer.set_result(_response(request, outcomes, version))
+
+        timeout_ms = request.timeout_ms if request.timeout_ms > 0 else remote.list_offsets_timeout_ms()
+        operation = DelayedRemoteListOffsets(timeout_ms, list(look_ups.values()), on_answer)
+        remote.list_offsets.try_complete_else_watch(operation, look_ups)
+        return answer
+
+    def _look_up(
+        self, name: TopicPartition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
+    ) -> _Outcome:
         try:
             if asked.timestamp < 0 and version < LOWEST_VERSION_OF.get(asked.timestamp, version + 1):
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version {version}"
                 )
-            partition = self._replicas.partition(TopicPartition(topic, asked.partition_index))
+            partition = self._replicas.partition(name)
             if request.replica_id == DEBUGGING_REPLICA:
                 partition.check_leader_epoch(asked.current_leader_epoch)
             else:
                 partition.led(asked.current_leader_epoch)
-            found = look_up(partition, asked.timestamp, _isolation(request))
-            if request.replica_id == CONSUMER and _needs_high_watermark(asked.timestamp, found):
-                partition.check_high_watermark_known()
+            log = partition.log
+            if (
+                asked.timestamp >= 0
+                and self._remote is not None
+                and log.remote_log_enabled
+                and log.log_start_offset < log.log_end_offset
+            ):
+                return self._look_up_remotely(self._remote, partition, asked.timestamp, request)
+            return _checked(
+                partition, asked.timestamp, look_up(partition, asked.timestamp, _isolation(request)), request
+            )
         except KafkaError as error:
-            if error.code == ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
-                return _refusal(asked, ErrorCode.LEADER_NOT_AVAILABLE)
-            return _refusal(asked, error.code)
-        return ListOffsetsPartitionResponse(
-            partition_index=asked.partition_index,
-            timestamp=found.timestamp,
-            offset=found.offset,
-            leader_epoch=found.leader_epoch if version >= LEADER_EPOCH_SINCE else -1,
+            return error.code
+
+    def _look_up_remotely(
+        self, remote: RemoteAccess, partition: Partition, timestamp: int, request: ListOffsetsRequest
+    ) -> RemoteLookUp:
+        """Ask remote storage first, as it has the older records; the local log when it finds nothing."""
+        log, name = partition.log, partition.topic_partition
+        isolation = _isolation(request)
+
+        async def search() -> RecordPlace | None:
+            while True:
+                local_log_start_offset = log.local_log_start_offset
+                found = await remote.reader.offset_for_timestamp(
+                    TimestampSearch(
+                        topic_id_partition=TopicIdPartition(partition.topic_id, name.topic, name.partition),
+                        timestamp=timestamp,
+                        starting_offset=log.log_start_offset,
+                        log=log,
+                    )
+                )
+                # What was local when the search began may be only remote when it ends.
+                if found is not None or log.local_log_start_offset == local_log_start_offset:
+                    return found
+
+        def check() -> None:
+            if self._replicas.partition(name) is not partition:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was made anew")
+
+        def finish(found: RecordPlace | None) -> RecordPlace:
+            if found is None:
+                found = look_up(partition, timestamp, isolation)
+            elif found.offset >= partition.upper_bound(isolation):
+                found = NOT_FOUND
+            return _checked(partition, timestamp, found, request)
+
+        return RemoteLookUp(asyncio.ensure_future(search()), check, finish)
+
+
+_Outcome: TypeAlias = RecordPlace | ErrorCode | RemoteLookUp
+
+
+def _checked(
+    partition: Partition, timestamp: int, found: RecordPlace, request: ListOffsetsRequest
+) -> RecordPlace:
+    if request.replica_id == CONSUMER and _needs_high_watermark(timestamp, found):
+        partition.check_high_watermark_known()
+    return found
+
+
+def _response(
+    request: ListOffsetsRequest, outcomes: dict[TopicPartition, _Outcome], version: int
+) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    _answer(asked, outcomes[TopicPartition(topic.name, asked.partition_index)], version)
+                    for asked in topic.partitions
+                ),
+            )
+            for topic in request.topics
         )
+    )
+
+
+def _answer(asked: ListOffsetsPartition, outcome: _Outcome, version: int) -> ListOffsetsPartitionResponse:
+    found = outcome.result if isinstance(outcome, RemoteLookUp) else outcome
+    if isinstance(found, ErrorCode):
+        if found is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
+            found = ErrorCode.LEADER_NOT_AVAILABLE
+        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=found)
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch if version >= LEADER_EPOCH_SINCE else -1,
+    )
 
 
 def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> RecordPlace:
-    """The offset that `timestamp`, real or special, stands for; offset -1 when there is none."""
+    """The offset that `timestamp`, real or special, stands for in the local log; -1 when there is none."""
     log = partition.log
     if timestamp == LATEST:
         latest_epoch = log.leader_epochs.latest_epoch
         return RecordPlace(-1, partition.upper_bound(isolation), _or_none(latest_epoch))
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
-        return RecordPlace(-1, log.log_start_offset, _or_none(epoch))
+    if timestamp == EARLIEST:
+        return _at(log, log.log_start_offset)
+    if timestamp == EARLIEST_LOCAL:
+        return _at(log, log.local_log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-        return NOT_FOUND
+        return _border(log, timestamp) if log.remote_log_enabled else NOT_FOUND
     if timestamp == MAX_TIMESTAMP:
         found = log.max_timestamp_offset()
     else:
@@ -118,6 +229,26 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     if found is None or found.offset >= partition.upper_bound(isolation):
         return NOT_FOUND
     return found
+
+
+def _border(log: PartitionLog, timestamp: int) -> RecordPlace:
+    """Up to where the log is in remote storage (inclusive), or from where on it is not.
+
+    The latter is not known of a log that has no local start to answer with, until the node knows what
+    remote storage holds.
+    """
+    highest = log.highest_offset_in_remote_storage
+    if timestamp == LATEST_TIERED:
+        return _at(log, highest)
+    if highest >= 0:
+        return _at(log, max(highest + 1, log.log_start_offset))
+    if log.local_log_start_offset == log.log_start_offset:
+        return _at(log, log.log_start_offset)
+    return NOT_FOUND
+
+
+def _at(log: PartitionLog, offset: Offset) -> RecordPlace:
+    return RecordPlace(-1, offset, _or_none(log.leader_epochs.epoch_for_offset(offset)))
 
 
 def _needs_high_watermark(timestamp: int, found: RecordPlace) -> bool:
@@ -135,7 +266,3 @@ def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
     if request.replica_id >= 0:
         return FetchIsolation.LOG_END
     return FetchIsolation.READ_COMMITTED if request.isolation_level else FetchIsolation.READ_UNCOMMITTED
-
-
-def _refusal(asked: ListOffsetsPartition, code: ErrorCode) -> ListOffsetsPartitionResponse:
-    return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)

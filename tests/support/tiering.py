@@ -1,0 +1,60 @@
+"""A remote storage that the test plays: what is asked of it waits until the test answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from broker.purgatory.purgatory import Purgatory
+from broker.purgatory.timers import Timers
+from broker.remote_fetch import RemoteAccess
+from protocol.ids import Offset
+from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from storage.log import PartitionLog, RecordPlace
+
+
+@dataclass(eq=False)
+class FakeReader:
+    """Keeps what is asked with the future that answers it."""
+
+    reads: list[tuple[RemoteReadRequest, asyncio.Future[RemoteRead]]] = field(default_factory=list)
+    searches: list[tuple[TimestampSearch, asyncio.Future[RecordPlace | None]]] = field(default_factory=list)
+    throttle_time_ms: int = 0
+
+    def read(self, request: RemoteReadRequest) -> asyncio.Future[RemoteRead]:
+        outcome: asyncio.Future[RemoteRead] = asyncio.get_running_loop().create_future()
+        self.reads.append((request, outcome))
+        return outcome
+
+    def offset_for_timestamp(self, search: TimestampSearch) -> asyncio.Future[RecordPlace | None]:
+        outcome: asyncio.Future[RecordPlace | None] = asyncio.get_running_loop().create_future()
+        self.searches.append((search, outcome))
+        return outcome
+
+    def fetch_throttle_time_ms(self) -> int:
+        return self.throttle_time_ms
+
+
+class FakeTier:
+    """A RemoteAccess over a FakeReader, with the purgatories where requests wait."""
+
+    def __init__(self, timers: Timers, max_wait_ms: int = 500) -> None:
+        self.reader = FakeReader()
+        self.fetches = Purgatory("RemoteFetch", timers)
+        self.list_offsets = Purgatory("RemoteListOffsets", timers)
+        self.access = RemoteAccess(
+            self.reader, self.fetches, self.list_offsets, lambda: max_wait_ms, lambda: 30_000
+        )
+
+
+def move_to_remote(log: PartitionLog, end_offset: Offset, now_ms: int) -> None:
+    """Have everything below `end_offset`, where a segment must end, in remote storage only."""
+    log.note_highest_offset_in_remote_storage(end_offset - 1)
+    log.apply_retention(now_ms)
+    assert log.local_log_start_offset == end_offset, f"the local log starts at {log.local_log_start_offset}"
+
+
+async def settled() -> None:
+    """Let tasks and callbacks that are ready run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
