@@ -1,0 +1,127 @@
+"""The task of a leader that deletes remote segments which nobody is to read any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from remote.log_manager.context import RemoteLogContext
+from remote.log_manager.copy_plan import local_only_bytes
+from remote.log_manager.expiration_plan import (
+    Deletion,
+    ExpirationPlan,
+    ExpirationView,
+    Reason,
+    Retention,
+    plan_expiration,
+)
+from remote.log_manager.fault_points import FaultPoint
+from remote.log_manager.remote_state import note_copied_offset, raise_log_start
+from remote.log_manager.replica import Role, local_segments
+from remote.log_manager.segment_deletion import delete_segment, is_still
+from remote.segment_metadata import RemoteLogSegmentMetadata
+
+FAILURES_IN_A_ROW_MAX: Final = 3
+"""Deletions that fail one after the other before the rest waits for the next run."""
+SEGMENTS_A_TURN: Final = 500
+"""Segments that are listed before the loop may do something else."""
+
+_log = logging.getLogger(__name__)
+
+
+class ExpirationTask:
+    """Moves the log start and deletes remote segments of one partition each time it runs."""
+
+    def __init__(self, context: RemoteLogContext, role: Role) -> None:
+        self._context = context
+        self._role = role
+
+    async def run(self) -> None:
+        """Delete all that is to go now.
+
+        Errors: RemoteMetadataError, KafkaError and the storage manager's; what is left goes next time.
+        """
+        role = self._role
+        if not role.is_current or not role.replica.log.remote_log_enabled:
+            return
+        note_copied_offset(self._context, role.replica)
+        segments = await self._listed()
+        if not role.is_current:
+            return
+        raise_log_start(role.replica, segments)
+        plan = self._plan(segments)
+        if plan.log_start_offset is not None:
+            # Before anything goes, so that nobody is sent to what is not there any more (KAFKA-15352).
+            self._context.faults(FaultPoint.BEFORE_LOG_START_MOVED)
+            role.replica.log.advance_log_start_offset_from_remote(plan.log_start_offset)
+            self._context.faults(FaultPoint.AFTER_LOG_START_MOVED)
+        await self._delete(plan.deletions)
+
+    async def _listed(self) -> list[RemoteLogSegmentMetadata]:
+        """All segments of the partition; there may be very many, so the loop gets its turns meanwhile."""
+        segments = []
+        for segment in self._context.metadata.list_remote_log_segments(self._role.replica.topic_id_partition):
+            segments.append(segment)
+            if len(segments) % SEGMENTS_A_TURN == 0:
+                await asyncio.sleep(0)
+        return segments
+
+    def _plan(self, segments: list[RemoteLogSegmentMetadata]) -> ExpirationPlan:
+        context, log = self._context, self._role.replica.log
+        figures = context.figures.partition(self._role.replica.topic_id_partition)
+        began_ms = context.clock.monotonic_ms()
+        plan = plan_expiration(
+            ExpirationView(
+                segments=segments,
+                epochs=log.leader_epochs.entries,
+                log_start_offset=log.log_start_offset,
+                high_watermark=log.high_watermark,
+                log_end_offset=log.log_end_offset,
+                copied_offset=note_copied_offset(context, self._role.replica),
+                local_only_bytes=local_only_bytes(local_segments(log), log.highest_offset_in_remote_storage),
+                in_progress=context.in_progress,
+                retention=Retention.of(log.config),
+                now_ms=context.clock.wall_ms(),
+            )
+        )
+        figures.log_size_computation_time_ms = context.clock.monotonic_ms() - began_ms
+        figures.metadata_count = len(segments)
+        figures.log_size_bytes = sum(segment.segment_size_bytes for segment in segments)
+        return plan
+
+    async def _delete(self, deletions: Sequence[Deletion]) -> None:
+        failures_in_a_row, last_error = 0, None
+        left, left_bytes = len(deletions), sum(each.segment.segment_size_bytes for each in deletions)
+        self._note_lag(left, left_bytes)
+        for deletion in deletions:
+            if not self._role.is_current:
+                return
+            if failures_in_a_row == FAILURES_IN_A_ROW_MAX:
+                break
+            try:
+                await self._delete_one(deletion)
+            except Exception as error:
+                failures_in_a_row, last_error = failures_in_a_row + 1, error
+                _log.warning("%s was not deleted: %s", deletion.segment.remote_log_segment_id, error)
+            else:
+                failures_in_a_row = 0
+                left, left_bytes = left - 1, left_bytes - deletion.segment.segment_size_bytes
+                self._note_lag(left, left_bytes)
+        if last_error is not None:
+            raise last_error
+
+    async def _delete_one(self, deletion: Deletion) -> None:
+        segment = deletion.segment
+        if segment.remote_log_segment_id.id in self._context.in_progress:
+            return
+        if deletion.reason is Reason.DANGLING_COPY and not is_still(self._context, segment):
+            return  # it was finished while other segments were deleted
+        _log.info("deleting %s: %s", segment.remote_log_segment_id, deletion.reason.value)
+        await delete_segment(self._context, segment)
+
+    def _note_lag(self, segments: int, size_bytes: int) -> None:
+        if self._role.is_current:
+            figures = self._context.figures.partition(self._role.replica.topic_id_partition)
+            figures.delete_lag_segments, figures.delete_lag_bytes = segments, size_bytes

@@ -1,0 +1,197 @@
+"""Deleting all remote data of a partition: its topic is gone, or is tiered no more.
+
+    DELETE_PARTITION_MARKED    somebody found out that it has to go
+    DELETE_PARTITION_STARTED   somebody is at it; each segment goes as it does for retention
+    DELETE_PARTITION_FINISHED  nothing is left; what was known of the partition is forgotten
+
+Work is by topic id: a topic of the same name that is made again has another id, and nothing in common.
+Every step may be taken twice and by several nodes. The node that led the partition begins at once; one
+that followed, or that finds another's deletion in the metadata, waits a while and then sees what is left.
+A partition that comes back here (remote storage was switched on again) keeps its new leader from copying
+until the deletion is over, see `is_pending`.
+
+Source: KIP-405 (RemotePartitionRemover), KIP-950; KAFKA-15313, KAFKA-15414, KAFKA-16511.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, runtime_checkable
+
+from clients.backoff import ExponentialBackoff
+from remote.log_manager.context import RemoteLogContext
+from remote.log_manager.fault_points import FaultPoint
+from remote.log_manager.segment_deletion import delete_segment
+from remote.log_manager.turns import Turns
+from remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from remote.segment_metadata import (
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
+
+TAKEOVER_INTERVALS: Final = 2
+"""Task intervals after which a deletion that another node began may be taken over."""
+
+_MARKED, _STARTED, _FINISHED = RemotePartitionDeleteState
+
+_log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class KnowsPartitionDeletions(Protocol):
+    """What a metadata manager offers beyond its port, so that deletions go on after a crash."""
+
+    def partition_deletions(self) -> list[RemotePartitionDeleteMetadata]:
+        """The deletions of partitions that have begun and not ended, the last record of each."""
+        ...
+
+
+async def remove_partition(context: RemoteLogContext, partition: TopicIdPartition) -> None:
+    """Delete everything of `partition`, or what is left of it.
+
+    Errors: RemoteMetadataError and the storage manager's; to be called again then.
+    """
+    metadata, faults = context.metadata, context.faults
+    if not metadata.is_ready(partition):
+        raise RemoteMetadataNotReady(f"the remote metadata of {partition} is not read yet")
+    state = pending_state(context, partition)
+    if state is None and next(metadata.list_remote_log_segments(partition), None) is None:
+        return  # nothing was ever copied, or somebody else has done it
+    if state is None:
+        faults(FaultPoint.BEFORE_PARTITION_MARKED)
+        await _put(context, partition, _MARKED)
+        faults(FaultPoint.AFTER_PARTITION_MARKED)
+    if state is not _STARTED:
+        await _put(context, partition, _STARTED)
+        faults(FaultPoint.AFTER_PARTITION_STARTED)
+    while segments := [
+        segment
+        for segment in metadata.list_remote_log_segments(partition)
+        if segment.remote_log_segment_id.id not in context.in_progress
+    ]:
+        for segment in segments:
+            await delete_segment(context, segment)
+    if next(metadata.list_remote_log_segments(partition), None) is not None:
+        raise RemoteMetadataError(f"{partition}: a copy is still under way")
+    faults(FaultPoint.AFTER_PARTITION_EMPTIED)
+    await _put(context, partition, _FINISHED)
+    faults(FaultPoint.AFTER_PARTITION_FINISHED)
+
+
+def pending_state(
+    context: RemoteLogContext, partition: TopicIdPartition
+) -> RemotePartitionDeleteState | None:
+    """How far a deletion of `partition` is that has begun and not ended."""
+    metadata = context.metadata
+    if not isinstance(metadata, KnowsPartitionDeletions):
+        return None
+    for deletion in metadata.partition_deletions():
+        if deletion.topic_id_partition == partition:
+            return deletion.state
+    return None
+
+
+async def _put(
+    context: RemoteLogContext, partition: TopicIdPartition, state: RemotePartitionDeleteState
+) -> None:
+    await context.metadata.put_remote_partition_delete_metadata(
+        RemotePartitionDeleteMetadata(partition, state, context.clock.wall_ms(), context.broker_id)
+    )
+
+
+class RemotePartitionRemover:
+    """The deletions of partitions that this node works on; one task each, a few at once.
+
+    `is_assigned` says whether a partition is led or followed here: then its metadata stays when it is done.
+    """
+
+    def __init__(
+        self,
+        context: RemoteLogContext,
+        turns: Turns,
+        backoff: ExponentialBackoff,
+        is_assigned: Callable[[TopicIdPartition], bool],
+    ) -> None:
+        self._context = context
+        self._turns = turns
+        self._backoff = backoff
+        self._is_assigned = is_assigned
+        self._jobs: dict[TopicIdPartition, asyncio.Task[None]] = {}
+
+    @property
+    def partitions(self) -> frozenset[TopicIdPartition]:
+        """Those that are being deleted here."""
+        return frozenset(self._jobs)
+
+    def is_pending(self, partition: TopicIdPartition) -> bool:
+        """Whether a deletion of `partition` has begun, here or elsewhere, and has not ended."""
+        return partition in self._jobs or pending_state(self._context, partition) is not None
+
+    def remove(
+        self, partition: TopicIdPartition, *, after: Awaitable[None] | None = None, delay_ms: int = 0
+    ) -> None:
+        """Delete all of `partition`, once `after` is over and `delay_ms` have passed; one job each."""
+        if partition not in self._jobs:
+            job = asyncio.get_running_loop().create_task(
+                self._remove(partition, after, delay_ms), name=f"remote-partition-remover-{partition}"
+            )
+            self._jobs[partition] = job
+            job.add_done_callback(lambda _: self._jobs.pop(partition, None))
+        elif asyncio.iscoroutine(after):
+            after.close()
+
+    def leave(self, partition: TopicIdPartition) -> None:
+        """Another node leads `partition` now, and finishes its deletion if there is one."""
+        job = self._jobs.get(partition)
+        if job is not None:
+            job.cancel()
+
+    def take_over(self) -> None:
+        """Go on with deletions that this node began, and those of others that have stood still."""
+        context = self._context
+        if not isinstance(context.metadata, KnowsPartitionDeletions):
+            return
+        waited_ms = TAKEOVER_INTERVALS * context.settings.remote_log_manager_task_interval_ms
+        now_ms = context.clock.wall_ms()
+        for deletion in context.metadata.partition_deletions():
+            partition = deletion.topic_id_partition
+            is_mine = deletion.broker_id == context.broker_id
+            if self._is_assigned(partition):
+                continue  # its leader does it
+            if is_mine or now_ms - deletion.event_timestamp_ms >= waited_ms:
+                self.remove(partition)
+
+    async def close(self) -> None:
+        """Break off what is under way; it is found again."""
+        jobs = list(self._jobs.values())
+        for job in jobs:
+            job.cancel()
+        if jobs:
+            await asyncio.wait(jobs)
+
+    async def _remove(
+        self, partition: TopicIdPartition, after: Awaitable[None] | None, delay_ms: int
+    ) -> None:
+        context = self._context
+        if after is not None:
+            await after
+        if delay_ms:
+            await context.pause(delay_ms)
+        attempt = 0
+        while True:
+            try:
+                if not context.metadata.is_ready(partition):
+                    context.metadata.on_partition_leadership_changes((), (partition,))
+                async with self._turns:
+                    await remove_partition(context, partition)
+                break
+            except Exception as error:
+                level = logging.DEBUG if isinstance(error, RemoteMetadataNotReady) else logging.WARNING
+                _log.log(level, "%s is not deleted yet from remote storage: %s", partition, error)
+            await context.pause(self._backoff.delay_ms(attempt, context.randomness))
+            attempt += 1
+        if not self._is_assigned(partition):
+            context.metadata.on_stop_partitions((partition,))
