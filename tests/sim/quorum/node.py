@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from cluster.quorum.effects import (
@@ -22,6 +22,7 @@ from cluster.quorum.effects import (
 from cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
 from cluster.quorum.quorum import Quorum
 from cluster.quorum.quorum_record import QuorumRecord
+from protocol.ids import NO_LEADER_EPOCH, LeaderEpoch
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.schema import ApiMessage
@@ -33,6 +34,43 @@ MAY_TAKE_LONG = (AddRaftVoterRequest, RemoveRaftVoterRequest)
 
 if TYPE_CHECKING:
     from tests.sim.quorum.world import World
+
+
+class _Made(NamedTuple):
+    """An effect, and the epoch that it tells others if it is a message."""
+
+    effect: Effect
+    epoch: LeaderEpoch
+
+
+def _made(effects: Sequence[Effect], before: LeaderEpoch, after: LeaderEpoch) -> Iterator[_Made]:
+    """The effects of a step that led from one epoch to another.
+
+    What it says before the new epoch is on disk may only be of the old one: there the messages are read.
+    """
+    is_durable = before == after
+    for effect in effects:
+        if not is_durable and isinstance(effect, Send | Respond):
+            yield _Made(effect, epoch_told(effect.message))
+        else:
+            yield _Made(effect, after)
+        is_durable = is_durable or (isinstance(effect, Persist) and effect.record is not None)
+
+
+_EPOCH_FIELDS = frozenset({"leader_epoch", "current_leader_epoch", "replica_epoch"})
+
+
+def epoch_told(message: object) -> LeaderEpoch:
+    """The highest epoch of the quorum that a message names as its sender's; -1 for none."""
+    if isinstance(message, tuple):
+        return max(map(epoch_told, message), default=NO_LEADER_EPOCH)
+    if not is_dataclass(message) or isinstance(message, type):
+        return NO_LEADER_EPOCH
+    values = [(each.name, getattr(message, each.name)) for each in fields(message)]
+    return max(
+        (value if name in _EPOCH_FIELDS else epoch_told(value) for name, value in values),
+        default=NO_LEADER_EPOCH,
+    )
 
 
 @dataclass(eq=False)
@@ -76,7 +114,7 @@ class SimNode:
         self.unacknowledged: deque[tuple[int, int, bytes]] = deque()
         self._inbox: deque[Event] = deque()
         self._writing: list[Persist] | None = None
-        self._held_back: Sequence[Effect] = ()
+        self._held_back: Sequence[_Made] = ()
         self._tickets: list[int] = []
         self._tick_at: int | None = None
 
@@ -172,10 +210,12 @@ class SimNode:
         """Step through what waits, until a `Persist` holds up the rest."""
         while self._inbox and self._writing is None and self.quorum is not None:
             count = len(self._inbox) if self.world.swarm.join_steps else 1
-            effects: list[Effect] = []
+            made: list[_Made] = []
             for _ in range(count):
-                effects += self._step(self._inbox.popleft())
-            self._perform(effects)
+                before = self.quorum.epoch
+                effects = self._step(self._inbox.popleft())
+                made += _made(effects, before, self.quorum.epoch)
+            self._perform(made)
         self._schedule_tick()
 
     def _step(self, event: Event) -> list[Effect]:
@@ -195,19 +235,19 @@ class SimNode:
 
     # Effects.
 
-    def _perform(self, effects: Sequence[Effect]) -> None:
+    def _perform(self, made: Sequence[_Made]) -> None:
         """Do them in order up to a `Persist`; when the last is done, tell of all that were persisted."""
-        for number, effect in enumerate(effects):
+        for number, (effect, epoch) in enumerate(made):
             if isinstance(effect, Persist):
-                rest = effects[number + 1 :]
+                rest = made[number + 1 :]
                 self._writing = [effect]
                 if self.world.swarm.join_steps:
-                    self._writing += [each for each in rest if isinstance(each, Persist)]
-                    rest = [each for each in rest if not isinstance(each, Persist)]
+                    self._writing += [each for each, _ in rest if isinstance(each, Persist)]
+                    rest = [each for each in rest if not isinstance(each.effect, Persist)]
                 self._held_back = rest
                 self.world.at(self.world.now + self.world.persist_delay(), self._written, self.life)
                 return
-            self._do(effect)
+            self._do(effect, epoch)
         if self._tickets:
             self._inbox.extendleft(Persisted(ticket) for ticket in reversed(self._tickets))
             self._tickets.clear()
@@ -234,14 +274,14 @@ class SimNode:
             if each.record is not None:
                 self.disk.record = each.record
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: Effect, epoch: LeaderEpoch) -> None:
         match effect:
             case Send():
-                self._speak()
+                self._speak(epoch)
                 self.world.asked(self, effect)
                 self.world.network.send(self, effect)
             case Respond():
-                self._speak()
+                self._speak(epoch)
                 assert isinstance(effect.source, Request)
                 self.open_requests.pop(effect.source, None)
                 self.world.responded(self, effect)
@@ -260,9 +300,8 @@ class SimNode:
             case AppendRefused():
                 pass
 
-    def _speak(self) -> None:
-        assert self.quorum is not None
-        self.disk.told_epoch = max(self.disk.told_epoch, self.quorum.epoch)
+    def _speak(self, epoch: LeaderEpoch) -> None:
+        self.disk.told_epoch = max(self.disk.told_epoch, epoch)
 
     def _committed(self, offset: int) -> None:
         while self.unacknowledged and self.unacknowledged[0][0] < offset:
