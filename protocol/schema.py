@@ -285,3 +285,11 @@ class MetadataRecord(Message):
     __slots__ = ()
 
     record_type: ClassVar[int]
+
+
+class RemoteMetadataRecord(Message):
+    """A record that tells something of remote segments."""
+
+    __slots__ = ()
+
+    record_type: ClassVar[int]

@@ -63,6 +63,12 @@ UNCOVERED_RECORDS = {
         "TransactionLogKey",
         "TransactionLogValue",
     ],
+    "remote metadata records": [
+        "RemoteLogSegmentMetadataRecord",
+        "RemoteLogSegmentMetadataSnapshotRecord",
+        "RemoteLogSegmentMetadataUpdateRecord",
+        "RemotePartitionDeleteMetadataRecord",
+    ],
 }
 """What kio lacks besides, in all versions: it is made from the schemas of Kafka's clients
 library, and these stand in the libraries of the broker. test_kafka_golden.py has them."""
