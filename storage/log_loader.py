@@ -98,7 +98,7 @@ class LogLoader:
         epochs.truncate_from_start(log_start_offset)
         if epochs_changed or epochs.entries != before:
             checkpoint.write(epochs.entries)
-        self._load_producers(producers, segments, local_log_start_offset, log_end_offset)
+        self._load_producers(producers, segments, log_start_offset, log_end_offset)
         if not self.clean and not is_new:
             self.fs.fsync_dir(self.directory)
         return LoadedLog(
@@ -206,7 +206,9 @@ class LogLoader:
         if self.clean:
             return segments.active.next_offset()
         first_unflushed = segments.from_offset(self.recovery_point)[0].base_offset
-        start = min(max(self.log_start_offset, segments.first.base_offset), first_unflushed)
+        # What is remote has its producers in the snapshot of the first local segment.
+        local_start = max(self.log_start_offset, segments.first.base_offset)
+        start = min(self.log_start_offset if self.remote_log_enabled else local_start, first_unflushed)
         producers.remove_stray_snapshots(segments.base_offsets)
         producers.truncate_and_reload(start, first_unflushed, self.now_ms)
         replay_producers(producers, segments, first_unflushed)
