@@ -404,6 +404,15 @@ def test_a_cut_below_the_local_start_takes_the_past_from_the_tier_anew(fetch_ver
     assert (restart.offset, restart.leader_epochs) == (4, ((0, 0), (1, 3), (4, 4)))
 
 
+def test_without_the_rebuild_a_cut_below_the_local_start_forgets_the_producers() -> None:
+    log = tiered(10, (0, 0), (1, 3), (3, 6))
+    log.local_log_start_offset = 6
+    follower = Follower(log, Tier(), disabled=frozenset({Safeguard.REMOTE_CUT_REBUILDS}))
+    diverging = EpochEndOffset(epoch=1, end_offset=4)
+    (action,) = follower.fetched(PartitionData(partition_index=0, diverging_epoch=diverging))
+    assert isinstance(action, Truncate) and action.offset == 4
+
+
 def test_a_cut_at_or_above_the_local_start_is_a_cut() -> None:
     log = tiered(10, (0, 0), (1, 3), (3, 6))
     log.local_log_start_offset = 6

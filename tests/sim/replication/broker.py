@@ -15,7 +15,15 @@ from broker.replication.isr_updates import LedPartition
 from broker.replication.leadership import Leadership
 from cluster.image import NO_LEADER, BrokerImage
 from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.follower_state import Action, Append, RestartAt, Truncate
+from cluster.replication.follower_state import (
+    Action,
+    Append,
+    FetchAuxiliary,
+    LogAction,
+    RestartAt,
+    RestartFromRemote,
+    Truncate,
+)
 from cluster.replication.leader_isr import IsrProposal
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch_view import FetchPartition
@@ -36,6 +44,7 @@ from protocol.messages.list_offsets import (
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from protocol.schema import ApiMessage
 from tests.sim.replication.sim_log import Entries, SimLog
+from tests.sim.replication.tier import KnownOfTier
 
 if TYPE_CHECKING:
     from tests.sim.replication.world import World
@@ -67,6 +76,7 @@ class SimBroker:
         self.id = broker_id
         self.world = world
         self.log = SimLog(world.swarm.min_insync_replicas)
+        self.log.remote_log_enabled = world.swarm.tiered
         self.epoch = broker_id
         self.clean_epoch: int | None = None
         """What a clean shutdown has left on the disk."""
@@ -79,6 +89,7 @@ class SimBroker:
 
     def _boot(self) -> None:
         self.view: dict[int, BrokerImage] = {}
+        self.tier = KnownOfTier() if self.world.swarm.tiered else None
         self.fetcher: FollowerFetcher | None = None
         self.leader_id = NO_LEADER
         self.request_id = 0
@@ -141,8 +152,9 @@ class SimBroker:
                 backoff_ms=50,
             )
             self.fetcher = FollowerFetcher(
-                settings, fetch_version=swarm.fetch_version, disabled=self.world.disabled
+                settings, tier=self.tier, fetch_version=swarm.fetch_version, disabled=self.world.disabled
             )
+            self.fetcher.prefer_last_tiered_offset(swarm.last_tiered_offset)
             self.leader_id, self.request_id = leader, 0
             self.world.fetch_soon(self)
         self.perform(self.fetcher.add(PARTITION, TOPIC_ID, self.partition.leader_epoch, cast(Any, self.log)))
@@ -194,14 +206,26 @@ class SimBroker:
 
     def _answer_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         (asked,) = request.topics[0].partitions
-        code, offset = ErrorCode.NONE, -1
+        code, offset, epoch = ErrorCode.NONE, -1, None
         try:
             self.partition.led(asked.current_leader_epoch)
-            offset = self.log.log_end_offset if asked.timestamp == -1 else self.log.log_start_offset
+            offset = self._offset_of(asked.timestamp)
+            epoch = self.log.leader_epochs.epoch_for_offset(offset)
         except KafkaError as error:
             code = error.code
-        answer = ListOffsetsPartitionResponse(error_code=code, offset=offset)
+        answer = ListOffsetsPartitionResponse(
+            error_code=code, offset=offset, leader_epoch=-1 if epoch is None else epoch
+        )
         return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name=TOPIC, partitions=(answer,)),))
+
+    def _offset_of(self, timestamp: int) -> int:
+        log = self.log
+        if timestamp != -6:
+            return {-1: log.log_end_offset, -2: log.log_start_offset, -4: log.base}[timestamp]
+        highest = -1 if self.tier is None else self.tier.highest_offset(log)
+        if highest < 0:
+            return log.log_start_offset if log.base == log.log_start_offset else -1
+        return max(highest + 1, log.base)
 
     def propose(self, partition: LedPartition, proposal: IsrProposal, /) -> None:
         """Leadership's way to the controller."""
@@ -225,15 +249,22 @@ class SimBroker:
                 self.world.ledger.truncated(self.id, log, action.offset)
                 log.truncate_to(action.offset)
             elif isinstance(action, RestartAt):
-                assert action.offset > log.log_end_offset, "only a log that ends too early begins anew"
+                is_too_early = action.offset > log.log_end_offset or self.world.swarm.tiered
+                assert is_too_early, "only a log that ends too early begins anew"
                 log.restart_at(action.offset)
+            elif isinstance(action, RestartFromRemote):
+                log.restart_from_remote(action)
+                self.world.tier.builds += 1
+            elif isinstance(action, FetchAuxiliary):
+                self.world.tier.fetch(self, action)
+                continue
             else:
                 continue
             self.world.trace(f"{self.id}: {_text(action)}")
             self.fetcher.performed(action)
 
 
-def _text(action: Append | Truncate | RestartAt) -> str:
+def _text(action: LogAction) -> str:
     if isinstance(action, Append):
         return f"appends {len(action.records)} at {action.offset}, hw {action.high_watermark}"
     return f"{type(action).__name__} {action.offset}: {action.reason}"

@@ -50,6 +50,11 @@ class Faults:
         repeat(swarm.lag_time_max_ms // 2, lambda: broker.partition.check_isr() and None)
         repeat(swarm.flush_every_ms, broker.log.flush)
         repeat(200, broker.log.checkpoint)
+        if swarm.tiered:
+            world.tier.listen(broker)
+            repeat(40, lambda: world.tier.upload(broker))
+            repeat(60, lambda: world.tier.delete_locally(broker))
+            repeat(150, lambda: world.tier.expire(broker))
 
     # -- brokers and the controller
 
@@ -94,6 +99,9 @@ class Faults:
             return
         rng, world = self._rng, self._world
         broker = rng.choice(world.brokers)
+        if world.swarm.tiered and rng.random() < 0.15:
+            self._outage()
+            return
         kind = rng.choices(
             (
                 *("crash", "wipe", "bounce", "stop", "start", "pause", "cut", "deaf", "isolate"),
@@ -197,7 +205,20 @@ class Faults:
             and broker.paused_until_ms <= self._world.now_ms
         ):
             log = broker.log
-            log.advance_log_start_offset(self._rng.randint(log.log_start_offset, log.high_watermark))
+            offset = self._rng.randint(log.log_start_offset, log.high_watermark)
+            self._world.ledger.deleted_to = max(self._world.ledger.deleted_to, offset)
+            log.advance_log_start_offset(offset)
+
+    def _outage(self) -> None:
+        """The tier is gone for a while."""
+        world = self._world
+        world.tier.is_down = True
+        world.trace("the tier is down")
+
+        def end() -> None:
+            world.tier.is_down = False
+
+        world.later(self._rng.randint(50, 400), end)
 
     # -- the end
 
@@ -206,6 +227,7 @@ class Faults:
         self._is_over = True
         world = self._world
         world.is_calm = True
+        world.tier.is_down = False
         world.cut.clear()
         for broker in world.brokers:
             broker.paused_until_ms = min(broker.paused_until_ms, world.now_ms)
@@ -217,5 +239,11 @@ class Faults:
         placed = world.controller.placed
         if placed.leader == NO_LEADER or len(placed.isr) != len(placed.replicas):
             return False
+        if world.swarm.tiered and not self._metadata_is_heard():
+            return False
         end = world.brokers[placed.leader].log.log_end_offset
         return all(b.log.log_end_offset == end == b.log.high_watermark for b in world.brokers)
+
+    def _metadata_is_heard(self) -> bool:
+        heard = [b.tier.heard for b in self._world.brokers if b.tier is not None]
+        return heard == [len(self._world.tier.events)] * len(self._world.brokers)

@@ -10,6 +10,12 @@ Committed is what any replica's high watermark has passed. As long as all electi
     6. what was acknowledged is committed
 
 After an unclean election the first ones may be broken; then the replicas still have to end equal.
+
+Of a tiered log, once all has come to rest:
+
+    7. leader epochs and producers of every replica are the leader's
+    8. every replica can give every record from the log start on, from its disk or out of the tier, and
+       gives what was committed
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ from cluster.image import NO_LEADER
 from tests.sim.replication.sim_log import Entry, SimLog
 
 if TYPE_CHECKING:
+    from tests.sim.replication.broker import SimBroker
     from tests.sim.replication.world import World
 
 
@@ -37,6 +44,8 @@ class Ledger:
         self._holders: dict[tuple[int, Entry], int] = {}
         """Which replicas ever had an entry at an offset, as bits."""
         self._high_watermarks: dict[int, int] = {}
+        self.deleted_to = 0
+        """Up to where clients have ever asked a leader to delete; not all replicas may hear of it."""
         self.is_strict = True
 
     # -- what happened
@@ -91,12 +100,14 @@ class Ledger:
                 self._has_all("leader", leader, broker.log)
 
     def _follow_high_watermark(self, broker: int, log: SimLog) -> None:
-        before = self._high_watermarks.get(broker, log.log_start_offset)
+        before = self._high_watermarks.get(broker, log.base)
         now = log.high_watermark
         if now <= before:
             return
         self._high_watermarks[broker] = now
-        for offset in range(max(before, log.log_start_offset), now):
+        if log.base > len(self.committed):
+            self._violated(f"broker {broker} begins at {log.base}, {len(self.committed)} were committed")
+        for offset in range(max(before, log.base), now):
             entry = log.entry(offset)
             assert entry is not None
             if offset < len(self.committed):
@@ -131,17 +142,45 @@ class Ledger:
         leader = world.brokers[placed.leader].log
         for broker in world.brokers:
             log = broker.log
-            start = max(log.log_start_offset, leader.log_start_offset)
+            start = max(log.base, leader.base)
             if log.entries[start - log.base :] != leader.entries[start - leader.base :]:
                 self._violated(f"broker {broker.id} has {log.entries[-5:]}, the leader {leader.entries[-5:]}")
             if log.high_watermark != leader.log_end_offset:
                 self._violated(f"broker {broker.id} is at {log.high_watermark} of {leader.log_end_offset}")
+            if world.swarm.tiered:
+                self._check_past(broker, leader)
         if not self.is_strict:
             return
         for value, offset in self.acknowledged.items():
             entry = leader.entry(offset)
+            if entry is None and world.swarm.tiered:
+                entry = world.tier.value_at(world.brokers[placed.leader], offset)
             if offset >= leader.log_start_offset and (entry is None or entry.value != value):
                 self._violated(f"{value} at {offset} was acknowledged and is gone")
+
+    def _check_past(self, broker: SimBroker, leader: SimLog) -> None:
+        log = broker.log
+        start = max(log.log_start_offset, leader.log_start_offset, self.deleted_to)
+        end = log.log_end_offset
+        epochs, expected = (each.leader_epochs.entries_in_range(start, end) for each in (log, leader))
+        if epochs != expected:
+            self._violated(f"broker {broker.id} has epochs {epochs}, the leader {expected}")
+        if not self.is_strict:
+            return
+        producers, expected_producers = (
+            {producer: last for producer, last in each.producers().items() if last >= start}
+            for each in (log, leader)
+        )
+        if producers != expected_producers:
+            self._violated(f"broker {broker.id} has producers {producers}, the leader {expected_producers}")
+        if log.log_start_offset > max(self.deleted_to, leader.log_start_offset):
+            self._violated(f"broker {broker.id} starts at {log.log_start_offset}, the leader before that")
+        for offset in range(start, log.base):
+            found = self._world.tier.value_at(broker, offset)
+            if found != self.committed[offset]:
+                self._violated(
+                    f"broker {broker.id} gives {found} at {offset}, committed was {self.committed[offset]}"
+                )
 
     def _violated(self, text: str) -> None:
         raise Violation(text)

@@ -1,4 +1,4 @@
-"""Runs seeds: `python -m tests.sim.replication.run SEED` replays one and prints what happened."""
+"""Runs seeds: `python -m tests.sim.replication.run SEED [tiered]` replays one and prints what happened."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Outcome(NamedTuple):
     elections: int
     unclean: int
     digest: int
+    builds: int = 0
 
 
 def run_seed(
@@ -35,10 +36,12 @@ def run_seed(
     rules_off: frozenset[Rule] = frozenset(),
     swarm: Swarm | None = None,
     trace: bool = False,
+    tiered: bool = False,
 ) -> Outcome:
     """One run; Violation names the seed and, with `trace`, has all that happened as its notes."""
     rng = Random(seed)
-    world = World(rng, swarm or Swarm.of(rng), disabled=disabled, rules_off=rules_off)
+    kind = Swarm.with_tier if tiered else Swarm.of
+    world = World(rng, swarm or kind(rng), disabled=disabled, rules_off=rules_off)
     world.is_traced = trace
     faults = Faults(world)
     try:
@@ -55,7 +58,8 @@ def run_seed(
         world.ledger.check_end()
     except (Violation, AssertionError) as error:
         error.args = (
-            f"seed {seed}, {world.now_ms} ms: {error}\nreplay: python -m tests.sim.replication.run {seed}",
+            f"seed {seed}, {world.now_ms} ms: {error}\nreplay: python -m tests.sim.replication.run {seed}"
+            + (" tiered" if tiered else ""),
         )
         if trace:
             error.add_note("\n".join(world.log[-60:]))
@@ -69,8 +73,9 @@ def run_seed(
         world.controller.placed.leader_epoch,
         world.controller.unclean,
         zlib.crc32(repr(logs).encode()),
+        world.tier.builds,
     )
 
 
 if __name__ == "__main__":
-    print(run_seed(int(sys.argv[1]), trace=True))
+    print(run_seed(int(sys.argv[1]), trace=True, tiered="tiered" in sys.argv))

@@ -1,6 +1,7 @@
 """A replica's log in memory: entries instead of batches, with a part that is synced and one that is not.
 
-It offers what `broker.partition.Partition`, `broker.fetch_read` and the follower's state machine use of
+Who wrote what stands for the producers' state: a value is of producer `producer_of(value)`.
+The log offers what `broker.partition.Partition`, `broker.fetch_read` and the follower's state machine use of
 a PartitionLog.
 """
 
@@ -13,9 +14,14 @@ from random import Random
 from types import SimpleNamespace
 from typing import NamedTuple
 
+from cluster.replication.follower_state import RestartFromRemote
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
 from storage.leader_epoch import LeaderEpochCache
+from storage.producer_entry import BatchMetadata, ProducerEntry
+from storage.producer_snapshot import decode_snapshot, encode_snapshot
+
+PRODUCERS = 5
 
 
 class Entry(NamedTuple):
@@ -23,6 +29,11 @@ class Entry(NamedTuple):
 
     epoch: int
     value: str
+
+
+def producer_of(value: str) -> int:
+    """Who wrote a value."""
+    return int(value[1:]) % PRODUCERS
 
 
 class Entries(list[Entry]):
@@ -43,6 +54,9 @@ class SimLog:
         self.entries: list[Entry] = []
         """From `base` on."""
         self.base = 0
+        """The first offset that is local."""
+        self.producers_at_base: dict[int, int] = {}
+        """The last offset of each producer below `base`."""
         self.leader_epochs = LeaderEpochCache()
         self.high_watermark = 0
         self.synced_end = 0
@@ -69,6 +83,32 @@ class SimLog:
         """What is at `offset`, None when it is not here."""
         index = offset - self.base
         return self.entries[index] if 0 <= index < len(self.entries) else None
+
+    def producers(self, end: int | None = None) -> dict[int, int]:
+        """The last offset of each producer below `end`, or of all."""
+        found = dict(self.producers_at_base)
+        for index, entry in enumerate(self.entries[: None if end is None else end - self.base]):
+            found[producer_of(entry.value)] = self.base + index
+        return found
+
+    def producers_at(self, end: int) -> bytes:
+        """The same as a snapshot."""
+        entries = []
+        for producer, last_offset in self.producers(end).items():
+            entry = ProducerEntry(producer_id=producer, producer_epoch=0)
+            entry.batches.append(BatchMetadata(0, last_offset, 0, 0))
+            entries.append(entry)
+        return encode_snapshot(entries)
+
+    def forget_remote_log(self) -> None:
+        """The role has changed."""
+
+    def delete_local(self, offset: int) -> None:
+        """Have what is below `offset` in the tier only."""
+        self.producers_at_base = self.producers(offset)
+        del self.entries[: offset - self.base]
+        self.base = offset
+        self.synced_end = max(self.synced_end, offset)
 
     # -- what a leader does
 
@@ -98,6 +138,8 @@ class SimLog:
         self, offset: int, max_bytes: int, *, upper_bound: int | None = None, **_: object
     ) -> SimpleNamespace:
         """At most `max_bytes` entries from `offset` on."""
+        if self.log_start_offset <= offset < self.base:
+            raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, f"{offset} is in the tier only")
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not in this log")
         first = offset - self.base
@@ -124,23 +166,40 @@ class SimLog:
         if offset < self.log_start_offset:
             self.restart_at(offset)
             return
-        del self.entries[max(0, offset - self.base) :]
+        if offset < self.base:
+            epochs = self.leader_epochs.entries_in_range(self.log_start_offset, offset)
+            self._begin_at(offset, self.log_start_offset, LeaderEpochCache.of(epochs), {})
+            return
+        del self.entries[offset - self.base :]
         self._follow_end()
 
     def restart_at(self, offset: int) -> None:
         """Be empty and go on at `offset`, durably."""
+        self._begin_at(offset, offset, LeaderEpochCache(), {})
+
+    def restart_from_remote(self, action: RestartFromRemote) -> None:
+        """Be empty and go on behind what is in the tier, durably."""
+        epochs = LeaderEpochCache.of(action.leader_epochs)
+        producers = decode_snapshot(action.producer_snapshot or b"", "stored")
+        last_offsets = {entry.producer_id: entry.last_offset for entry in producers}
+        self._begin_at(action.offset, action.log_start_offset, epochs, last_offsets)
+
+    def _begin_at(
+        self, offset: int, log_start_offset: int, epochs: LeaderEpochCache, producers: dict[int, int]
+    ) -> None:
         self.entries = []
-        self.base = self.log_start_offset = offset
-        self.leader_epochs.clear()
+        self.base, self.log_start_offset = offset, log_start_offset
+        self.leader_epochs, self.producers_at_base = epochs, producers
         self.high_watermark = self.synced_end = self.checkpointed_high_watermark = offset
 
     def advance_log_start_offset(self, offset: int) -> None:
         """Forget what is below."""
         offset = min(offset, self.high_watermark)
         if offset > self.log_start_offset:
-            del self.entries[: offset - self.base]
-            self.base = self.log_start_offset = offset
+            self.log_start_offset = offset
             self.leader_epochs.truncate_from_start(offset)
+            if offset > self.base:
+                self.delete_local(offset)
 
     def _follow_end(self) -> None:
         end = self.log_end_offset
@@ -160,7 +219,7 @@ class SimLog:
 
     def crash(self, rng: Random) -> None:
         """Lose some or all of what is not synced; start again from the checkpointed high watermark."""
-        unsynced = self.log_end_offset - max(self.synced_end, self.log_start_offset)
+        unsynced = self.log_end_offset - max(self.synced_end, self.base)
         if unsynced > 0:
             kept = rng.choice((0, unsynced, rng.randint(0, unsynced)))
             del self.entries[len(self.entries) - (unsynced - kept) :]
@@ -170,7 +229,7 @@ class SimLog:
     def reopen(self) -> None:
         """Start after a stop, clean or not."""
         self.leader_epochs.truncate_from_end(self.log_end_offset)
-        lowest = self.log_start_offset
+        lowest = self.base
         self.high_watermark = max(lowest, min(self.checkpointed_high_watermark, self.log_end_offset))
 
     def wipe(self) -> None:

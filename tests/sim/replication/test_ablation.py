@@ -28,11 +28,10 @@ FOUND_BY_SIMULATION = {
     Safeguard.EPOCHS_ITERATED: 0,
 }
 LEFT_OUT_IN_UNIT_TESTS = {
-    Safeguard.REMOTE_AUXILIARY_BUILT,
-    Safeguard.REMOTE_SEGMENT_COMPARED,
     Safeguard.REMOTE_CUT_REBUILDS,
 }
 """See tests/cluster/replication/test_follower_aux.py."""
+FOUND_IN_TIERED_LOGS = (Safeguard.REMOTE_AUXILIARY_BUILT, Safeguard.REMOTE_SEGMENT_COMPARED)
 RULES_FOUND = {
     Rule.UNCLEAN_SHUTDOWN_LEAVES: 0,
     Rule.BROKER_EPOCHS_CHECKED: 30,
@@ -41,11 +40,15 @@ RULES_FOUND = {
 
 
 def is_found(
-    first: int, disabled: frozenset[Safeguard] = frozenset(), rules_off: frozenset[Rule] = frozenset()
+    first: int,
+    disabled: frozenset[Safeguard] = frozenset(),
+    rules_off: frozenset[Rule] = frozenset(),
+    *,
+    tiered: bool = False,
 ) -> bool:
     for seed in range(first, first + SEEDS_MAX):
         try:
-            run_seed(seed, disabled=disabled, rules_off=rules_off)
+            run_seed(seed, disabled=disabled, rules_off=rules_off, tiered=tiered)
         except AssertionError:
             return True
     return False
@@ -56,6 +59,11 @@ def test_without_a_safeguard_the_simulator_finds_a_violation(safeguard: Safeguar
     assert is_found(FOUND_BY_SIMULATION[safeguard], disabled=frozenset({safeguard}))
 
 
+@pytest.mark.parametrize("safeguard", FOUND_IN_TIERED_LOGS, ids=lambda each: each.name.lower())
+def test_without_a_safeguard_of_tiered_logs_the_simulator_finds_a_violation(safeguard: Safeguard) -> None:
+    assert is_found(0, disabled=frozenset({safeguard}), tiered=True)
+
+
 @pytest.mark.parametrize("rule", RULES_FOUND, ids=lambda each: each.name.lower())
 def test_without_a_rule_of_the_controller_the_simulator_finds_a_violation(rule: Rule) -> None:
     assert is_found(RULES_FOUND[rule], rules_off=frozenset({rule}))
@@ -63,4 +71,4 @@ def test_without_a_rule_of_the_controller_the_simulator_finds_a_violation(rule: 
 
 def test_every_safeguard_is_left_out_somewhere() -> None:
     elsewhere = {safeguard for _, safeguard in ABLATIONS} | LEFT_OUT_IN_UNIT_TESTS
-    assert set(FOUND_BY_SIMULATION) | elsewhere == set(Safeguard)
+    assert set(FOUND_BY_SIMULATION) | set(FOUND_IN_TIERED_LOGS) | elsewhere == set(Safeguard)

@@ -31,6 +31,19 @@ def test_every_seed_loses_nothing_that_was_acknowledged_and_ends_with_equal_repl
     assert not failures, "\n".join(failures)
 
 
+@pytest.mark.parametrize("first", range(0, SEEDS // 4, CHUNK))
+def test_every_seed_of_a_tiered_log_ends_with_one_history_in_disks_and_tier(first: int) -> None:
+    """KIP-405: uploads, local deletion, outages of the tier, late metadata, followers that begin anew."""
+    failures, builds = [], 0
+    for seed in range(first, min(first + CHUNK, SEEDS // 4)):
+        try:
+            builds += run_seed(seed, tiered=True).builds
+        except AssertionError as error:
+            failures.append(str(error))
+    assert not failures, "\n".join(failures)
+    assert builds > 0, "nobody has begun anew with what is in the tier"
+
+
 def test_the_seeds_are_no_idle_runs() -> None:
     outcomes = [run_seed(seed) for seed in range(20)]
     assert sum(outcome.acknowledged for outcome in outcomes) > 500

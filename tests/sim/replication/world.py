@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from broker.partition import Partition
@@ -25,6 +25,7 @@ from protocol.schema import ApiMessage
 from tests.sim.replication.broker import UNREGISTERED, SimBroker
 from tests.sim.replication.controller import Rule, SimController
 from tests.sim.replication.ledger import Ledger
+from tests.sim.replication.tier import SimTier
 
 CONTROLLER = -1
 REQUEST_TIMEOUT_MS = 120
@@ -49,6 +50,8 @@ class Swarm:
     slow: float = 0.05
     flush_every_ms: int = 60
     metadata_lag_ms: int = 5
+    tiered: bool = False
+    last_tiered_offset: bool = False
 
     @classmethod
     def of(cls, rng: Random) -> Swarm:
@@ -68,6 +71,11 @@ class Swarm:
             flush_every_ms=rng.choice((20, 60, 10_000)),
             metadata_lag_ms=rng.choice((2, 10, 80)),
         )
+
+    @classmethod
+    def with_tier(cls, rng: Random) -> Swarm:
+        """The same kinds, of a tiered topic."""
+        return replace(cls.of(rng), tiered=True, last_tiered_offset=rng.random() < 0.3)
 
 
 class World:
@@ -101,6 +109,7 @@ class World:
         )
         self.heard_ms = dict.fromkeys(replicas, 0)
         self.ledger = Ledger(self)
+        self.tier = SimTier(self)
         self.brokers = [SimBroker(broker_id, self) for broker_id in replicas]
         self._unclean_seen = 0
 

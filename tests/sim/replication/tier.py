@@ -1,0 +1,202 @@
+"""A remote tier in the simulated world: objects that all read, metadata that each hears in its own time.
+
+Leaders, and who takes itself for one, upload what is committed, with boundaries of their own; so segments
+overlap, and after unclean elections they contradict each other. Replicas delete from their disks what is in
+the tier, as far as they have heard and by their own leader epochs. Metadata is kept by the real cache.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from cluster.replication.follower_state import FetchAuxiliary
+from protocol.ids import TopicPartition
+from remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
+from remote.metadata_manager import RemoteMetadataError
+from remote.segment_metadata import (
+    EpochStart,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from storage.leader_epoch import EpochEntry
+from tests.sim.replication.sim_log import Entry, SimLog
+
+if TYPE_CHECKING:
+    from tests.sim.replication.broker import SimBroker
+    from tests.sim.replication.world import World
+
+TIERED = TopicIdPartition(UUID(int=1), "t", 0)
+SEGMENT_MAX_ENTRIES = 6
+OVERLAP_MAX_ENTRIES = 2
+
+
+class Stored(NamedTuple):
+    """The objects of one segment."""
+
+    entries: tuple[Entry, ...]
+    leader_epochs: tuple[EpochEntry, ...]
+    producer_snapshot: bytes
+
+
+class KnownOfTier:
+    """What one broker has heard of the metadata; what a RemoteTier is to its fetcher."""
+
+    def __init__(self) -> None:
+        self.store = PartitionMetadataStore()
+        self.store.open(TIERED)
+        self.heard = 0
+
+    def segment_with(
+        self, topic_id: UUID, topic_partition: TopicPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """The finished segment with `offset` of `epoch`."""
+        try:
+            return self.store.remote_log_segment_metadata(TIERED, epoch, offset)
+        except RemoteMetadataError:
+            return None
+
+    def highest_offset(self, log: SimLog) -> int:
+        """The last offset of this very history in the tier, -1 when there is none."""
+        if not self.store.is_ready(TIERED):
+            return -1
+        end_offset = log.log_end_offset
+        for epoch, start in reversed(log.leader_epochs.entries):
+            highest = self.store.highest_offset_for_epoch(TIERED, epoch)
+            if highest is not None and highest >= start:
+                return min(highest, end_offset - 1)
+            end_offset = start
+        return -1
+
+
+class SimTier:
+    """Objects and metadata records. `is_down`: nothing can be read or written."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.objects: dict[UUID, Stored] = {}
+        self.events: list[RemoteLogEvent] = []
+        self.is_down = False
+        self.builds = 0
+        """How often a follower has begun anew with what is here."""
+        self._uploads = 0
+
+    # -- metadata
+
+    def listen(self, broker: SimBroker) -> None:
+        """A broker begins to read the metadata, from the first record on."""
+        known = broker.tier
+        assert known is not None
+
+        def hear() -> None:
+            for event in self.events[known.heard :]:
+                known.store.apply(event)
+            known.heard = len(self.events)
+            known.store.mark_ready(TIERED)
+            self._world.on(broker, 1 if self._world.is_calm else self._world.rng.randint(1, 60), hear)
+
+        self._world.on(broker, self._world.rng.randint(1, 150), hear)
+
+    # -- leaders
+
+    def upload(self, broker: SimBroker) -> None:
+        """Copy what comes next, as a leader that may not know that it is none any more."""
+        rng, log = self._world.rng, broker.log
+        if broker.partition.leader is None or broker.tier is None or not broker.tier.store.is_ready(TIERED):
+            return
+        start = broker.tier.highest_offset(log) + 1 - rng.randint(0, OVERLAP_MAX_ENTRIES)
+        start = max(start, log.base)
+        end = min(start + rng.randint(1, SEGMENT_MAX_ENTRIES), log.high_watermark)
+        if self.is_down or end <= max(start, broker.tier.highest_offset(log) + 1):
+            return
+        self._uploads += 1
+        metadata = RemoteLogSegmentMetadata(
+            remote_log_segment_id=RemoteLogSegmentId(TIERED, UUID(int=self._uploads)),
+            start_offset=start,
+            end_offset=end - 1,
+            max_timestamp_ms=0,
+            broker_id=broker.id,
+            event_timestamp_ms=self._world.now_ms,
+            segment_size_bytes=end - start,
+            segment_leader_epochs=tuple(
+                EpochStart(*e) for e in log.leader_epochs.entries_in_range(start, end)
+            ),
+        )
+        stored = Stored(
+            tuple(log.entries[start - log.base : end - log.base]),
+            tuple(log.leader_epochs.entries_in_range(log.log_start_offset, end)),
+            log.producers_at(end),
+        )
+        self.events.append(metadata)
+        self._world.trace(f"{broker.id}: uploads {start}..{end - 1}, {metadata.segment_leader_epochs}")
+
+        def finish() -> None:
+            if not self.is_down:
+                self.objects[metadata.remote_log_segment_id.id] = stored
+                self._follow(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, broker)
+
+        self._world.on(broker, rng.randint(1, 80), finish)
+
+    def expire(self, broker: SimBroker) -> None:
+        """Delete segments below the log start."""
+        if broker.partition.leader is None or broker.tier is None or not broker.tier.store.is_ready(TIERED):
+            return
+        for metadata in list(broker.tier.store.list_remote_log_segments(TIERED)):
+            is_whole = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+            if is_whole and metadata.end_offset < broker.log.log_start_offset:
+                self._follow(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, broker)
+                self._follow(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, broker)
+                self.objects.pop(metadata.remote_log_segment_id.id, None)
+
+    def _follow(
+        self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, broker: SimBroker
+    ) -> None:
+        self.events.append(
+            RemoteLogSegmentMetadataUpdate(
+                metadata.remote_log_segment_id, self._world.now_ms, state, broker.id
+            )
+        )
+
+    # -- all replicas
+
+    def delete_locally(self, broker: SimBroker) -> None:
+        """Local retention: some of what is in the tier goes from the disk."""
+        log = broker.log
+        if broker.tier is None or not broker.tier.store.is_ready(TIERED):
+            return
+        end = min(broker.tier.highest_offset(log) + 1, log.high_watermark)
+        if end > log.base:
+            log.delete_local(self._world.rng.randint(log.base, end))
+
+    def fetch(self, broker: SimBroker, action: FetchAuxiliary) -> None:
+        """A follower reads what was stored with a segment."""
+        core, segment = broker.fetcher, action.segment
+        assert core is not None and isinstance(segment, RemoteLogSegmentMetadata)
+
+        def answer() -> None:
+            if broker.fetcher is not core:
+                return
+            now_ms = self._world.now_ms
+            stored = self.objects.get(segment.remote_log_segment_id.id)
+            if self.is_down or stored is None:
+                core.auxiliary_failed(action, "the tier does not answer", now_ms)
+                return
+            restart = core.auxiliary_fetched(action, stored.leader_epochs, stored.producer_snapshot, now_ms)
+            if restart is not None:
+                broker.perform([restart])
+
+        self._world.on(broker, self._world.rng.randint(1, 100), answer)
+
+    def value_at(self, broker: SimBroker, offset: int) -> Entry | None:
+        """What a reader gets from `broker` for an offset that is not local."""
+        epoch = broker.log.leader_epochs.epoch_for_offset(offset)
+        if epoch is None or broker.tier is None:
+            return None
+        segment = broker.tier.segment_with(TIERED.topic_id, TIERED.topic_partition, epoch, offset)
+        stored = None if segment is None else self.objects.get(segment.remote_log_segment_id.id)
+        if segment is None or stored is None:
+            return None
+        return stored.entries[offset - segment.start_offset]
