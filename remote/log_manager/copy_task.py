@@ -39,6 +39,11 @@ class CopyTask:
         """Whether the storage manager asks for what it may not have, so that nothing more is copied."""
         return self._is_stopped_for_good
 
+    @property
+    def is_publishing(self) -> bool:
+        """Whether there is a copy whose end is being published, or may have been."""
+        return self._unfinished is not None
+
     async def run(self) -> None:
         """Copy all segments that may go now.
 

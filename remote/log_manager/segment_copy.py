@@ -12,9 +12,7 @@ KAFKA-17428.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
-from typing import Final
 
 from protocol.ids import Offset
 from remote.log_manager.context import RemoteLogContext
@@ -29,14 +27,10 @@ from remote.segment_metadata import (
     RemoteLogSegmentState,
 )
 from remote.storage_manager import LogSegmentData
-from storage.leader_epoch import EpochEntry
+from storage.checkpoints import encode_leader_epochs
 from storage.log import PartitionLog
 from storage.log_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
 from storage.segment import LogSegment
-
-_CHECKPOINT_VERSION: Final = 0
-
-_log = logging.getLogger(__name__)
 
 
 class SegmentNotCopyable(Exception):
@@ -92,15 +86,9 @@ def _files_of(log: PartitionLog, segment: LogSegment, end_offset: Offset) -> Log
         offset_index=needed[1],
         time_index=needed[2],
         producer_snapshot=snapshot,
-        leader_epochs=checkpoint_content(log.leader_epochs.entries_in_range(-1, end_offset)),
+        leader_epochs=encode_leader_epochs(log.leader_epochs.entries_in_range(-1, end_offset)),
         transaction_index=path(TXN_INDEX_SUFFIX) if segment.txn_index.entry_count else None,
     )
-
-
-def checkpoint_content(entries: list[EpochEntry]) -> bytes:
-    """`entries` as the bytes of a leader-epoch-checkpoint file; see storage.checkpoints."""
-    rows = [f"{epoch} {start_offset}" for epoch, start_offset in entries]
-    return "\n".join([str(_CHECKPOINT_VERSION), str(len(rows)), *rows, ""]).encode()
 
 
 class SegmentCopy:
