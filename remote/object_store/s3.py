@@ -98,11 +98,17 @@ class S3Store:
     def size(self, key: str) -> int:
         """Bytes of the object."""
         check_key(self.name, key)
+
+        def ask(_: object) -> int:
+            length = self._client.head_object(Bucket=self._bucket, Key=key).get("ContentLength")
+            if length is None:
+                raise NotDone("the answer does not say how long the object is")
+            return length
+
         try:
-            answer = self._calls.run(lambda _: self._client.head_object(Bucket=self._bucket, Key=key))
+            return self._calls.run(ask)
         except CallFailed as failed:
             self._fail("look at", key, failed)
-        return answer["ContentLength"]
 
     def close(self) -> None:
         """Close connections; calls under way fail soon."""
@@ -127,7 +133,11 @@ class S3Store:
 
         def ask(_: object) -> None:
             listed: Any = {"Objects": [{"Key": key} for key in waiting], "Quiet": True}
-            errors = self._client.delete_objects(Bucket=self._bucket, Delete=listed).get("Errors", [])
+            answer = self._client.delete_objects(Bucket=self._bucket, Delete=listed)
+            headers = answer["ResponseMetadata"]["HTTPHeaders"]
+            if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+                raise NotDone("the answer does not say what was deleted")
+            errors = answer.get("Errors", [])
             waiting.clear()
             for error in errors:
                 key, code = error.get("Key", ""), error.get("Code", "")

@@ -13,6 +13,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from http.client import HTTPException
 from typing import Final, TypeVar
 
 from botocore.exceptions import (
@@ -24,6 +25,7 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 from botocore.parsers import ResponseParserError
+from urllib3.exceptions import HTTPError
 
 from remote.object_store.port import one_line
 from remote.object_store.s3_deadlines import Deadlines, Watch
@@ -60,6 +62,8 @@ _TRANSPORT: Final = (
     ResponseParserError,
     NotDone,
     OSError,
+    HTTPException,  # these two come out as they are when the body of an error is cut
+    HTTPError,
 )
 FAILURES: Final = (*_TRANSPORT, BotoCoreError, ClientError)
 """Everything by which an attempt fails."""
@@ -122,7 +126,11 @@ class S3Calls:
             watch: Watch | None = None
             try:
                 with self.deadlines.watch(allowed_s) as watch:
-                    return operation(watch)
+                    answer = operation(watch)
+                if watch.expired:
+                    # Headers that end where the connection was cut look complete.
+                    raise NotDone("the answer was cut")
+                return answer
             except FAILURES as error:
                 now_s = time.monotonic()
                 pause_s = self.pause_s(attempt)

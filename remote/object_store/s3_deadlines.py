@@ -4,6 +4,9 @@ Timeouts of sockets bound only a silence: a server that sends a byte every secon
 So each attempt is watched, and when its time is over its connection is shut down, which ends every send and
 receive at once. One thread watches all attempts.
 
+The same connections hold answers to their Content-Length: cut short, a listing without objects or a deletion
+without errors would look whole.
+
 The connections of botocore report themselves to the watch of the thread that uses them. They are set in
 place of botocore's own through `URLLib3Session._pool_classes_by_scheme`, the one place of botocore's inside
 that is touched (`s3_client`); a test of a server that drips proves that it still works.
@@ -140,11 +143,18 @@ class _SecureConnection(_Reporting, AWSHTTPSConnection):  # type: ignore[misc]
     pass
 
 
-class _Pool(AWSHTTPConnectionPool):
+class _Counting:
+    """Mixed into a pool: an answer shorter than its Content-Length is an error; botocore asks for none."""
+
+    def urlopen(self, *args: Any, **kwargs: Any) -> Any:
+        return super().urlopen(*args, **{**kwargs, "enforce_content_length": True})  # type: ignore[misc]
+
+
+class _Pool(_Counting, AWSHTTPConnectionPool):
     ConnectionCls = _Connection
 
 
-class _SecurePool(AWSHTTPSConnectionPool):
+class _SecurePool(_Counting, AWSHTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 

@@ -58,13 +58,18 @@ class S3Uploads:
         part_bytes = max(self._part_bytes, -(-(parts.size_bytes or 0) // PARTS_MAX))
         first = parts.next_part(part_bytes)
         if len(first) < part_bytes or parts.taken_bytes == parts.size_bytes:
-            body: Any = bytes(first)
-            self._calls.run(
-                lambda _: self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._more)
-            )
+            self._put_at_once(key, bytes(first))
         else:
             self._put_in_parts(key, parts, part_bytes, first)
         self._abort_left_behind()
+
+    def _put_at_once(self, key: str, body: bytes) -> None:
+        def send(_: object) -> None:
+            answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._more)
+            if not answer.get("ETag"):
+                raise NotDone("the answer has no ETag")
+
+        self._calls.run(send)
 
     def _put_in_parts(self, key: str, parts: Parts, part_bytes: int, first: memoryview) -> None:
         token = uuid4().hex
@@ -171,11 +176,15 @@ class S3Uploads:
 
     def _abort_others(self, key: str, own: _Upload | None) -> None:
         """Abort the uploads of `key` whose names never reached us."""
+
+        def ask(_: object) -> Any:
+            page = self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=key)
+            if "IsTruncated" not in page:
+                raise NotDone("the answer is no whole listing")
+            return page
+
         try:
-            found = self._calls.run(
-                lambda _: self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=key),
-                timeout_s=self._abort_timeout_s,
-            )
+            found = self._calls.run(ask, timeout_s=self._abort_timeout_s)
         except CallFailed as failed:
             _log.warning("%s: parts of %r may stay, uploads cannot be listed: %s", self._name, key, failed)
             with self._lock:

@@ -18,16 +18,16 @@ import re
 import socket
 import struct
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-_PIECE_BYTES = 64 * 1024
+_SEEN_MAX = 1000
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class Fault:
     code: str = ""
     keep_bytes: int | None = None
     bytes_per_s: float | None = None
+    body: bytes | None = None
 
 
 def server_error(status: int = 500, code: str = "InternalError") -> Fault:
@@ -75,6 +76,16 @@ def truncate(keep: int) -> Fault:
     return Fault("truncate", reaches_server=True, keep_bytes=keep)
 
 
+def canned(status: int, body: bytes) -> Fault:
+    """An answer of one's own; the server sees nothing."""
+    return Fault("canned", status=status, body=body)
+
+
+def ignore_range() -> Fault:
+    """The server never hears of the Range that was asked for, as some do not care."""
+    return Fault("ignore_range", reaches_server=True)
+
+
 def slow(bytes_per_s: float) -> Fault:
     """The answer drips."""
     return Fault("slow", reaches_server=True, bytes_per_s=bytes_per_s)
@@ -101,6 +112,14 @@ class Rule:
         )
 
 
+class Seen(NamedTuple):
+    """A request that came."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
+
+
 @dataclass
 class _State:
     upstream: str
@@ -110,6 +129,8 @@ class _State:
     requests: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     connections: set[socket.socket] = field(default_factory=set)
+    accepted: int = 0
+    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=_SEEN_MAX))
     released: threading.Event = field(default_factory=threading.Event)
 
 
@@ -137,6 +158,16 @@ class FaultProxy:
     def faults(self) -> Counter[str]:
         """Faults by kind."""
         return self._state.faults
+
+    @property
+    def seen(self) -> list[Seen]:
+        """The last 1,000 requests."""
+        return list(self._state.seen)
+
+    @property
+    def accepted(self) -> int:
+        """How many connections there have been."""
+        return self._state.accepted
 
     @property
     def open_connections(self) -> int:
@@ -228,6 +259,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().setup()
         with self.server.state.lock:
             self.server.state.connections.add(self.connection)
+            self.server.state.accepted += 1
 
     def finish(self) -> None:
         with self.server.state.lock:
@@ -243,6 +275,8 @@ class _Handler(BaseHTTPRequestHandler):
         state = self.server.state
         with state.lock:
             state.requests[self.command] += 1
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            state.seen.append(Seen(self.command, self.path, headers))
             released = state.released
             fitting = (rule for rule in state.rules if rule.fits(self.command, self.path, state.random))
             rule = next(fitting, None)
@@ -266,7 +300,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._hang_up()
             return
         text = f"<?xml version='1.0'?><Error><Code>{fault.code}</Code><Message>injected</Message></Error>"
-        content = b"" if self.command == "HEAD" else text.encode()
+        content = text.encode() if fault.body is None else fault.body
+        content = b"" if self.command == "HEAD" else content
         self.send_response(fault.status)
         self.send_header("Content-Type", "application/xml")
         self.send_header("Content-Length", str(len(content)))
@@ -278,7 +313,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                if name.lower() not in ("connection", "expect"):
+                if name.lower() not in ("connection", "expect") and not (
+                    name.lower() == "range" and fault is not None and fault.kind == "ignore_range"
+                ):
                     upstream.putheader(name, value)
             upstream.putheader("Connection", "close")
             upstream.endheaders(body or None)

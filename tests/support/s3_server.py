@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import uuid4
 
@@ -31,19 +32,8 @@ class S3Server:
     is_moto: bool = True
 
     def client(self) -> Any:
-        """A plain boto3 client, to look at the server from outside."""
-        return boto3.client(
-            "s3",
-            endpoint_url=self.endpoint,
-            aws_access_key_id=self.access_key,
-            aws_secret_access_key=self.secret_key,
-            region_name="us-east-1",
-            config=Config(
-                s3={"addressing_style": "path"},
-                request_checksum_calculation="when_required",
-                response_checksum_validation="when_required",
-            ),
-        )
+        """A plain boto3 client, to look at the server from outside; one for all who ask."""
+        return _client(self)
 
     @contextmanager
     def bucket(self) -> Iterator[str]:
@@ -62,7 +52,6 @@ class S3Server:
             self.empty(name)
             if self.fixed_bucket is None:
                 client.delete_bucket(Bucket=name)
-            client.close()
 
     def empty(self, bucket: str) -> None:
         """Delete every object and abort every upload."""
@@ -72,13 +61,10 @@ class S3Server:
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
             for entry in page.get("Contents", []):
                 client.delete_object(Bucket=bucket, Key=entry["Key"])
-        client.close()
 
     def uploads(self, bucket: str) -> list[str]:
         """The keys of multipart uploads that were begun and neither completed nor aborted."""
-        client = self.client()
-        found = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
-        client.close()
+        found = self.client().list_multipart_uploads(Bucket=bucket).get("Uploads", [])
         return [entry["Key"] for entry in found]
 
     def config(self, bucket: str, *, endpoint: str | None = None) -> dict[str, str]:
@@ -91,6 +77,22 @@ class S3Server:
             "aws.access.key.id": self.access_key,
             "aws.secret.access.key": self.secret_key,
         }
+
+
+@cache
+def _client(server: S3Server) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=server.endpoint,
+        aws_access_key_id=server.access_key,
+        aws_secret_access_key=server.secret_key,
+        region_name="us-east-1",
+        config=Config(
+            s3={"addressing_style": "path"},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        ),
+    )
 
 
 @contextmanager

@@ -1,0 +1,179 @@
+"""The fault proxy does what it says, before anything is proven with it."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from random import Random
+
+import pytest
+
+from tests.support.eventually import wait_until
+from tests.support.fault_proxy import (
+    Fault,
+    FaultProxy,
+    fault_proxy,
+    ignore_range,
+    lost_answer,
+    reset,
+    server_error,
+    silence,
+    slow,
+    slow_down,
+    truncate,
+)
+
+BODY = bytes(range(256)) * 4
+
+
+class Upstream(BaseHTTPRequestHandler):
+    """Answers GET with BODY, or with the Range header it saw; counts what reaches it."""
+
+    reached: list[str]
+
+    def do_GET(self) -> None:
+        self.reached.append(self.path)
+        content = self.headers.get("Range", "").encode() if self.path == "/range" else BODY
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Tests are quiet."""
+
+
+@pytest.fixture
+def reached() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def plain(reached: list[str]) -> Iterator[FaultProxy]:
+    handler = type("Handler", (Upstream,), {"reached": reached})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    with fault_proxy(f"http://127.0.0.1:{server.server_address[1]}", seed=3) as proxy:
+        yield proxy
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def get(proxy: FaultProxy, path: str = "/a", timeout_s: float = 20) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(proxy.endpoint.removeprefix("http://"), timeout=timeout_s)
+    try:
+        connection.request("GET", path, headers={"Range": "bytes=1-2"})
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def test_without_faults_everything_passes(plain: FaultProxy) -> None:
+    assert get(plain) == (200, BODY)
+    assert get(plain, "/range") == (200, b"bytes=1-2")
+    assert plain.requests == {"GET": 2}
+    assert plain.faults.total() == 0
+
+
+def test_errors_are_answered_in_the_form_of_s3_and_only_as_often_as_said(
+    plain: FaultProxy, reached: list[str]
+) -> None:
+    rule = plain.inject(slow_down(), times=2)
+    for _ in range(2):
+        status, body = get(plain)
+        assert status == 503
+        assert b"<Code>SlowDown</Code>" in body
+    assert get(plain) == (200, BODY)
+    assert rule.hits == 2
+    assert reached == ["/a"]
+
+
+def test_only_requests_that_fit_suffer(plain: FaultProxy) -> None:
+    plain.inject(server_error(), matching=r"bad$")
+    plain.inject(server_error(), method="PUT")
+    assert get(plain, "/good") == (200, BODY)
+    assert get(plain, "/bad")[0] == 500
+    assert plain.faults == {"error": 1}
+    plain.clear()
+    assert get(plain, "/bad") == (200, BODY)
+
+
+def test_chance_follows_the_seed(plain: FaultProxy) -> None:
+    plain.inject(server_error(), probability=0.5)
+    random = Random(3)
+    expected = [500 if random.random() < 0.5 else 200 for _ in range(8)]
+    assert [get(plain)[0] for _ in range(8)] == expected
+
+
+@pytest.mark.parametrize(("fault", "does_reach"), [(reset(), False), (lost_answer(), True)])
+def test_connections_are_reset(plain: FaultProxy, reached: list[str], fault: Fault, does_reach: bool) -> None:
+    plain.inject(fault)
+    with pytest.raises(ConnectionResetError):
+        get(plain)
+    assert bool(reached) == does_reach
+
+
+def test_bodies_end_too_early(plain: FaultProxy) -> None:
+    plain.inject(truncate(keep=300))
+    with pytest.raises(http.client.IncompleteRead) as raised:
+        get(plain)
+    assert raised.value.partial == BODY[:300]
+
+
+def test_a_range_is_ignored(plain: FaultProxy) -> None:
+    plain.inject(ignore_range())
+    assert get(plain, "/range") == (200, b"")
+
+
+def test_silence_lasts_until_faults_are_cleared(plain: FaultProxy) -> None:
+    rule = plain.inject(silence())
+    outcome: list[object] = []
+
+    def ask() -> None:
+        try:
+            outcome.append(get(plain))
+        except OSError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    wait_until(lambda: rule.hits == 1)
+    assert not outcome
+    plain.clear()
+    thread.join(20)
+    assert isinstance(outcome[0], OSError)
+    with pytest.raises(TimeoutError):
+        plain.inject(silence())
+        get(plain, timeout_s=0.05)
+
+
+def test_bytes_drip_but_all_of_them_come(plain: FaultProxy) -> None:
+    plain.inject(slow(bytes_per_s=20_000))
+    assert get(plain) == (200, BODY)
+
+
+def test_when_it_is_down_nobody_answers_and_then_it_is_back_at_the_same_place(plain: FaultProxy) -> None:
+    endpoint = plain.endpoint
+    for _ in range(3):
+        plain.go_down()
+        with pytest.raises(ConnectionRefusedError):
+            get(plain)
+        plain.come_back()
+        assert plain.endpoint == endpoint
+        assert get(plain) == (200, BODY)
+
+
+def test_going_down_hangs_up_on_those_who_wait(plain: FaultProxy) -> None:
+    connection = http.client.HTTPConnection(plain.endpoint.removeprefix("http://"), timeout=20)
+    connection.request("GET", "/a")
+    assert connection.getresponse().read() == BODY
+    plain.go_down()
+    with pytest.raises((ConnectionError, http.client.HTTPException)):
+        connection.request("GET", "/a")
+        connection.getresponse()
+    connection.close()
