@@ -1,0 +1,1 @@
+"""Indexes of remote segments on the local disk: bounded, shared by all readers, kept over restarts."""

@@ -1,0 +1,1 @@
+"""Reading from remote segments: batches by offset, records by timestamp, aborted transactions, epochs."""

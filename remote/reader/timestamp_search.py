@@ -1,0 +1,70 @@
+"""Finding a record by timestamp in one remote segment: time index, offset index, then headers and records.
+
+I/O: blocks; called from reader threads. Bounds: one piece of the segment, one batch and what it expands to
+within `storage.record_bounds`. Errors: RemoteStorageError, DamagedSegment, ShortSegment.
+Source: RemoteLogManager.lookupTimestamp of Apache Kafka 4.3; KIP-405, KIP-1075.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from protocol.batch import BATCH_OVERHEAD, read_header
+from protocol.errors import DecodeError
+from remote.index_cache.cache import RemoteIndexCache
+from remote.reader.batch_stream import PIECE_BYTES, BatchSpan, BatchStream, DamagedSegment, ShortSegment
+from remote.reader.lineage import SegmentPart
+from remote.reader.segment_read import SegmentBytes
+from remote.storage_manager import RemoteStorageManager
+from storage.log_lookup import RecordPlace, places_in_batch
+
+
+class TimestampReader:
+    """Looks up timestamps through the index cache."""
+
+    def __init__(self, storage: RemoteStorageManager, index_cache: RemoteIndexCache) -> None:
+        self._storage = storage
+        self._index_cache = index_cache
+
+    def first_at_or_after(self, part: SegmentPart, timestamp: int) -> RecordPlace | None:
+        """The first record of `part` whose timestamp is >= `timestamp`."""
+        try:
+            return self._search(part, timestamp)
+        except (DamagedSegment, ShortSegment):
+            self._index_cache.forget(part.metadata)
+            return self._search(part, timestamp)
+
+    def _search(self, part: SegmentPart, timestamp: int) -> RecordPlace | None:
+        metadata, start_offset, end_offset = part
+        with self._index_cache.time_index(metadata) as time_index:
+            indexed_offset = time_index.lookup(timestamp).offset
+        offset = max(indexed_offset, start_offset)
+        with self._index_cache.offset_index(metadata) as index:
+            position = index.lookup(offset).position
+        with closing(SegmentBytes(self._storage, metadata, position, position + PIECE_BYTES)) as stream:
+            batches = BatchStream(metadata, stream, position)
+            while True:
+                span = batches.first_reaching(offset, PIECE_BYTES)
+                if span is None or span.base_offset >= end_offset:
+                    return None
+                for place in _places_not_before(timestamp, batches, span):
+                    if start_offset <= place.offset < end_offset:
+                        return place
+                offset = span.last_offset + 1
+
+
+def _places_not_before(timestamp: int, batches: BatchStream, span: BatchSpan) -> Iterator[RecordPlace]:
+    """The records of one batch from `timestamp` on; those of older batches are not looked at."""
+    header = read_header(batches.data_from(span.position, BATCH_OVERHEAD))
+    if header.max_timestamp < timestamp:
+        return
+    data = batches.data_from(span.position, span.size_bytes)
+    if len(data) < span.size_bytes:
+        raise ShortSegment(f"a batch of {span.size_bytes} bytes at {span.position} ended after {len(data)}")
+    try:
+        for place in places_in_batch(data, header):
+            if place.timestamp >= timestamp:
+                yield place
+    except DecodeError as error:
+        raise DamagedSegment(f"the batch at byte {span.position} of a remote segment: {error}") from error
