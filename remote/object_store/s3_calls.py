@@ -75,7 +75,10 @@ class CallFailed(Exception):
     def __init__(self, cause: Exception, attempts: int, elapsed_s: float, note: str = "") -> None:
         self.code, self.status = _answered(cause)
         self.attempts = attempts
-        text = f"{type(cause).__name__}: {cause}" if not isinstance(cause, ClientError) else str(cause)
+        text = f"{type(cause).__name__}: {cause}"
+        if isinstance(cause, ClientError):
+            said = cause.response.get("Error", {}).get("Message", "")
+            text = f"{self.code} (HTTP {self.status}): {said}"
         tried = f" ({attempts} attempts in {elapsed_s:.1f} s)" if attempts > 1 else ""
         super().__init__(one_line(f"{text}{note}{tried}"))
 

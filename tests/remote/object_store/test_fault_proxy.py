@@ -14,8 +14,8 @@ from tests.support.eventually import wait_until
 from tests.support.fault_proxy import (
     Fault,
     FaultProxy,
+    canned,
     fault_proxy,
-    ignore_range,
     lost_answer,
     reset,
     server_error,
@@ -125,9 +125,10 @@ def test_bodies_end_too_early(plain: FaultProxy) -> None:
     assert raised.value.partial == BODY[:300]
 
 
-def test_a_range_is_ignored(plain: FaultProxy) -> None:
-    plain.inject(ignore_range())
-    assert get(plain, "/range") == (200, b"")
+def test_an_answer_of_ones_own_is_given_instead(plain: FaultProxy, reached: list[str]) -> None:
+    plain.inject(canned(418, b"short and stout"))
+    assert get(plain) == (418, b"short and stout")
+    assert reached == []
 
 
 def test_silence_lasts_until_faults_are_cleared(plain: FaultProxy) -> None:
