@@ -19,10 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from ipaddress import ip_address
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from broker.clock import Clock
 from broker.controller.envelope import FORWARDABLE
@@ -35,28 +35,38 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import SIZE_BYTES, encode_request, read_response_header
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.principal_data import encode_principal
-from protocol.registry import APIS, Api
+from protocol.registry import APIS, Api, ApiKey
 from protocol.schema import ApiMessage
 
 logger = logging.getLogger(__name__)
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
+_MAKE_PARTITIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS})
+
 
 class Forwarder:
     """Passes requests on; `timeout_ms` is request.timeout.ms."""
 
     def __init__(
-        self, channel: ControllerChannel, tasks: RequestChannel, clock: Clock, timeout_ms: int
+        self,
+        channel: ControllerChannel,
+        tasks: RequestChannel,
+        clock: Clock,
+        timeout_ms: int,
+        partitions_made: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`partitions_made` waits for the partitions that are being made on this node."""
         self._channel = channel
         self._tasks = tasks
         self._clock = clock
         self._timeout_ms = timeout_ms
+        self._partitions_made = partitions_made
 
     def handle(self, request: Request) -> None:
         """Answer a client's request with what the active controller answers; a raw handler."""
         envelope = _envelope(bytes(request.frame), request.principal, request.peer)
+        makes_partitions = request.header.api_key in _MAKE_PARTITIONS
 
         def done(ended: asyncio.Future[EnvelopeResponse]) -> None:
             if ended.cancelled():
@@ -66,7 +76,8 @@ class Forwarder:
             else:
                 _answer(request, ended.result())
 
-        self._tasks.run(self._ask(envelope), done, takes_place=False)
+        work = self._ask_and_wait(envelope) if makes_partitions else self._ask(envelope)
+        self._tasks.run(work, done, takes_place=False)
 
     async def forward(
         self, context: RequestContext, message: ApiMessage, response: type[ResponseT]
@@ -105,6 +116,17 @@ class Forwarder:
             if lowest <= highest:
                 found.append(replace(api, lowest=lowest, highest=highest))
         return found
+
+    async def _ask_and_wait(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
+        """Answer when what was created can be used on this node, as far as it has heard of it."""
+        answer = await self._ask(envelope)
+        if self._partitions_made is not None:
+            try:
+                async with asyncio.timeout(self._timeout_ms / 1000):
+                    await self._partitions_made()
+            except TimeoutError:
+                logger.warning("partitions are still being made after %d ms", self._timeout_ms)
+        return answer
 
     async def _ask(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         deadline = self._clock.monotonic_ms() + self._timeout_ms

@@ -4,13 +4,20 @@ The node follows the metadata image: `apply` opens the log of every partition th
 here, makes it leader or follower, and drops those that are gone or placed elsewhere. Requests
 then ask for a partition and get it, or the error code of why it cannot serve.
 
+With a `maker` the log of a new partition is made elsewhere, while requests for it are
+NOT_LEADER_OR_FOLLOWER. Once it is there, it gets the role that the metadata says by then:
+
+    placed here -> being made -> made, and still placed here -> leader or follower
+                              -> made, and deleted or moved meanwhile -> dropped; a newer topic's is made
+                              -> failed -> KAFKA_STORAGE_ERROR
+
 I/O: opens and renames log directories through the LogManager. Errors: KafkaError.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 from uuid import UUID
@@ -23,7 +30,8 @@ from cluster.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage,
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, TopicPartition
 from storage.config import LogConfig
-from storage.log_manager import LogManager
+from storage.log import PartitionLog
+from storage.log_manager import LogCreation, LogManager
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +55,13 @@ class RoleListener(Protocol):
         """Fetch from the leaders of those that follow, and no more for the others."""
 
 
+class MakesLogs(Protocol):
+    """Makes logs off the loop; `LogMaker` is one."""
+
+    def make(self, creations: Sequence[LogCreation], /) -> None:
+        """Have them made, in order; their outcomes come to `ReplicaManager.made`."""
+
+
 class ReplicaManager:
     """Every partition of this node, by topic name and by topic id."""
 
@@ -61,11 +76,14 @@ class ReplicaManager:
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
         self.listeners: list[RoleListener] = []
+        self.maker: MakesLogs | None = None
+        """None: logs are made at once."""
         self.leadership = leadership or Leadership(node_id, clock=SystemClock(), brokers=self._brokers)
         self._by_name_and_index = cast(dict[tuple[str, int], Partition], self.partitions)
         self._topic_defaults = topic_defaults
         self._topic_names: dict[UUID, str] = {}
         self._unavailable: dict[TopicPartition, KafkaError] = {}
+        self._being_made: set[TopicPartition] = set()
         self._image: MetadataImage | None = None
 
     def _brokers(self) -> Mapping[BrokerId, BrokerImage]:
@@ -157,6 +175,10 @@ class ReplicaManager:
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
                 self._update_config(name, image)
+        self._tell(changes, image)
+
+    def _tell(self, changes: RoleChanges, image: MetadataImage) -> None:
+        """Tell the listeners first, then who waits for one of these partitions."""
         self._tell_listeners(changes, image)
         for topic_partition in (
             *changes.gone,
@@ -196,13 +218,14 @@ class ReplicaManager:
         known = before.topics_by_id.get(topic.id)
         partitions_before: Mapping[int, PartitionImage] = {} if known is None else known.partitions
         config: LogConfig | None = None
+        creations: list[LogCreation] = []
         for index, placed in topic.partitions.items():
             if self.node_id not in placed.replicas:
                 continue
             topic_partition = TopicPartition(topic.name, index)
             partition = self.partitions.get(topic_partition)
             placed_before = partitions_before.get(index)
-            if partition is not None and placed_before is placed:
+            if (partition is not None and placed_before is placed) or topic_partition in self._being_made:
                 continue
             # What is there when the node starts may have records, on a disk that is not there now.
             is_new = before.offset >= 0 and (
@@ -213,7 +236,9 @@ class ReplicaManager:
                     self._set_damaged_aside(topic_partition, placed, now_ms)
                     # Once for the topic: thousands of partitions may be opened here.
                     config = config or self._current_log_config(topic.name)
-                    log = self.logs.get_or_create(topic_partition, topic.id, config, now_ms, is_new=is_new)
+                    log = self._log(topic_partition, topic.id, config, now_ms, is_new, creations)
+                    if log is None:
+                        continue
                     partition = Partition(topic_partition, topic.id, log, self.leadership)
                 self._take_role(partition, placed, changes)
             except Exception as error:
@@ -223,6 +248,79 @@ class ReplicaManager:
             else:
                 self._unavailable.pop(topic_partition, None)
                 self.partitions[topic_partition] = partition
+        if self.maker is not None and creations:
+            self._being_made.update(each.topic_partition for each in creations)
+            self.maker.make(creations)
+
+    def _log(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        now_ms: int,
+        is_new: bool,
+        creations: list[LogCreation],
+    ) -> PartitionLog | None:
+        """The log of a partition; None when it has yet to be made, which is then among `creations`."""
+        if self.maker is None:
+            return self.logs.get_or_create(topic_partition, topic_id, config, now_ms, is_new=is_new)
+        log = self.logs.find(topic_partition, topic_id, config, now_ms)
+        if log is None:
+            creations.append(
+                self.logs.planned_creation(topic_partition, topic_id, config, now_ms, is_new=is_new)
+            )
+        return log
+
+    def made(self, outcomes: Sequence[tuple[LogCreation, PartitionLog | Exception]], now_ms: int) -> None:
+        """Logs were made, or could not be: each gets the role that the metadata says by now."""
+        image = self._image
+        assert image is not None, "the metadata has placed these partitions here"
+        changes = RoleChanges()
+        outdated: list[TopicPartition] = []
+        for creation, outcome in outcomes:
+            topic_partition = creation.topic_partition
+            self._being_made.discard(topic_partition)
+            topic = image.topics_by_id.get(cast(UUID, creation.topic_id))
+            placed = None if topic is None else topic.partitions.get(topic_partition.partition)
+            if topic is None or placed is None or self.node_id not in placed.replicas:
+                outdated.append(topic_partition)
+                self._forget_made(creation, outcome)
+                continue
+            try:
+                log = self.logs.created(creation, outcome)
+                partition = Partition(topic_partition, topic.id, log, self.leadership)
+                self._take_role(partition, placed, changes)
+            except Exception as error:
+                self._refuse(topic_partition, error)
+                changes.gone.append(topic_partition)
+            else:
+                self._unavailable.pop(topic_partition, None)
+                self.partitions[topic_partition] = partition
+        self._drop(outdated, now_ms)
+        self._catch_up_with_configs((*changes.led, *changes.followed), image)
+        for name in dict.fromkeys(each.topic for each in outdated):
+            newer = image.topics_by_name.get(name)
+            if newer is not None:
+                self._follow_topic(newer, image, changes, now_ms)
+        self._tell(changes, image)
+
+    def _forget_made(self, creation: LogCreation, outcome: PartitionLog | Exception) -> None:
+        try:
+            self.logs.created(creation, outcome)
+        except Exception as error:
+            logger.error("partition %s is not needed any more: %s", creation.topic_partition, error)
+
+    def _catch_up_with_configs(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
+        """Settings may have changed while a log was being made."""
+        configs: dict[str, LogConfig] = {}
+        for partition in partitions:
+            topic = partition.topic_partition.topic
+            try:
+                config = configs.get(topic) or configs.setdefault(topic, self.log_config(topic, image))
+            except ValueError as error:
+                logger.error("the settings of topic %s stay as they were: %s", topic, error)
+                continue
+            partition.update_config(config)
 
     def _current_log_config(self, topic: str) -> LogConfig:
         assert self._image is not None

@@ -67,14 +67,15 @@ class DirectorySettings(NamedTuple):
 class LogDirectory:
     """A directory of `log.dirs`.
 
-    Invariant: `logs` and `damaged` are disjoint. `damaged` says why a partition that is on disk cannot
-    be used.
+    Invariant: `logs`, `being_made` and `damaged` are disjoint. `damaged` says why a partition that is on
+    disk cannot be used.
     """
 
     def __init__(self, fs: FileSystem, path: str, settings: DirectorySettings) -> None:
         self.fs = fs
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.being_made: set[TopicPartition] = set()
         self.damaged: dict[TopicPartition, str] = {}
         self.lost: frozenset[TopicPartition] = frozenset()
         """What was here when the directory went offline."""
@@ -163,18 +164,31 @@ class LogDirectory:
             remote_storage_system_enable=self._settings.remote_storage_system_enable,
         )
 
-    def create(
+    def planned_creation(
+        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
+    ) -> Callable[[], PartitionLog]:
+        """The making of a partition that has not been here yet, to be done in any thread; then `made`.
+
+        Its topic id is durable with the first flush.
+        """
+        self._forget_offsets([topic_partition])
+        self.being_made.add(topic_partition)
+        return partial(self._make, topic_partition, topic_id, config, now_ms)
+
+    def _make(
         self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        """Make a partition that has not been here yet; its topic id is durable with the first flush."""
-        self._forget_offsets([topic_partition])
         log = self._open(topic_partition, topic_id, config, now_ms, clean=False)
         if topic_id is not None:
             metadata = PartitionMetadataFile(self.fs, log.directory)
             metadata.create(topic_id)
             log.unsynced_paths.append(metadata.path)
-        self.logs[topic_partition] = log
         return log
+
+    def made(self, log: PartitionLog) -> None:
+        """What was planned is done: the partition is in use from now on."""
+        self.being_made.discard(log.topic_partition)
+        self.logs[log.topic_partition] = log
 
     def assign_topic_id(self, log: PartitionLog, topic_id: UUID) -> None:
         """Record the topic id of a partition that was made before it had one."""
@@ -331,7 +345,7 @@ class LogDirectory:
     def take_offline(self, reason: str) -> None:
         """Stop using the directory: its disk has failed. Its logs refuse every further write."""
         self.offline_reason = reason
-        self.lost = frozenset(self.logs) | frozenset(self.damaged)
+        self.lost = frozenset((*self.logs, *self.damaged, *self.being_made))
         for log in self.logs.values():
             log.failure = log.failure or StorageFailure(self.path, "use", reason)
         self.logs.clear()

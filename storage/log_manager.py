@@ -60,6 +60,18 @@ class DirectoryWork(NamedTuple):
     run: Callable[[], object]
 
 
+class LogCreation(NamedTuple):
+    """A log that is to be made: `run` blocks, and may run in any thread.
+
+    What it returns or raises is for `LogManager.created`.
+    """
+
+    directory: LogDirectory
+    topic_partition: TopicPartition
+    topic_id: UUID | None
+    run: Callable[[], PartitionLog]
+
+
 class LogManager:
     """The node's logs by partition."""
 
@@ -148,9 +160,26 @@ class LogManager:
     ) -> PartitionLog:
         """The partition's log, made in the directory with the fewest partitions when there is none.
 
-        A log of an older topic of the same name is put aside as a stray. `is_new` False says that the
-        partition has existed before: it is not made anew while a directory that may hold it is offline.
-        Errors: KafkaError KAFKA_STORAGE_ERROR when it is damaged or offline, or no directory is left.
+        Errors: those of `find`, `planned_creation` and `created`, which it puts together.
+        """
+        log = self.find(topic_partition, topic_id, config, now_ms)
+        if log is not None:
+            return log
+        creation = self.planned_creation(topic_partition, topic_id, config, now_ms, is_new=is_new)
+        outcome: PartitionLog | Exception
+        try:
+            outcome = creation.run()
+        except Exception as error:
+            outcome = error
+        return self.created(creation, outcome)
+
+    def find(
+        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
+    ) -> PartitionLog | None:
+        """The partition's log, with these settings from now on; None when it is not here.
+
+        A log of an older topic of the same name is put aside as a stray.
+        Errors: KafkaError KAFKA_STORAGE_ERROR when it is damaged.
         """
         for directory in self.online_directories:
             directory.require_usable(topic_partition)
@@ -167,10 +196,49 @@ class LogManager:
                     return log
                 _log.warning("%s holds topic id %s, not %s", log.directory, log.topic_id, topic_id)
                 directory.retire([topic_partition], DirectoryKind.STRAY, now_ms)
+        return None
+
+    def planned_creation(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        now_ms: int,
+        *,
+        is_new: bool = True,
+    ) -> LogCreation:
+        """The making of a log that is not here, in the directory with the fewest partitions.
+
+        `is_new` False says that the partition has existed before: it is not made anew while a directory
+        that may hold it is offline. Errors: KafkaError KAFKA_STORAGE_ERROR then, or with no directory left.
+        """
         self._require_not_offline(topic_partition, is_new)
-        directory = min(self.online_directories, key=lambda d: len(d.logs) + len(d.damaged))
+        directory = min(
+            self.online_directories, key=lambda d: len(d.logs) + len(d.being_made) + len(d.damaged)
+        )
         with self._offline_on_failure(directory):
-            return directory.create(topic_partition, topic_id, config, now_ms)
+            run = directory.planned_creation(topic_partition, topic_id, config, now_ms)
+        return LogCreation(directory, topic_partition, topic_id, run)
+
+    def created(self, creation: LogCreation, outcome: PartitionLog | Exception) -> PartitionLog:
+        """The log, in use from now on.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR when the disk failed, or the directory went offline meanwhile;
+        any other error of `run`.
+        """
+        directory = creation.directory
+        directory.being_made.discard(creation.topic_partition)
+        if directory.offline_reason is not None:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{creation.topic_partition} was to be made in {directory.path}, which is offline: "
+                f"{directory.offline_reason}",
+            )
+        with self._offline_on_failure(directory):
+            if isinstance(outcome, Exception):
+                raise outcome
+            directory.made(outcome)
+        return outcome
 
     def _require_not_offline(self, topic_partition: TopicPartition, is_new: bool) -> None:
         for directory in self.directories:

@@ -19,6 +19,7 @@ from broker.groups.service import GroupService
 from broker.housekeeping import Housekeeping
 from broker.leadership_lease import LeadershipLease
 from broker.listeners import Listener
+from broker.log_maker import LogMaker
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_creation import TopicCreation
 from broker.network.request_channel import RequestChannel
@@ -38,7 +39,7 @@ from broker.wiring.lifecycle import make_lifecycle
 from broker.wiring.network import listener_config, network_config
 from broker.wiring.node_context import NodeContext
 from broker.wiring.quorum_part import QuorumPart
-from broker.wiring.topic_followers import follow_topics
+from broker.wiring.topic_followers import GroupRoles, follow_topics
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
 from storage.config import LogConfig
@@ -116,8 +117,13 @@ class BrokerPart:
         self._replicas = ReplicaManager(
             config.node_id, self._logs, self._dynamic_config.topic_defaults, self._leadership
         )
+        self._maker = self._replicas.maker = LogMaker(
+            self._context.threads.making,
+            lambda outcomes: self._replicas.made(outcomes, self._clock.wall_ms()),
+        )
         self._throttles = ReplicationThrottles.of(config)
         undo.callback(self._close_logs)
+        undo.push_async_callback(self._maker.close)
         now_ms = self._clock.wall_ms()
         # In a thread: heartbeats and the metadata quorum go on, however long it takes.
         opening = asyncio.get_running_loop().run_in_executor(
@@ -133,6 +139,7 @@ class BrokerPart:
         self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
         self._store.subscribe(self._throttles.apply)
         self._store.subscribe(self._follow_partitions)
+        await self._maker.settled()
 
     def _log_config(self, topic: str) -> LogConfig:
         return self._replicas.log_config(topic, self._store.image)
@@ -158,6 +165,7 @@ class BrokerPart:
         self._logs.on_offline = self._directory_failed
         undo.push_async_callback(self._replication.close)
         self._store.subscribe(partial(follow_topics, self.services))
+        self._replicas.listeners.append(GroupRoles(self._groups))
         register_apis(self._dispatcher, self.services)
         self._housekeeping = Housekeeping(
             self._logs,
@@ -222,7 +230,11 @@ class BrokerPart:
             throttles=self._throttles,
             channel=self._access.general,
             forwarder=Forwarder(
-                self._access.forwarding, self._channel, self._clock, config.request_timeout_ms
+                self._access.forwarding,
+                self._channel,
+                self._clock,
+                config.request_timeout_ms,
+                self._maker.settled,
             ),
             producer_ids=ProducerIds(
                 self._access.general,
@@ -289,6 +301,7 @@ class BrokerPart:
         await services.topic_creation.close()
         await self._flusher.close()
         self._driver.stop()
+        await self._maker.close()
         self._close_logs()
 
     async def abandon(self) -> None:
@@ -301,6 +314,7 @@ class BrokerPart:
         await self._channel.close()
         await self._flusher.close()
         self._driver.stop()
+        await self._maker.close()
 
     def _close_logs(self) -> None:
         self._logs_are_closed = True

@@ -32,10 +32,12 @@ class NodeThreads:
         self.quorum = ThreadPoolExecutor(_QUORUM_THREADS, thread_name_prefix="tidelog-quorum")
         self.flush = ThreadPoolExecutor(_FLUSH_THREADS, thread_name_prefix="tidelog-flush")
         self.housekeeping = ThreadPoolExecutor(_HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
+        # One, which keeps the order of what is made.
+        self.making = ThreadPoolExecutor(1, thread_name_prefix="tidelog-make-logs")
 
     def shut_down(self) -> None:
         """Wait for what they do, and end them."""
-        for executor in (self.quorum, self.flush, self.housekeeping):
+        for executor in (self.quorum, self.flush, self.housekeeping, self.making):
             executor.shutdown(wait=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.groups.service import GroupService
+from broker.replica_manager import RoleChanges
 from broker.services import Services
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
@@ -10,9 +11,22 @@ from cluster.topic_names import GROUP_METADATA_TOPIC
 from protocol.ids import TopicPartition
 
 
+class GroupRoles:
+    """A listener of the ReplicaManager: coordinates the groups of partitions that were being made before."""
+
+    def __init__(self, groups: GroupService) -> None:
+        self._groups = groups
+
+    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+        """Take over the groups of what is led here."""
+        for partition in changes.led:
+            if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
+                self._groups.on_leadership(partition.topic_partition.partition)
+
+
 def follow_topics(services: Services, delta: MetadataDelta, image: MetadataImage) -> None:
     """Coordinate the groups of partitions that are led here; answer whoever waits for what is gone."""
-    _follow_groups(services.groups, services.config.node_id, delta, image)
+    _follow_groups(services, delta, image)
     for topic in delta.deleted_topics:
         for index in topic.partitions:
             gone = TopicPartition(topic.name, index)
@@ -23,14 +37,16 @@ def follow_topics(services: Services, delta: MetadataDelta, image: MetadataImage
         services.groups.on_topics_deleted(deleted)
 
 
-def _follow_groups(groups: GroupService, node_id: int, delta: MetadataDelta, image: MetadataImage) -> None:
+def _follow_groups(services: Services, delta: MetadataDelta, image: MetadataImage) -> None:
+    groups, here = services.groups, services.replicas.partitions
     for topic in delta.deleted_topics:
         if topic.name == GROUP_METADATA_TOPIC:
             for index in topic.partitions:
                 groups.on_resignation(index)
     if GROUP_METADATA_TOPIC in delta.changed_topics:
         for index, placed in image.topics_by_name[GROUP_METADATA_TOPIC].partitions.items():
-            if placed.leader == node_id:
-                groups.on_leadership(index)
+            if placed.leader == services.config.node_id:
+                if TopicPartition(GROUP_METADATA_TOPIC, index) in here:
+                    groups.on_leadership(index)
             else:
                 groups.on_resignation(index)

@@ -289,7 +289,8 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(
         return bool(failures)
 
     wait_until(is_fenced, "fencing of the older member")
-    assert failures[0].code == ErrorCode.FENCED_INSTANCE_ID
+    # librdkafka names the code to who commits; when a heartbeat was first, it is fatal to whoever polls.
+    assert failures[0].code == ErrorCode.FENCED_INSTANCE_ID or "Static consumer fenced" in str(failures[0])
 
 
 def test_a_group_reads_several_topics(

@@ -94,6 +94,7 @@ class Replicas:
         self.logs.start(NOW_MS)
         self.manager = ReplicaManager(node_id, self.logs, {}, self.leadership)
         self.image = MetadataImage(cluster_id="test")
+        self._created = 0
 
     def replay(self, *records: MetadataRecord) -> None:
         """Let the manager follow these records as one step."""
@@ -125,7 +126,8 @@ class Replicas:
         **configs: str,
     ) -> UUID:
         """Create a topic of equal partitions; config keys with underscores for dots."""
-        topic_id = UUID(int=1_000 + len(self.image.topics_by_id))
+        topic_id = UUID(int=1_000 + self._created)
+        self._created += 1
         self.replay(
             *(
                 ConfigRecord(resource_type=2, resource_name=topic, name=key.replace("_", "."), value=value)

@@ -1,0 +1,88 @@
+"""Making the logs of new partitions in a thread of its own, so that the disk does not hold the loop.
+
+They are made in the order they were asked for, `AT_ONCE` at a time; the outcomes are told on the loop.
+
+Bounds: what the metadata places here. I/O: one task while there is something to make, and the thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from typing import Final, TypeAlias
+
+from storage.log import PartitionLog
+from storage.log_manager import LogCreation
+
+logger = logging.getLogger(__name__)
+
+Outcome: TypeAlias = tuple[LogCreation, PartitionLog | Exception]
+
+# A few milliseconds of disk: who waits for the first does not wait for the last.
+AT_ONCE: Final = 32
+
+
+class LogMaker:
+    """`on_made` hears of every outcome, in pieces; `close` before the logs are closed."""
+
+    def __init__(self, thread: Executor, on_made: Callable[[Sequence[Outcome]], None]) -> None:
+        self._thread = thread
+        self._on_made = on_made
+        self._planned: deque[LogCreation] = deque()
+        self._asked = 0
+        self._made = 0
+        self._progress = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def make(self, creations: Sequence[LogCreation]) -> None:
+        """Have logs made; without effect once closed."""
+        if self._closed or not creations:
+            return
+        self._planned += creations
+        self._asked += len(creations)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work(), name="make-logs")
+
+    async def settled(self) -> None:
+        """Wait until all that was asked for so far is made or has failed, or nothing is made any more."""
+        asked = self._asked
+        while self._made < asked and not self._closed:
+            self._progress.clear()
+            await self._progress.wait()
+
+    async def close(self) -> None:
+        """Make nothing more, once what is being made is done."""
+        self._closed = True
+        self._planned.clear()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._progress.set()
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._planned:
+                piece = [self._planned.popleft() for _ in range(min(AT_ONCE, len(self._planned)))]
+                outcomes = await loop.run_in_executor(self._thread, _make, piece)
+                try:
+                    self._on_made(outcomes)
+                except Exception:
+                    logger.exception("%d new partitions could not be taken into use", len(outcomes))
+                self._made += len(piece)
+                self._progress.set()
+        finally:
+            self._task = None
+
+
+def _make(creations: Sequence[LogCreation]) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    for creation in creations:
+        try:
+            outcomes.append((creation, creation.run()))
+        except Exception as error:
+            outcomes.append((creation, error))
+    return outcomes
