@@ -82,6 +82,8 @@ class RemoteLogContext:
     faults: FaultPoints = no_faults
     pause: Callable[[int], Awaitable[None]] = pause
     in_progress: set[UUID] = field(default_factory=set)
+    leftovers: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
+    """Copies of this node whose objects could not be deleted, and which perhaps nobody else knows of."""
 
     def new_segment_id(self, partition: TopicIdPartition) -> RemoteLogSegmentId:
         """An id that no copy ever had."""

@@ -26,6 +26,7 @@ from remote.log_manager.partition_remover import TAKEOVER_INTERVALS, RemoteParti
 from remote.log_manager.partition_tasks import PartitionTasks, TaskPools
 from remote.log_manager.periodic import PeriodicTask
 from remote.log_manager.replica import Role, TieredReplica
+from remote.log_manager.segment_deletion import delete_leftovers
 from remote.log_manager.settings import RemoteLogManagerSettings
 from remote.log_manager.turns import Turns
 from remote.metadata_manager import RemoteLogMetadataManager
@@ -88,7 +89,7 @@ class RemoteLogManager:
         )
         self._partitions: dict[TopicIdPartition, PartitionTasks] = {}
         self._ending: set[PartitionTasks] = set()
-        self._take_over: PeriodicTask | None = None
+        self._tidying: PeriodicTask | None = None
         self._is_started = False
         self._is_closed = False
         self.update_settings(settings)
@@ -144,9 +145,9 @@ class RemoteLogManager:
         self._is_started = True
         for tasks in self._partitions.values():
             tasks.start()
-        self._take_over = PeriodicTask(
-            "remote-partition-takeover",
-            self._look_for_deletions,
+        self._tidying = PeriodicTask(
+            "remote-tidying",
+            self._tidy_up,
             interval_ms=self._interval_ms,
             backoff=self._backoff,
             randomness=self._context.randomness,
@@ -206,8 +207,8 @@ class RemoteLogManager:
         if self._is_closed:
             return
         self._is_closed = True
-        if self._take_over is not None:
-            self._take_over.cancel()
+        if self._tidying is not None:
+            self._tidying.cancel()
         for tasks in self._partitions.values():
             self._end(tasks)
         self._partitions.clear()
@@ -248,8 +249,9 @@ class RemoteLogManager:
         forget = asyncio.ensure_future(tasks.ended())
         forget.add_done_callback(lambda _: self._ending.discard(tasks))
 
-    async def _look_for_deletions(self) -> None:
+    async def _tidy_up(self) -> None:
         self._remover.take_over()
+        await delete_leftovers(self._context)
 
     def _assigned_here(self, partition: TopicIdPartition) -> bool:
         return partition in self._partitions

@@ -59,9 +59,21 @@ async def discard_copy(context: RemoteLogContext, segment: RemoteLogSegmentMetad
             await context.metadata.update_remote_log_segment_metadata(context.update_of(segment, _DELETED))
             context.faults(FaultPoint.AFTER_DELETE_FINISHED)
     except Exception as error:
+        context.leftovers[segment_id.id] = segment
         _log.warning(
             "the unfinished copy %s could not be deleted, this is tried again: %s", segment_id, error
         )
+
+
+async def delete_leftovers(context: RemoteLogContext) -> None:
+    """Try again to delete the objects of unfinished copies of this node; errors leave them for next time."""
+    for segment_id, segment in list(context.leftovers.items()):
+        try:
+            await _delete_objects(context, segment)
+        except Exception as error:
+            _log.warning("what is left of %s stays for now: %s", segment.remote_log_segment_id, error)
+            return
+        context.leftovers.pop(segment_id, None)
 
 
 async def _delete_objects(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -> None:

@@ -173,7 +173,7 @@ def test_kafka_17428_what_could_not_be_cleaned_up_is_deleted_by_the_next_expirat
     def delete_fails(metadata: object) -> None:
         raise GoneAway
 
-    works, world.tier.delete_log_segment_data = world.tier.delete_log_segment_data, delete_fails  # type: ignore[method-assign,assignment]
+    works, world.tier.delete_log_segment_data = world.tier.delete_log_segment_data, delete_fails  # type: ignore[method-assign]
     with pytest.raises(RemoteStorageError):
         node.run_copy()
     assert world.ranges() == [(0, 9, "DELETE_SEGMENT_STARTED")]

@@ -185,11 +185,13 @@ def test_any_single_call_may_fail_and_the_next_runs_bring_all_to_rest(
     countdown = nth
     take = faults.take
 
-    def take_nth(asked: str) -> bool:
+    wanted = kind
+
+    def take_nth(kind: str) -> bool:
         nonlocal countdown
-        if take(asked):
+        if take(kind):
             return True
-        if asked != kind:
+        if kind != wanted:
             return False
         countdown -= 1
         return countdown == -1
