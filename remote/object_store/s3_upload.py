@@ -186,6 +186,8 @@ class S3Uploads:
         try:
             found = self._calls.run(ask, timeout_s=self._abort_timeout_s)
         except CallFailed as failed:
+            if failed.code == "NoSuchUpload":  # so some servers say that there are none
+                return
             _log.warning("%s: parts of %r may stay, uploads cannot be listed: %s", self._name, key, failed)
             with self._lock:
                 self._left_behind.append(_Upload(key, ""))

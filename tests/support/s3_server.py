@@ -56,7 +56,7 @@ class S3Server:
     def empty(self, bucket: str) -> None:
         """Delete every object and abort every upload."""
         client = self.client()
-        for upload in client.list_multipart_uploads(Bucket=bucket).get("Uploads", []):
+        for upload in self._uploads(bucket):
             client.abort_multipart_upload(Bucket=bucket, Key=upload["Key"], UploadId=upload["UploadId"])
         for page in client.get_paginator("list_objects_v2").paginate(Bucket=bucket):
             for entry in page.get("Contents", []):
@@ -64,8 +64,15 @@ class S3Server:
 
     def uploads(self, bucket: str) -> list[str]:
         """The keys of multipart uploads that were begun and neither completed nor aborted."""
-        found = self.client().list_multipart_uploads(Bucket=bucket).get("Uploads", [])
-        return [entry["Key"] for entry in found]
+        return [entry["Key"] for entry in self._uploads(bucket)]
+
+    def _uploads(self, bucket: str) -> list[dict[str, str]]:
+        client = self.client()
+        try:
+            found: list[dict[str, str]] = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+        except client.exceptions.NoSuchUpload:  # as gofakes3 says that there are none
+            return []
+        return found
 
     def config(self, bucket: str, *, endpoint: str | None = None) -> dict[str, str]:
         """What an S3Store needs, by Aiven's keys without `storage.`; `endpoint` is that of a proxy."""

@@ -22,7 +22,7 @@ DRIPS = {
 }
 
 
-@pytest.mark.parametrize("operation", ["put", "get", "size", "list", "delete"])
+@pytest.mark.parametrize("operation", ["put", "get", "size", "list"])
 @pytest.mark.parametrize("drip", DRIPS)
 def test_a_server_that_drips_for_ever_holds_no_call(drip: str, operation: str) -> None:
     with dripping_server(*DRIPS[drip]) as endpoint:
@@ -32,15 +32,14 @@ def test_a_server_that_drips_for_ever_holds_no_call(drip: str, operation: str) -
             "s3.path.style.access.enabled": "true",
             "aws.access.key.id": "k",
             "aws.secret.access.key": "s",
-            "s3.api.call.timeout": "600",
-            "s3.api.call.attempt.timeout": "250",
+            "s3.api.call.timeout": "300",
+            "s3.api.call.attempt.timeout": "200",
         }
         calls = {
             "put": lambda: store.put("k", b"content"),
             "get": lambda: store.get("k").read(),
             "size": lambda: store.size("k"),
             "list": lambda: list(store.list("")),
-            "delete": lambda: store.delete(["k"]),
         }
         with closing(object_store("s3", values)) as store:
             try:

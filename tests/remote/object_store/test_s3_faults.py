@@ -39,7 +39,7 @@ HASTY = {
     "s3.api.call.attempts": "4",
     "s3.multipart.upload.part.size": str(5 * MIB),
 }
-ROOMY = {**HASTY, "s3.api.call.timeout": "20000", "s3.api.call.attempt.timeout": "3000"}
+ROOMY = {**HASTY, "s3.api.call.timeout": "20000", "s3.api.call.attempt.timeout": "1500"}
 LARGE = Random(5).randbytes(11 * MIB)
 SMALL = Random(6).randbytes(5000)
 
@@ -321,7 +321,7 @@ STORM: tuple[Fault, ...] = (
 )
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_in_a_storm_of_faults_every_object_is_a_whole_version(
     s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, seed: int
 ) -> None:
@@ -331,7 +331,7 @@ def test_in_a_storm_of_faults_every_object_is_a_whole_version(
         proxy.inject(fault, probability=0.04 if fault.kind != "silence" else 0.01)
     possible: dict[str, set[bytes | None]] = {}
     done = failed = 0
-    for _ in range(80):
+    for _ in range(60):
         key = f"key/{random.randrange(4)}"
         versions = possible.setdefault(key, {None})
         action = random.choice(["put", "put", "get", "get", "delete"])
