@@ -17,6 +17,8 @@ from tidelog.local_cluster.cluster import LocalCluster
 JARS = os.environ.get("TIDELOG_KAFKA_JARS")
 # Not collected, and so not reported as skipped, by `make test`: it needs neither Java nor Maven.
 collect_ignore_glob = [] if JARS else ["test_*.py"]
+if not os.environ.get("TIDELOG_AIVEN_CLASSPATH"):
+    collect_ignore_glob.append("test_aiven_plugin.py")
 
 SETTINGS = {
     "offsets.topic.num.partitions": "4",

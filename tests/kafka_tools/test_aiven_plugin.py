@@ -1,0 +1,47 @@
+"""Aiven's plugin reads and deletes what we write, and we read and delete what it writes.
+
+Needs Java 17 and, in TIDELOG_AIVEN_CLASSPATH, the jars of the plugin and of Kafka (see
+tests.support.aiven_plugin).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from remote.storage_config import storage_manager_from_config
+from tests.support.aiven_plugin import AivenPlugin
+from tests.support.segment_configs import KINDS, compressible, configs_of, key_pair, write_key_pair
+from tests.support.segments import make_segment
+
+CLASSPATH = os.environ.get("TIDELOG_AIVEN_CLASSPATH", "")
+SIZES = (1000, 54_321)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bucket_is_shared_with_the_plugin(kind: str, size: int, tmp_path: Path) -> None:
+    root = tmp_path / "bucket"
+    root.mkdir()
+    configs = configs_of(kind, *write_key_pair(key_pair(), tmp_path))
+    storage = {"storage.backend.class": "filesystem", "storage.root": str(root)}
+    ours = storage_manager_from_config({**storage, **configs})
+    theirs = AivenPlugin(CLASSPATH, root, tmp_path / "work", configs)
+    log = compressible(size)
+    mine = make_segment(tmp_path / "mine", log, seed=1, with_transactions=True)
+    custom_metadata = ours.copy_log_segment_data(mine.metadata, mine.files)
+    start, end = size // 3, None if size < 1000 else size // 2
+    read, indexes = theirs.read(mine, custom_metadata, start, end)
+    assert read == log[start : None if end is None else end + 1]
+    assert indexes == mine.indexes
+    other = make_segment(tmp_path / "other", log, seed=2)
+    metadata = other.with_custom_metadata(theirs.copy(other))
+    assert ours.fetch_log_segment(metadata, start, end).read() == read
+    for index_type, content in other.indexes.items():
+        assert ours.fetch_index(metadata, index_type).read() == content
+    theirs.delete(mine, custom_metadata)
+    ours.delete_log_segment_data(metadata)
+    assert [path for path in (root / "tier").rglob("*") if path.is_file()] == []
+    ours.close()

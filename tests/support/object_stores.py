@@ -1,0 +1,154 @@
+"""Object stores in memory: one that keeps, one that counts, one that fails when it is told to."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+from remote.object_store.port import Content, InvalidRange, ObjectInfo
+from remote.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageError
+
+
+class Call(NamedTuple):
+    """A call as it was made; `start` and `end` are those of a get, both inclusive."""
+
+    name: str
+    key: str
+    start: int | None = None
+    end: int | None = None
+
+
+class MemoryStore:
+    """Objects in a dict, and every call that was made."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+        self.calls: list[Call] = []
+        self.is_closed = False
+        self._lock = threading.Lock()
+
+    def put(self, key: str, content: Content, size: int | None = None) -> None:
+        """See the port."""
+        self._note(Call("put", key))
+        if isinstance(content, (bytes, bytearray, memoryview)):
+            data = bytes(content)
+        else:
+            data = b"".join(iter(lambda: content.read(997), b""))
+        if size is not None and size != len(data):
+            raise RemoteStorageError(f"{key}: {len(data)} bytes where {size} were announced")
+        self.objects[key] = data
+
+    def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
+        """See the port."""
+        self._note(Call("get", key, start, end))
+        data = self.objects.get(key)
+        if data is None:
+            raise RemoteResourceNotFound(f"there is no object {key!r}")
+        if (start or 0) >= max(1, len(data)):
+            raise InvalidRange(f"byte {start} of {key!r} is behind its end")
+        return io.BytesIO(data[start or 0 : None if end is None else end + 1])
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See the port."""
+        for key in keys:
+            self._note(Call("delete", key))
+            self.objects.pop(key, None)
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See the port."""
+        return (ObjectInfo(key, len(data)) for key, data in self.objects.items() if key.startswith(prefix))
+
+    def size(self, key: str) -> int:
+        """See the port."""
+        if key not in self.objects:
+            raise RemoteResourceNotFound(f"there is no object {key!r}")
+        return len(self.objects[key])
+
+    def close(self) -> None:
+        """See the port."""
+        self.is_closed = True
+
+    def gets(self, suffix: str = ".log") -> list[Call]:
+        """The gets of objects of one kind."""
+        return [call for call in self.calls if call.name == "get" and call.key.endswith(suffix)]
+
+    def _note(self, call: Call) -> None:
+        with self._lock:
+            self.calls.append(call)
+
+
+class How(Enum):
+    """How a call fails."""
+
+    BEFORE = auto()
+    """Nothing was done."""
+    AFTER = auto()
+    """It was done, but the answer was lost."""
+    SHORT = auto()
+    """The stream of a get ends too early; a put breaks while its source is read."""
+
+
+class FailingStore(MemoryStore):
+    """Fails each call whose number (from 0) `fails` says, in the way it says."""
+
+    def __init__(self, fails: Callable[[int], How | None]) -> None:
+        super().__init__()
+        self._fails = fails
+        self.counted = 0
+
+    def put(self, key: str, content: Content, size: int | None = None) -> None:
+        """See the port."""
+        how = self._next()
+        if how is How.SHORT and not isinstance(content, (bytes, bytearray, memoryview)):
+            content.read(1)
+        if how in (How.BEFORE, How.SHORT):
+            raise RemoteStorageError(f"{key}: made to fail")
+        super().put(key, content, size)
+        self._lose_answer(how, key)
+
+    def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
+        """See the port."""
+        how = self._next()
+        if how in (How.BEFORE, How.AFTER):
+            raise RemoteStorageError(f"{key}: made to fail")
+        stream = super().get(key, start, end)
+        return io.BytesIO(stream.read()[:-1]) if how is How.SHORT else stream
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """See the port; a failure may come between two keys."""
+        for key in keys:
+            how = self._next()
+            if how in (How.BEFORE, How.SHORT):
+                raise RemoteStorageError(f"{key}: made to fail")
+            super().delete([key])
+            self._lose_answer(how, key)
+
+    def _next(self) -> How | None:
+        with self._lock:
+            number, self.counted = self.counted, self.counted + 1
+        return self._fails(number)
+
+    @staticmethod
+    def _lose_answer(how: How | None, key: str) -> None:
+        if how is How.AFTER:
+            raise RemoteStorageError(f"{key}: made to fail after it was done")
+
+
+class GatedStore(MemoryStore):
+    """Gets of logs wait until the gate is opened; `waiting` counts those that do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+        self.waiting = 0
+
+    def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
+        """See the port."""
+        if key.endswith(".log"):
+            with self._lock:
+                self.waiting += 1
+            assert self.gate.wait(30)
+        return super().get(key, start, end)
