@@ -21,6 +21,7 @@ from protocol.metadata_records.partition_record import PartitionRecord
 from protocol.metadata_records.topic_record import TopicRecord
 from protocol.registry import ApiKey, response_type
 from protocol.schema import ApiMessage, MetadataRecord
+from storage.config import LogConfig
 from storage.file_slice import FileSlice
 from storage.log_manager import LogManager
 from tests.support.crash_fs import CrashFileSystem
@@ -78,7 +79,9 @@ class Replicas:
         *log_dirs: str,
         node_id: int = NODE,
         disabled: SafeguardSet = NONE_DISABLED,
+        log_config: LogConfig | None = None,
     ) -> None:
+        """`log_config` is what logs have that are there before any metadata is."""
         self.clock = HandClock()
         self.proposals = Proposals()
         self.leadership = Leadership(
@@ -90,7 +93,7 @@ class Replicas:
         )
         self.leadership.updates = self.proposals
         self.fs = fs or CrashFileSystem()
-        self.logs = LogManager(self.fs, log_dirs or ["/data"])
+        self.logs = LogManager(self.fs, log_dirs or ["/data"], default_config=log_config)
         self.logs.start(NOW_MS)
         self.manager = ReplicaManager(node_id, self.logs, {}, self.leadership)
         self.image = MetadataImage(cluster_id="test")

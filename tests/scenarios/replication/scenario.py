@@ -39,14 +39,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from broker.partition import Partition
 from broker.replication.follower_log import perform
 from cluster.image import NO_LEADER
+from cluster.replication.follower_aux import RemoteTier
 from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.follower_state import Action, Append, RestartAt, Truncate
+from cluster.replication.follower_state import Action, Delayed, Failed, FetchAuxiliary
 from cluster.replication.leader_isr import IsrCommitted, IsrProposal
 from cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
 from protocol.batch import iterate_headers
@@ -63,6 +64,7 @@ from protocol.metadata_records.register_broker_record import BrokerEndpoint, Reg
 from protocol.metadata_records.topic_record import TopicRecord
 from protocol.record import read_records
 from protocol.schema import ApiMessage, MetadataRecord
+from storage.config import LogConfig
 from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
@@ -92,6 +94,7 @@ class ScenarioBroker:
         self.lost_request: ApiMessage | None = None
         self.answer: ApiMessage | None = None
         self.told: ErrorCode | None = None
+        self.tier: RemoteTier | None = None
         self._scenario = scenario
 
     @property
@@ -107,7 +110,10 @@ class ScenarioBroker:
 
     def boot(self) -> None:
         """Start on what the disk has."""
-        self.replicas = Replicas(self.fs, node_id=self.id, disabled=self._scenario.disabled)
+        config = LogConfig.from_values(self._scenario.topic_configs)
+        self.replicas = Replicas(
+            self.fs, node_id=self.id, disabled=self._scenario.disabled, log_config=config
+        )
         self.replicas.leadership.own_epoch = lambda: self.epoch
         self.connection = LeaderConnection(self.replicas, self._scenario.fetch_version)
         self.core = None
@@ -140,6 +146,7 @@ class ScenarioBroker:
                     backoff_ms=1,
                 ),
                 fetch_version=self._scenario.fetch_version,
+                tier=self.tier,
                 disabled=self._scenario.disabled,
             )
             self.request = self.answer = None
@@ -153,7 +160,9 @@ class ScenarioBroker:
         """Do what the state machine wants."""
         assert self.core is not None
         for action in actions:
-            if isinstance(action, Append | Truncate | RestartAt):
+            if isinstance(action, FetchAuxiliary):
+                self.fetch_auxiliary(action)
+            elif not isinstance(action, Delayed | Failed):
                 try:
                     perform(action, cast(PartitionLog, action.partition.log), NOW_MS)
                 except KafkaError as error:
@@ -162,9 +171,17 @@ class ScenarioBroker:
                 else:
                     self.core.performed(action)
 
+    def fetch_auxiliary(self, action: FetchAuxiliary) -> None:
+        """Brokers without a remote tier never do."""
+        raise AssertionError(action)
+
 
 class Scenario:
-    """One text, run line by line."""
+    """One text, run line by line; `commands` are tried in their order."""
+
+    broker_type: ClassVar[type[ScenarioBroker]] = ScenarioBroker
+    topic_configs: ClassVar[dict[str, str]] = {}
+    commands: ClassVar[list[tuple[str, Callable[..., None]]]]
 
     def __init__(self, text: str, disabled: SafeguardSet = NONE_DISABLED) -> None:
         self.lines = text.splitlines()
@@ -197,7 +214,7 @@ class Scenario:
         if text.startswith(">"):
             self._check(text[1:].split())
             return
-        for pattern, command in _COMMANDS:
+        for pattern, command in self.commands:
             match = re.fullmatch(pattern, text)
             if match:
                 command(self, *match.groups(default=""))
@@ -208,12 +225,15 @@ class Scenario:
 
     def create(self, letters: str, minimum: str) -> None:
         """`replicas A B C, min isr 2`"""
-        self.brokers = {letter: ScenarioBroker(letter, self) for letter in letters.split()}
+        self.brokers = {letter: self.broker_type(letter, self) for letter in letters.split()}
         ids = tuple(broker.id for broker in self.brokers.values())
         self.history.append(
             [
                 *(_registration(broker) for broker in self.brokers.values()),
-                ConfigRecord(resource_type=2, resource_name=TOPIC, name="min.insync.replicas", value=minimum),
+                *(
+                    ConfigRecord(resource_type=2, resource_name=TOPIC, name=name, value=value)
+                    for name, value in {"min.insync.replicas": minimum, **self.topic_configs}.items()
+                ),
                 TopicRecord(name=TOPIC, topic_id=TOPIC_ID),
                 PartitionRecord(
                     partition_id=0,
@@ -437,7 +457,8 @@ class Scenario:
             if now == before:
                 return
             before = now
-            for _ in range(2):
+            # As many as there are questions before anything changes.
+            for _ in range(6):
                 for letter, broker in self.brokers.items():
                     if broker.core is not None and broker.replicas is not None:
                         self.fetch(letter)
@@ -445,11 +466,14 @@ class Scenario:
 
     def _state(self, broker: ScenarioBroker) -> object:
         log = broker.partition.log
-        return entries_of(log), log.high_watermark, log.log_start_offset, len(self.history)
+        followed = None if broker.core is None else broker.core.partitions.get(T0)
+        doing = None if followed is None else followed.state
+        return entries_of(log), log.high_watermark, log.log_start_offset, len(self.history), doing
 
     # -- what is looked at
 
     def _check(self, words: list[str]) -> None:
+        """One line that begins with `>`."""
         kind = words[0]
         if kind == "acked":
             assert self.acked == words[1:], f"acknowledged were {self.acked}"
@@ -501,9 +525,9 @@ class Scenario:
 
 
 def entries_of(log: PartitionLog) -> list[str]:
-    """All records as value@epoch."""
+    """All local records as value@epoch."""
     found: list[str] = []
-    offset = log.log_start_offset
+    offset = log.local_log_start_offset
     while offset < log.log_end_offset:
         records = log.read(offset, 1 << 20, at_least_one=True).records
         assert records is not None
@@ -538,7 +562,7 @@ def _error_of(answer: ApiMessage) -> ErrorCode:
 
 _L = r"([A-Z])"
 _LS = r"([A-Z](?: [A-Z])*)"
-_COMMANDS: list[tuple[str, Callable[..., None]]] = [
+Scenario.commands = [
     (rf"replicas {_LS}, min isr (\d+)", Scenario.create),
     (r"old fetches", Scenario.old_fetches),
     (rf"produce {_L} (.+)", Scenario.produce),

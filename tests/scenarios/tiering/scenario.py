@@ -1,0 +1,352 @@
+"""Runs scenarios of tiered storage: texts as in `tests/scenarios/replication`, of a tiered topic.
+
+All of it is real but the objects' store: the logs, the leader's copy task, the metadata cache, the follower's
+state machine, local retention, the handlers, the reader of the tier. More lines than there:
+
+    roll A                           A seals its active segment
+    upload A                         A's copy task runs once, as a leader's does
+    expire A below 3                 local retention: A keeps only segments that start at 3 or above
+    no metadata for B                B does not get to know what was written of the tier from now on ...
+    metadata for B                   ... until now
+    tier down / tier up              the objects cannot be read
+    last tiered offset               follower.fetch.last.tiered.offset.enable, for all
+    > tier A 0-2 0:0 | 3-5 1:3 2:5   the finished segments that A knows of, by start and then by age: first
+                                     and last offset, and where their leader epochs start in them
+    > stored 3-5 0:0 1:3 2:5         the leader epochs that went with the latest segment of these offsets
+    > local A 3                      A's local log starts here
+    > B builds / > B fetches         the state of B's copy
+    > asks B -4                      B's next question is what this timestamp stands for in the leader's log
+    > asks B end of 1                B's next question is where this epoch ends
+    > read B 1 m3                    a consumer fetches from offset 1 of B, from disk or tier, and gets m3
+    > read B 1 epoch 1 m3            the same; its last record before was of this epoch
+    > read B 2 epoch 0 rejected      its records are of another history than B's
+"""
+
+from __future__ import annotations
+
+import io
+import random
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, cast
+
+from broker.replication.remote_tier import FollowersTier
+from cluster.replication.follower_questions import EndOfEpoch, OffsetAt, question_of
+from cluster.replication.follower_state import FetchAuxiliary, ReplicaState
+from protocol.batch import iterate_headers
+from protocol.errors import ErrorCode
+from protocol.ids import LeaderEpoch, Offset
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.record import read_records
+from remote.index_cache.cache import RemoteIndexCache
+from remote.log_manager.context import RemoteLogContext
+from remote.log_manager.copy_task import CopyTask
+from remote.log_manager.remote_state import note_copied_offset
+from remote.log_manager.replica import Role, TieredReplica
+from remote.log_manager.settings import RemoteLogManagerSettings
+from remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from remote.reader.reader import RemoteLogReader
+from remote.reader.requests import RemoteReadRequest
+from remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from remote.storage_manager import (
+    IndexType,
+    LogSegmentData,
+    ReadableStream,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+)
+from storage.checkpoints import decode_leader_epochs
+from tests.scenarios.replication.scenario import T0, TOPIC, TOPIC_ID, Scenario, ScenarioBroker
+from tests.support.logs import NOW_MS
+from tests.support.replica_pair import LeaderConnection
+from tests.support.tier_world import run_to_end
+
+PARTITION = TopicIdPartition(TOPIC_ID, TOPIC, 0)
+
+
+@dataclass
+class Objects:
+    """What is stored, by segment and kind of file; the log itself is under None."""
+
+    files: dict[tuple[RemoteLogSegmentMetadata, IndexType | None], bytes] = field(default_factory=dict)
+    is_down: bool = False
+
+
+class ObjectStorage:
+    """A RemoteStorageManager: copies files off the disk of one broker."""
+
+    def __init__(self, objects: Objects, broker: TieredBroker) -> None:
+        self._objects = objects
+        self._broker = broker
+
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
+    ) -> bytes | None:
+        """All files that there are."""
+        read = self._broker.fs.read
+        files = {
+            None: read(segment.log),
+            IndexType.OFFSET: read(segment.offset_index),
+            IndexType.TIMESTAMP: read(segment.time_index),
+            IndexType.PRODUCER_SNAPSHOT: read(segment.producer_snapshot),
+            IndexType.LEADER_EPOCH: segment.leader_epochs,
+        }
+        if segment.transaction_index is not None:
+            files[IndexType.TRANSACTION] = read(segment.transaction_index)
+        for kind, data in files.items():
+            self._objects.files[_key(metadata), kind] = data
+        return None
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> ReadableStream:
+        """A part of the log."""
+        end = None if end_position is None else end_position + 1
+        return io.BytesIO(self._read(metadata, None)[start_position:end])
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
+        """One of the small files."""
+        return io.BytesIO(self._read(metadata, index_type))
+
+    def _read(self, metadata: RemoteLogSegmentMetadata, kind: IndexType | None) -> bytes:
+        if self._objects.is_down:
+            raise RemoteStorageError("the store is away")
+        data = self._objects.files.get((_key(metadata), kind))
+        if data is None:
+            raise RemoteResourceNotFound(f"{metadata.remote_log_segment_id}: {kind}")
+        return data
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """No scenario does."""
+        raise AssertionError(metadata)
+
+    def close(self) -> None:
+        """Nothing to do."""
+
+
+def _key(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+    """The segment whatever its state."""
+    return replace(
+        metadata,
+        state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+        event_timestamp_ms=0,
+        broker_id=0,
+    )
+
+
+class InlinePool:
+    """Runs calls at once."""
+
+    async def run(self, function: Any, /, *args: Any) -> Any:
+        """As BoundedPool does."""
+        return function(*args)
+
+
+class TieredBroker(ScenarioBroker):
+    """A broker with what belongs to the tier."""
+
+    _scenario: TieredScenario
+
+    def boot(self) -> None:
+        """Start on what the disk has, and read the metadata of the tier."""
+        super().boot()
+        storage = ObjectStorage(self._scenario.objects, self)
+        self.metadata = InMemoryRemoteLogMetadataManager(self._scenario.metadata_log)
+        if self.letter in self._scenario.without_metadata:
+            self.metadata.held_back.add(PARTITION)
+        self.metadata.on_partition_leadership_changes((PARTITION,), ())
+        cache = RemoteIndexCache(self.fs, "/data", storage, 1 << 20)
+        cache.load()
+        self.reader = RemoteLogReader(storage, self.metadata, cache, cast(Any, InlinePool()))
+        self.tier = FollowersTier(self.metadata, self.reader)
+        inline = InlinePool().run
+        self.context = RemoteLogContext(
+            broker_id=self.id,
+            settings=RemoteLogManagerSettings(),
+            storage=storage,
+            metadata=self.metadata,
+            clock=self.up.clock,
+            randomness=random.Random(self.epoch),
+            run_copy=inline,
+            run_deletion=inline,
+        )
+
+    def hear(self, steps: int) -> None:
+        """Follow the metadata, with the setting that followers have."""
+        super().hear(steps)
+        if self.core is not None:
+            self.core.prefer_last_tiered_offset(self._scenario.is_last_tiered_preferred)
+
+    @property
+    def replica(self) -> TieredReplica:
+        """What the tasks of the tier are given."""
+        return TieredReplica(PARTITION, self.partition.log, self.partition.leader_epoch)
+
+    def fetch_auxiliary(self, action: FetchAuxiliary) -> None:
+        """Read what was stored with the segment, and do what follows."""
+        assert self.core is not None and isinstance(action.segment, RemoteLogSegmentMetadata)
+        now_ms = self._scenario.now_ms
+        try:
+            epochs, producers = run_to_end(self.reader.fetch_auxiliary(action.segment))
+        except Exception as error:
+            self.core.auxiliary_failed(action, str(error), now_ms)
+            return
+        restart = self.core.auxiliary_fetched(action, epochs, producers, now_ms)
+        assert restart is not None
+        self.perform([restart])
+
+
+class TieredScenario(Scenario):
+    """One text about a tiered topic."""
+
+    broker_type = TieredBroker
+    topic_configs: ClassVar[dict[str, str]] = {"remote.storage.enable": "true"}
+    brokers: dict[str, TieredBroker]  # type: ignore[assignment]
+
+    def __init__(self, text: str, *arguments: Any) -> None:
+        super().__init__(text, *arguments)
+        self.objects = Objects()
+        self.metadata_log = InMemoryMetadataLog()
+        self.without_metadata: set[str] = set()
+        self.is_last_tiered_preferred = False
+
+    # -- what happens
+
+    def roll(self, letter: str) -> None:
+        """A new active segment."""
+        self.brokers[letter].partition.log.roll(NOW_MS)
+
+    def upload(self, letter: str) -> None:
+        """What the leader's task does."""
+        broker = self.brokers[letter]
+        assert broker.partition.leader is not None, f"{letter} does not lead"
+        run_to_end(CopyTask(broker.context, Role(broker.replica, is_leader=True)).run())
+
+    def expire(self, letter: str, offset: str) -> None:
+        """Local retention by bytes, with as many as the segments have that are to stay."""
+        broker, start = self.brokers[letter], int(offset)
+        log = broker.partition.log
+        note_copied_offset(broker.context, broker.replica)
+        kept = sum(segment.size_bytes for segment in log.segments if segment.base_offset >= start)
+        log.update_config(replace(log.config, local_retention_bytes=kept))
+        log.apply_retention(NOW_MS)
+        assert log.local_log_start_offset == start, f"it starts at {log.local_log_start_offset}"
+
+    def no_metadata(self, letter: str) -> None:
+        """The metadata partition is not read."""
+        self.without_metadata.add(letter)
+        broker = self.brokers[letter]
+        if broker.replicas is not None:
+            broker.metadata.on_stop_partitions([PARTITION])
+            broker.metadata.held_back.add(PARTITION)
+            broker.metadata.on_partition_leadership_changes((PARTITION,), ())
+
+    def metadata(self, letter: str) -> None:
+        """It is read to its end."""
+        self.without_metadata.discard(letter)
+        metadata = self.brokers[letter].metadata
+        metadata.held_back.clear()
+        metadata.on_partition_leadership_changes((PARTITION,), ())
+
+    def last_tiered_offset(self) -> None:
+        """KIP-1023."""
+        self.is_last_tiered_preferred = True
+
+    def tier(self, state: str) -> None:
+        """The objects' store comes and goes."""
+        self.objects.is_down = state == "down"
+
+    # -- what is looked at
+
+    def _check(self, words: list[str]) -> None:
+        kind = words[0]
+        if kind == "tier":
+            found = [_described(each) for each in self._segments(words[1])]
+            assert " | ".join(found) == " ".join(words[2:]), f"in the tier are {' | '.join(found)}"
+        elif kind == "stored":
+            self._check_stored(words[1], words[2:])
+        elif kind == "local":
+            start = self.brokers[words[1]].partition.log.local_log_start_offset
+            assert start == int(words[2]), f"it is {start}"
+        elif kind == "read":
+            epoch = int(words[4]) if words[3] == "epoch" else -1
+            found_value = self._read(words[1], int(words[2]), epoch)
+            assert found_value == words[-1], f"it is {found_value}"
+        elif kind == "asks" and words[2] != "for":
+            question = question_of(self._followed(words[1]))
+            expected = EndOfEpoch(int(words[4])) if words[2] == "end" else OffsetAt(int(words[2]))
+            assert question == expected, f"it asks for {question}"
+        elif words[1:] in (["builds"], ["fetches"]):
+            state = self._followed(kind).state
+            building = ReplicaState.BUILDING_REMOTE_LOG_AUX
+            assert state is (building if words[1] == "builds" else ReplicaState.FETCHING), state
+        else:
+            super()._check(words)
+
+    def _followed(self, letter: str) -> Any:
+        core = self.brokers[letter].core
+        assert core is not None, f"{letter} does not follow"
+        return core.partitions[T0]
+
+    def _segments(self, letter: str) -> list[RemoteLogSegmentMetadata]:
+        listed = self.brokers[letter].metadata.list_remote_log_segments(PARTITION)
+        finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        return [segment for segment in listed if segment.state is finished]
+
+    def _check_stored(self, offsets: str, epochs: list[str]) -> None:
+        stored = [
+            decode_leader_epochs(data, "stored")
+            for (metadata, kind), data in self.objects.files.items()
+            if kind is IndexType.LEADER_EPOCH and f"{metadata.start_offset}-{metadata.end_offset}" == offsets
+        ]
+        found = [f"{epoch}:{start}" for epoch, start in stored[-1]]
+        assert found == epochs, f"they are {found}"
+
+    def _read(self, letter: str, offset: Offset, epoch: LeaderEpoch) -> str:
+        """What a consumer gets that has read up to `offset`, the last record in `epoch`."""
+        broker = self.brokers[letter]
+        log = broker.partition.log
+        asked = FetchPartition(
+            partition=0, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=1
+        )
+        request = FetchRequest(
+            max_wait_ms=0,
+            max_bytes=1,
+            session_epoch=-1,
+            topics=(FetchTopic(topic=TOPIC, topic_id=TOPIC_ID, partitions=(asked,)),),
+        )
+        answer = LeaderConnection(broker.up).handle(request)
+        assert isinstance(answer, FetchResponse)
+        data = answer.responses[0].partitions[0]
+        if data.diverging_epoch.end_offset >= 0:
+            return "rejected"
+        if offset >= log.local_log_start_offset:
+            assert data.error_code == ErrorCode.NONE, ErrorCode(data.error_code).name
+            records = bytes(data.records or b"")
+        else:
+            remote = RemoteReadRequest(PARTITION, offset, 1, True, log.high_watermark, False, log)
+            records = bytes(run_to_end(broker.reader.read(remote)).records)
+        found = [
+            (record.value or b"").decode()
+            for position, header in iterate_headers(records)
+            for record in read_records(records, position, header)
+            if header.base_offset <= offset < header.next_offset
+        ]
+        return " ".join(found)
+
+
+def _described(segment: RemoteLogSegmentMetadata) -> str:
+    epochs = " ".join(f"{epoch}:{start}" for epoch, start in segment.segment_leader_epochs)
+    return f"{segment.start_offset}-{segment.end_offset} {epochs}"
+
+
+_L = r"([A-Z])"
+TieredScenario.commands = [
+    (rf"roll {_L}", TieredScenario.roll),
+    (rf"upload {_L}", TieredScenario.upload),
+    (rf"expire {_L} below (\d+)", TieredScenario.expire),
+    (rf"no metadata for {_L}", TieredScenario.no_metadata),
+    (rf"metadata for {_L}", TieredScenario.metadata),
+    (r"tier (up|down)", TieredScenario.tier),
+    (r"last tiered offset", TieredScenario.last_tiered_offset),
+    *Scenario.commands,
+]
