@@ -135,6 +135,11 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     @property
+    def metadata_listener(self) -> str:
+        """The name of the listener on which the metadata of remote segments is read and written."""
+        return (self.remote_log_metadata_manager_listener_name or self.inter_broker_listener).upper()
+
+    @property
     def broker_listeners(self) -> tuple[Listener, ...]:
         """Where clients and brokers are listened to."""
         controllers = self._controller_names()
@@ -224,6 +229,9 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
         if self.is_broker and self.inter_broker_listener not in names:
             allowed = f"allowed is one of the advertised listeners: {', '.join(names)}"
             raise ConfigError("inter.broker.listener.name", self.inter_broker_listener, allowed)
+        if self.is_broker and self.remote_log_storage_system_enable and self.metadata_listener not in names:
+            allowed = f"allowed is one of the advertised listeners: {', '.join(names)}"
+            raise ConfigError("remote.log.metadata.manager.listener.name", self.metadata_listener, allowed)
 
     def _is_unknown(self, key: str) -> bool:
         prefixes = (

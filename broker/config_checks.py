@@ -14,6 +14,14 @@ from storage.config_definition import ConfigError
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
+STORAGE_MANAGER_CLASSES: Final = ("bundled", "io.aiven.kafka.tieredstorage.RemoteStorageManager")
+"""What means the storage manager of the box; so does giving nothing."""
+METADATA_MANAGER_CLASSES: Final = (
+    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+    "bundled",
+)
+"""What means the metadata manager of the box."""
+
 
 def check_config(config: BrokerConfig) -> None:
     """ConfigError for the first pair of settings that contradict each other."""
@@ -109,6 +117,18 @@ def _groups(config: BrokerConfig) -> None:
         raise ConfigError("offsets.topic.compression.codec", config.offsets_topic_compression_codec, allowed)
 
 
+def _remote(config: BrokerConfig) -> None:
+    if not config.remote_log_storage_system_enable:
+        return
+    for key, allowed in (
+        ("remote.log.storage.manager.class.name", STORAGE_MANAGER_CLASSES),
+        ("remote.log.metadata.manager.class.name", METADATA_MANAGER_CLASSES),
+    ):
+        name = config.values[key]
+        if name is not None and name not in allowed:
+            raise ConfigError(key, name, f"allowed is one of: {', '.join(allowed)}")
+
+
 def _ordered(config: BrokerConfig, lower: str, upper: str) -> None:
     below, above = config.values[lower], config.values[upper]
     assert isinstance(below, int) and isinstance(above, int)
@@ -124,4 +144,5 @@ _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _network,
     _replication,
     _groups,
+    _remote,
 )

@@ -20,6 +20,7 @@ import uvloop
 from broker.config import BrokerConfig
 from broker.node import BrokerNode
 from tidelog.local_cluster.layout import CLIENT_LISTENER, CLUSTER_FILE, ClusterLayout, new_layout, read_layout
+from tidelog.local_cluster.tiering import TIER_FOLDER, hurried_settings, tiered_settings
 
 ResultT = TypeVar("ResultT")
 
@@ -59,7 +60,9 @@ class EmbeddedCluster:
     `config` holds Kafka's keys over the defaults above; `data_dir` keeps the data after `stop()`,
     without it a temporary folder is used and removed. With more than one node each is broker and
     controller, topics have three replicas where there are as many nodes, `directories` says how
-    many log directories each node has, and `has_racks` puts each into a rack of its own.
+    many log directories each node has, and `has_racks` puts each into a rack of its own. `tiered` gives
+    them remote storage, a directory `tier` beside their data, and short intervals; topics ask for it with
+    remote.storage.enable.
     """
 
     def __init__(
@@ -70,14 +73,16 @@ class EmbeddedCluster:
         data_dir: str | Path | None = None,
         directories: int = 1,
         has_racks: bool = False,
+        tiered: bool = False,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"nodes is {nodes}, a cluster has at least one")
         self._count = nodes
         self._shape: dict[str, Any] = {"directories": directories, "has_racks": has_racks}
-        self._own_config = dict(config or {})
         self._keeps_data = data_dir is not None
         self.data_dir = Path(data_dir) if data_dir is not None else Path(tempfile.mkdtemp(prefix="tidelog-"))
+        self._own_config = dict(config or {})
+        self._tiered = tiered
         self._port = 0
         self._layout: ClusterLayout | None = None
         self.nodes: dict[int, BrokerNode] = {}
@@ -145,7 +150,15 @@ class EmbeddedCluster:
 
     # ---- how
 
+    @property
+    def tier_dir(self) -> Path:
+        """What stands for the object store of a tiered cluster."""
+        return self.data_dir / TIER_FOLDER
+
     def _prepare(self) -> None:
+        if self._tiered:
+            tiering = {**tiered_settings(self.data_dir, self._count), **hurried_settings()}
+            self._own_config = {**tiering, **self._own_config}
         if self._count == 1 or self._layout is not None:
             return
         if (self.data_dir / CLUSTER_FILE).exists():
@@ -180,7 +193,9 @@ class EmbeddedCluster:
     def _broker_config(self, node_id: int) -> BrokerConfig:
         if self._layout is not None:
             return BrokerConfig(self._layout.properties(self._layout.node(node_id)))
-        values = {**SINGLE_NODE_DEFAULTS, "log.dirs": str(self.data_dir), **self._own_config}
+        # What stands for the object store is no partition of ours.
+        folder = self.data_dir / "data" if self._tiered else self.data_dir
+        values = {**SINGLE_NODE_DEFAULTS, "log.dirs": str(folder), **self._own_config}
         if self._port and "listeners" not in self._own_config:
             values["listeners"] = f"{CLIENT_LISTENER}://127.0.0.1:{self._port}"
         return BrokerConfig(values)

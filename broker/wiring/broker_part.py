@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import fields
 from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from broker.api_wiring import register_apis
 from broker.consumer_offsets import ConsumerOffsetsLog
@@ -47,6 +48,12 @@ from storage.errors import StorageFailure
 from storage.log import PartitionLog
 from storage.log_directory import LogDirectory
 from storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from broker.remote.part import RemotePart
+
+REMOTE_CLOSE_TIMEOUT_S: Final = 5.0
+REMOTE_ABANDON_TIMEOUT_S: Final = 0.5
 
 
 class BrokerPart:
@@ -104,6 +111,7 @@ class BrokerPart:
             self._context.fs,
             config.log_directories,
             producer_id_expiration_ms=config.producer_id_expiration_ms,
+            remote_storage_system_enable=config.remote_log_storage_system_enable,
         )
         self._flusher = Flusher(self._context.threads.flush, self._clock, self._flush_failed)
         self._dynamic_config = DynamicBrokerConfig(config)
@@ -150,6 +158,7 @@ class BrokerPart:
         self._driver = TimerDriver(self._timers)
         undo.callback(self._driver.stop)
         undo.push_async_callback(self._flusher.close)
+        self._remote = await self._make_remote(undo)
         self.services = self._make_services()
         undo.push_async_callback(self._groups.stop)
         self._replication = NodeReplication(
@@ -161,6 +170,7 @@ class BrokerPart:
             image=lambda: self._store.image,
             directory_ids=self._context.directory_ids,
             clock=self._clock,
+            tier=None if self._remote is None else self._remote.followers_tier,
         )
         self._logs.on_offline = self._directory_failed
         undo.push_async_callback(self._replication.close)
@@ -179,10 +189,26 @@ class BrokerPart:
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
         self._groups.start()
+        if self._remote is not None:
+            self._remote.follow()
+            self._store.subscribe(self._remote.configs_changed)
         self._replication.start()
         self._report_serving()
         await self._lifecycle.unfenced()
         await self._network.start()
+        if self._remote is not None:
+            self._remote.start()
+
+    async def _make_remote(self, undo: AsyncExitStack) -> RemotePart | None:
+        """Tiered storage, where it is switched on: nobody else shall wait for its libraries."""
+        if not self.config.remote_log_storage_system_enable:
+            return None
+        from broker.remote.part import RemotePart, RemotePorts
+
+        ports = RemotePorts(self._context, lambda: self._dynamic_config.current, self._replicas, self._timers)
+        remote = await RemotePart.make(ports)
+        undo.push_async_callback(remote.close, REMOTE_ABANDON_TIMEOUT_S)
+        return remote
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         """A disk failed: the controller moves its leaders away. Without a disk there is nothing to do."""
@@ -243,6 +269,7 @@ class BrokerPart:
                 self._clock,
             ),
             topic_creation=TopicCreation(self._access.general, config, self._clock),
+            remote=None if self._remote is None else self._remote.access,
         )
 
     def _report_serving(self) -> None:
@@ -295,6 +322,9 @@ class BrokerPart:
         ):
             purgatory.force_all()
         self._housekeeping.stop()
+        if self._remote is not None:
+            self._remote.answer_all()
+            await self._remote.close(min(timeout_s, REMOTE_CLOSE_TIMEOUT_S))
         await self._network.close(timeout_s)
         await self._groups.stop()
         await self._channel.close()
@@ -309,6 +339,8 @@ class BrokerPart:
         await self._lifecycle.close()
         await self._replication.close()
         self._housekeeping.stop()
+        if self._remote is not None:
+            await self._remote.close(REMOTE_ABANDON_TIMEOUT_S)
         await self._network.close(timeout_s=0)
         await self._groups.stop()
         await self._channel.close()

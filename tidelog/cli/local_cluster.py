@@ -14,6 +14,7 @@ from tidelog.cli.options import BOOTSTRAP_VARIABLE, AsJson, key_values
 from tidelog.cli.output import print_json, print_table
 from tidelog.local_cluster.cluster import ClusterFailure, LocalCluster
 from tidelog.local_cluster.layout import CLUSTER_FILE
+from tidelog.local_cluster.tiering import tiered_settings
 
 T = TypeVar("T")
 
@@ -51,6 +52,10 @@ def start(
             "-o", "--override", metavar="KEY=VALUE", help="A setting of all nodes of a new cluster."
         ),
     ] = [],  # noqa: B006
+    tiered: Annotated[
+        bool,
+        typer.Option("--tiered", help="Give a new cluster remote storage, a directory beside its nodes."),
+    ] = False,
 ) -> None:
     """Start a cluster, or those of its nodes that do not run; they go on in the background."""
     if (folder / CLUSTER_FILE).exists():
@@ -58,7 +63,10 @@ def start(
     else:
         if folder.exists() and any(folder.iterdir()):
             raise UsageFailure(f"--data {folder} is neither empty nor a cluster's folder")
-        settings = key_values(override, "--override")
+        settings = {
+            **(tiered_settings(folder, nodes) if tiered else {}),
+            **key_values(override, "--override"),
+        }
         cluster = LocalCluster.create(folder, nodes, first_port=port, settings=settings)
     seconds = _unless_failed(cluster.start)
     print(f"{len(cluster.running)} nodes run, ready after {seconds:.1f} s, all their data is in {folder}")

@@ -1,0 +1,69 @@
+"""The reader of remote segments as requests see it: counted, and held to the fetch quota (KIP-956)."""
+
+from __future__ import annotations
+
+from broker.clock import Clock
+from protocol.errors import ErrorCode, KafkaError
+from remote.log_manager.byte_rate import ByteRate
+from remote.log_manager.figures import RemoteFigures
+from remote.reader.auxiliary import AuxiliaryState
+from remote.reader.reader import RemoteLogReader
+from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from remote.segment_metadata import RemoteLogSegmentMetadata
+from storage.log_lookup import RecordPlace
+
+
+class MeteredReader:
+    """Passes everything on to the reader; see there for errors."""
+
+    def __init__(
+        self, reader: RemoteLogReader, figures: RemoteFigures, quota: ByteRate, clock: Clock
+    ) -> None:
+        self._reader = reader
+        self._figures = figures
+        self._quota = quota
+        self._clock = clock
+        self.reads = 0
+        """Reads that came to an end."""
+        self.read_time_ms = 0
+
+    async def read(self, request: RemoteReadRequest) -> RemoteRead:
+        """Batches from an offset on."""
+        figures = self._figures.topic(request.topic_id_partition.topic)
+        figures.fetch_requests += 1
+        started_ms = self._clock.monotonic_ms()
+        try:
+            found = await self._reader.read(request)
+        except Exception as error:
+            # Who asks for what is not there made no error of ours.
+            if not isinstance(error, KafkaError) or error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                figures.fetch_errors += 1
+            raise
+        finally:
+            self.reads += 1
+            self.read_time_ms += self._clock.monotonic_ms() - started_ms
+        figures.fetch_bytes += len(found.records)
+        self._quota.record(len(found.records), self._clock.monotonic_ms())
+        return found
+
+    async def offset_for_timestamp(self, search: TimestampSearch) -> RecordPlace | None:
+        """The first remote record at or after a point in time."""
+        return await self._reader.offset_for_timestamp(search)
+
+    async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
+        """What a follower needs to go on behind a segment."""
+        figures = self._figures.topic(metadata.topic_id_partition.topic)
+        figures.build_aux_state_requests += 1
+        try:
+            return await self._reader.fetch_auxiliary(metadata)
+        except Exception:
+            figures.build_aux_state_errors += 1
+            raise
+
+    def fetch_throttle_time_ms(self) -> int:
+        """How long nothing should be read because of the quota; 0: read."""
+        wait_ms = self._quota.throttle_ms(self._clock.monotonic_ms())
+        if wait_ms:
+            self._figures.fetch_throttle_time_ms += wait_ms
+            self._figures.fetch_throttle_count += 1
+        return wait_ms

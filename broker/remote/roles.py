@@ -1,0 +1,102 @@
+"""Which partitions of this node are tiered, and what the RemoteLogManager has to hear of them.
+
+    leads, follows             -> on_leadership_change
+    topic deleted              -> stop, and the remote data goes, by topic id
+    moved away, disk failed    -> stop
+    tiering switched off       -> stop; the remote data goes with remote.log.delete.on.disable (KIP-950)
+
+A topic that is made again under its name has another id: both are told, in this order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker.partition import Partition
+from broker.replica_manager import ReplicaManager, RoleChanges
+from cluster.delta import MetadataDelta
+from cluster.image import MetadataImage, ResourceType
+from protocol.ids import TopicPartition
+from remote.log_manager.manager import RemoteLogManager
+from remote.log_manager.replica import TieredReplica
+from remote.segment_metadata import TopicIdPartition
+
+
+class RemoteRoles:
+    """A listener of the ReplicaManager's role changes, and of changed topic configs.
+
+    `on_stopped` hears which partitions are here no more, or tiered no more.
+    """
+
+    def __init__(
+        self,
+        manager: RemoteLogManager,
+        replicas: ReplicaManager,
+        on_stopped: Callable[[TopicIdPartition], None],
+    ) -> None:
+        self._manager = manager
+        self._replicas = replicas
+        self._on_stopped = on_stopped
+        self._tiered: dict[TopicPartition, TopicIdPartition] = {}
+        self._is_closed = False
+
+    @property
+    def tiered(self) -> Iterable[TopicIdPartition]:
+        """The tiered partitions that are here."""
+        return self._tiered.values()
+
+    def take_over(self) -> None:
+        """Tell of the partitions that were here before anybody listened."""
+        self._assign(self._replicas.partitions.values())
+
+    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+        """Follow what the ReplicaManager did."""
+        if self._is_closed:
+            return
+        gone = [self._tiered.pop(name) for name in changes.gone if name in self._tiered]
+        deleted = [each for each in gone if each.topic_id not in image.topics_by_id]
+        self._stop(deleted, deletes_remote=True)
+        self._stop([each for each in gone if each not in deleted], deletes_remote=False)
+        self._assign((*changes.led, *changes.followed))
+
+    def configs_changed(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+        """Follow topics that become tiered, or cease to be; after the logs have their new configs."""
+        if self._is_closed:
+            return
+        for resource_type, name in delta.changed_configs:
+            if resource_type == ResourceType.TOPIC:
+                self._follow_config(name)
+
+    def close(self) -> None:
+        """Hear nothing more: the node shuts down."""
+        self._is_closed = True
+
+    def _follow_config(self, topic: str) -> None:
+        here = list(self._replicas.of_topic(topic))
+        self._assign(each for each in here if each.topic_partition not in self._tiered)
+        for partition in here:
+            if not partition.log.remote_log_enabled:
+                known = self._tiered.pop(partition.topic_partition, None)
+                if known is not None:
+                    deletes = partition.log.config.remote_log_delete_on_disable
+                    self._stop([known], deletes_remote=deletes)
+
+    def _assign(self, partitions: Iterable[Partition]) -> None:
+        leaders: list[TieredReplica] = []
+        followers: list[TieredReplica] = []
+        for partition in partitions:
+            if not partition.log.remote_log_enabled:
+                continue
+            name = partition.topic_partition
+            known = TopicIdPartition(partition.topic_id, name.topic, name.partition)
+            self._tiered[name] = known
+            replica = TieredReplica(known, partition.log, partition.leader_epoch)
+            (followers if partition.leader is None else leaders).append(replica)
+        if leaders or followers:
+            self._manager.on_leadership_change(leaders, followers)
+
+    def _stop(self, partitions: list[TopicIdPartition], *, deletes_remote: bool) -> None:
+        if partitions:
+            self._manager.stop_partitions(partitions, deletes_remote=deletes_remote)
+            for partition in partitions:
+                self._on_stopped(partition)
