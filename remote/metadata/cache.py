@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
-from functools import partial
 from typing import Final
 
 from protocol.ids import LeaderEpoch, Offset
 from remote.metadata.epoch_segments import EpochSegments
-from remote.metadata.segment_table import SegmentTable
+from remote.metadata.segment_table import FrozenSegments, SegmentTable
 from remote.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -103,16 +102,20 @@ class RemoteLogMetadataCache:
             if metadata.state is FINISHED:
                 self._move(row, metadata, STARTED)
         for epoch, offset in highest_offsets:
-            state = self._epochs.setdefault(epoch, EpochSegments())
+            state = self._epoch(epoch)
             if state.highest_offset is None or state.highest_offset < offset:
                 state.highest_offset = offset
+
+    def frozen(self) -> FrozenSegments:
+        """What is known now, for a snapshot to be written in another thread."""
+        return self._table.frozen()
 
     # --- questions ------------------------------------------------------------------------
 
     def segment(self, epoch: LeaderEpoch, offset: Offset) -> RemoteLogSegmentMetadata | None:
         """The segment that holds `offset` as written in `epoch`, if readers may have it."""
         state = self._epochs.get(epoch)
-        row = None if state is None else state.serving(offset, partial(self._table.epoch_span, epoch=epoch))
+        row = None if state is None else state.serving(offset)
         return None if row is None else self._table.get(row)
 
     def next_with_txn_index(self, epoch: LeaderEpoch, offset: Offset) -> RemoteLogSegmentMetadata | None:
@@ -120,7 +123,7 @@ class RemoteLogMetadataCache:
         state = self._epochs.get(epoch)
         if state is None:
             return None
-        for row in state.serving_from(offset, partial(self._table.epoch_span, epoch=epoch)):
+        for row in state.serving_from(offset):
             if not self._table.is_txn_index_empty(row):
                 return self._table.get(row)
         return None
@@ -141,11 +144,9 @@ class RemoteLogMetadataCache:
     def segments(self, epoch: LeaderEpoch | None = None) -> Iterator[RemoteLogSegmentMetadata]:
         """Those of `epoch` or all, by start offset: known now, each as it is when its turn comes."""
         if epoch is None:
-            rows: Iterable[int] = self._table.rows()
-        else:
-            state = self._epochs.get(epoch)
-            rows = () if state is None else (*state.referenced(), *state.unreferenced())
-        return self._table.segments(sorted(rows, key=self._table.start_offset))
+            return self._table.segments(sorted(self._table.rows(), key=self._table.start_offset))
+        state = self._epochs.get(epoch)
+        return self._table.segments(() if state is None else state.rows())
 
     def get(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """What is known of one segment, in whatever state."""
@@ -170,21 +171,28 @@ class RemoteLogMetadataCache:
     def _add(self, metadata: RemoteLogSegmentMetadata) -> int:
         row = self._table.add(metadata)
         for entry in metadata.segment_leader_epochs:
-            self._epochs.setdefault(entry.epoch, EpochSegments()).started(row)
+            self._epoch(entry.epoch).started(row)
         return row
 
     def _move(self, row: int, metadata: RemoteLogSegmentMetadata, before: RemoteLogSegmentState) -> None:
         size_bytes = metadata.segment_size_bytes
+        if metadata.state is FINISHED:
+            self._table.note_finished(row)
         for entry in metadata.segment_leader_epochs:
             epoch = self._epochs[entry.epoch]
-            span_of = partial(self._table.epoch_span, epoch=entry.epoch)
             if metadata.state is FINISHED:
-                epoch.finished(row, span_of)
+                epoch.finished(row)
                 epoch.finished_size_bytes += size_bytes
             elif metadata.state is DELETING:
-                epoch.withdrawn(row, span_of)
+                epoch.withdrawn(row)
                 epoch.finished_size_bytes -= size_bytes * (before is FINISHED)
             else:
                 epoch.forgotten(row)
         if metadata.state is DELETED:
             self._table.remove(row)
+
+    def _epoch(self, epoch: LeaderEpoch) -> EpochSegments:
+        state = self._epochs.get(epoch)
+        if state is None:
+            state = self._epochs[epoch] = EpochSegments(self._table, epoch)
+        return state

@@ -1,7 +1,6 @@
 """Finds a row by a segment's id: a hash table in one array, some ten bytes an entry.
 
-Open addressing with linear probing; an id is random already, so its first bytes are its hash. The ids
-themselves stand in the rows and are read back through `id_of`.
+Open addressing with linear probing. The ids themselves stand in the rows and are read back through `id_of`.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class IdIndex:
 
     def _probe(self, key: bytes) -> Iterator[int]:
         mask = len(self._slots) - 1
-        slot = int.from_bytes(key[:8], "little") & mask
+        slot = hash(key) & mask
         while True:
             yield slot
             slot = (slot + 1) & mask

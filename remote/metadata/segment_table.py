@@ -1,7 +1,7 @@
 """The segments of one partition in packed rows, found by id: tens of bytes a segment, not hundreds.
 
     row   id:16 start_offset:8 end_offset:8 max_timestamp_ms:8 event_timestamp_ms:8
-          segment_size_bytes:4 broker_id:4 leader_epoch:4 serial:4 state:1 flags:1
+          segment_size_bytes:4 broker_id:4 leader_epoch:4 finish_order:4 serial:4 state:1 flags:1
 
 What few segments have stands beside the rows: custom metadata, and the leader epochs of a segment that
 holds more than one. A row that was freed is used again; its serial says which segment is meant.
@@ -24,11 +24,13 @@ from remote.segment_metadata import (
     TopicIdPartition,
 )
 
-_ROW: Final = Struct("<16sqqqqiiiIBB")
+_ROW: Final = Struct("<16sqqqqiiiIIBB")
 _ID_BYTES: Final = 16
 _START: Final = Struct("<q")
 _SPAN: Final = Struct("<qq")
 _START_AT: Final = 16
+_ORDER: Final = Struct("<I")
+_ORDER_AT: Final = _ROW.size - 10
 _SERIAL: Final = Struct("<I")
 _SERIAL_AT: Final = _ROW.size - 6
 _STATE_AT: Final = _ROW.size - 2
@@ -42,7 +44,16 @@ _SERIALS: Final = 1 << 32
 class SegmentTable:
     """Rows by number; a number stays that segment's until `remove`."""
 
-    __slots__ = ("_custom", "_epochs", "_free", "_ids", "_next_serial", "_rows", "partition")
+    __slots__ = (
+        "_custom",
+        "_epochs",
+        "_free",
+        "_ids",
+        "_next_order",
+        "_next_serial",
+        "_rows",
+        "partition",
+    )
 
     def __init__(self, partition: TopicIdPartition) -> None:
         self.partition = partition
@@ -52,6 +63,7 @@ class SegmentTable:
         self._custom: dict[int, bytes] = {}
         self._epochs: dict[int, tuple[EpochStart, ...]] = {}
         self._next_serial = 0
+        self._next_order = 1
 
     def __len__(self) -> int:
         return len(self._rows) // _ROW.size - len(self._free)
@@ -63,13 +75,32 @@ class SegmentTable:
             self._rows += bytes(_ROW.size)
         serial = self._next_serial
         self._next_serial = (serial + 1) % _SERIALS
-        self._write(row, metadata, serial)
+        self._write(row, metadata, 0, serial)
         self._ids.add(metadata.remote_log_segment_id.id.bytes, row, self._id_of)
         return row
 
     def replace(self, row: int, metadata: RemoteLogSegmentMetadata) -> None:
         """`row` as its segment is now."""
-        self._write(row, metadata, self._serial(row))
+        self._write(row, metadata, self.finish_order(row), self._serial(row))
+
+    def note_finished(self, row: int) -> None:
+        """The copy in `row` has come to its end, after all others that have."""
+        _ORDER.pack_into(self._rows, row * _ROW.size + _ORDER_AT, self._next_order)
+        self._next_order += 1
+
+    def finish_order(self, row: int) -> int:
+        """Which copies came to their ends before which; 0 for one that did not."""
+        order: int = _ORDER.unpack_from(self._rows, row * _ROW.size + _ORDER_AT)[0]
+        return order
+
+    def frozen(self) -> FrozenSegments:
+        """A copy of all, for another thread."""
+        copy = SegmentTable(self.partition)
+        copy._rows = bytearray(self._rows)
+        copy._custom = dict(self._custom)
+        copy._epochs = dict(self._epochs)
+        copy._free = list(self._free)
+        return FrozenSegments(copy)
 
     def remove(self, row: int) -> None:
         """Forget the segment."""
@@ -85,7 +116,7 @@ class SegmentTable:
 
     def get(self, row: int) -> RemoteLogSegmentMetadata:
         """The segment in `row`."""
-        (segment_id, start, end, max_timestamp, event_timestamp, size, broker, epoch, _, state, flags) = (
+        (segment_id, start, end, max_timestamp, event_timestamp, size, broker, epoch, _, _, state, flags) = (
             _ROW.unpack_from(self._rows, row * _ROW.size)
         )
         assert state != _FREE, row
@@ -151,7 +182,7 @@ class SegmentTable:
         position = row * _ROW.size
         return bytes(self._rows[position : position + _ID_BYTES])
 
-    def _write(self, row: int, metadata: RemoteLogSegmentMetadata, serial: int) -> None:
+    def _write(self, row: int, metadata: RemoteLogSegmentMetadata, order: int, serial: int) -> None:
         epochs = metadata.segment_leader_epochs
         first = epochs[0]
         has_many = len(epochs) > 1 or first.start_offset != metadata.start_offset
@@ -175,7 +206,23 @@ class SegmentTable:
             metadata.segment_size_bytes,
             metadata.broker_id,
             first.epoch,
+            order,
             serial,
             metadata.state,
             flags,
         )
+
+
+class FrozenSegments:
+    """The segments of a table as they were, in the order in which their copies came to their ends."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self, table: SegmentTable) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __iter__(self) -> Iterator[RemoteLogSegmentMetadata]:
+        return map(self._table.get, sorted(self._table.rows(), key=self._table.finish_order))

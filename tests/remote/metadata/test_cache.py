@@ -1,0 +1,172 @@
+"""What is known of the segments of one partition."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Sequence
+
+from remote.metadata.cache import Outcome, RemoteLogMetadataCache
+from remote.segment_metadata import RemoteLogSegmentMetadata
+from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, started, step
+
+APPLIED, REPEATED = Outcome.APPLIED, Outcome.REPEATED
+UNKNOWN, ILLEGAL = Outcome.UNKNOWN_SEGMENT, Outcome.ILLEGAL_MOVE
+
+
+def cache_of(*segments: RemoteLogSegmentMetadata) -> RemoteLogMetadataCache:
+    """A cache in which these copies have come to their ends, one after the other."""
+    cache = RemoteLogMetadataCache(PARTITION)
+    for metadata in segments:
+        cache.add(metadata)
+        cache.update(step(number_of(metadata), FINISHED))
+    return cache
+
+
+def number_of(metadata: RemoteLogSegmentMetadata | None) -> int:
+    """The number that stands for the segment; -1 for none."""
+    return -1 if metadata is None else metadata.remote_log_segment_id.id.int - 1
+
+
+def serving(cache: RemoteLogMetadataCache, epoch: int, offsets: Sequence[int]) -> list[int]:
+    return [number_of(cache.segment(epoch, offset)) for offset in offsets]
+
+
+def numbers(cache: RemoteLogMetadataCache, epoch: int | None = None) -> list[int]:
+    return [number_of(metadata) for metadata in cache.segments(epoch)]
+
+
+def test_a_segment_of_several_epochs_answers_for_each_within_its_bounds() -> None:
+    cache = cache_of(started(1, 0, 299, ((0, 0), (1, 100), (4, 250))), started(2, 300, 399, 4))
+    assert serving(cache, 0, (0, 99, 100)) == [1, 1, -1]
+    assert serving(cache, 1, (99, 100, 249, 250)) == [-1, 1, 1, -1]
+    assert serving(cache, 4, (249, 250, 299, 300, 399, 400)) == [-1, 1, 1, 2, 2, -1]
+    assert [cache.highest_offset(epoch) for epoch in (0, 1, 2, 4)] == [99, 249, None, 399]
+    assert [cache.size_bytes(epoch) for epoch in (0, 1, 2, 4)] == [1000, 1000, 0, 2000]
+    assert numbers(cache, 4) == [1, 2]
+    assert numbers(cache) == [1, 2]
+
+
+def test_kafka_16890_of_overlapping_segments_the_one_that_holds_the_offset_is_found() -> None:
+    """The old leader copied 10-90; the new one began at 5 and copied 5-100, then 101-200."""
+    cache = cache_of(started(1, 10, 90), started(2, 5, 100), started(3, 101, 200))
+    assert serving(cache, 0, (5, 10, 90, 95, 101)) == [2, 2, 2, 2, 3]
+    assert numbers(cache, 0) == [2, 1, 3], "what was replaced is known until it is deleted"
+
+
+def test_a_copy_of_the_same_start_replaces_the_older_one() -> None:
+    cache = cache_of(started(1, 0, 100), started(2, 0, 200))
+    assert serving(cache, 0, (0, 100, 200)) == [2, 2, 2]
+    cache.update(step(1, DELETING))
+    cache.update(step(1, DELETED))
+    assert serving(cache, 0, (0, 200)) == [2, 2]
+    assert numbers(cache) == [2]
+
+
+def test_a_shorter_copy_that_ends_later_hides_nothing_behind_its_end() -> None:
+    """The old leader's copy of 0-200 ends after the new one has begun to copy 0-100."""
+    cache = cache_of(started(1, 0, 200), started(2, 0, 100))
+    assert serving(cache, 0, (50, 100, 101, 200)) == [2, 2, 1, 1]
+    assert cache.highest_offset(0) == 200
+
+
+def test_after_an_unclean_election_the_new_lineage_is_read() -> None:
+    """Epoch 0 had reached 200 in the tier; epoch 1 began at 150 on a replica that was behind."""
+    cache = cache_of(started(1, 0, 200), started(2, 0, 250, ((0, 0), (1, 150))))
+    assert serving(cache, 0, (149,)) == [2]
+    assert serving(cache, 1, (149, 150, 250)) == [-1, 2, 2]
+
+
+def test_kafka_17062_copies_that_did_not_end_count_for_nothing() -> None:
+    cache = cache_of(started(1, 0, 99))
+    cache.add(started(2, 100, 199))
+    assert cache.size_bytes(0) == 1000
+    assert cache.highest_offset(0) == 99
+    assert serving(cache, 0, (100,)) == [-1]
+    assert numbers(cache, 0) == [1, 2], "who cleans up finds it"
+    cache.update(step(2, DELETING))
+    assert cache.size_bytes(0) == 1000
+    cache.update(step(2, DELETED))
+    assert numbers(cache, 0) == [1]
+
+
+def test_deletions_do_not_lower_the_highest_offset() -> None:
+    cache = cache_of(started(1, 0, 99))
+    for state in (DELETING, DELETED):
+        assert cache.update(step(1, state)) is APPLIED
+        assert cache.highest_offset(0) == 99
+        assert cache.size_bytes(0) == 0
+    assert len(cache) == 0
+
+
+def test_records_that_come_again_change_nothing() -> None:
+    cache = RemoteLogMetadataCache(PARTITION)
+    segment = started(1, 0, 99)
+    assert [cache.add(segment), cache.add(segment)] == [APPLIED, REPEATED]
+    for state in (FINISHED, DELETING):
+        assert [cache.update(step(1, state)) for _ in range(2)] == [APPLIED, REPEATED]
+        assert cache.add(segment) is ILLEGAL
+    assert cache.update(step(1, FINISHED)) is ILLEGAL
+    assert [cache.update(step(1, DELETED)) for _ in range(2)] == [APPLIED, UNKNOWN]
+    assert len(cache) == 0
+
+
+def test_a_copy_cannot_be_deleted_without_a_deletion_that_began() -> None:
+    cache = cache_of(started(1, 0, 99))
+    assert cache.update(step(1, DELETED)) is ILLEGAL
+    assert serving(cache, 0, (50,)) == [1]
+    assert cache.update(step(2, FINISHED)) is UNKNOWN
+
+
+def test_updates_keep_the_custom_metadata_unless_they_bring_other() -> None:
+    cache = RemoteLogMetadataCache(PARTITION)
+    cache.add(started(1, 0, 99))
+    cache.update(step(1, FINISHED, custom_metadata=b"here"))
+    found = cache.segment(0, 1)
+    assert found is not None
+    assert (found.custom_metadata, found.broker_id, found.event_timestamp_ms) == (b"here", 2, 3001)
+    cache.update(step(1, DELETING))
+    assert [metadata.custom_metadata for metadata in cache.segments()] == [b"here"]
+
+
+def test_kafka_16780_segments_without_aborted_transactions_are_passed_over() -> None:
+    cache = cache_of(
+        *(
+            started(number, number * 10, number * 10 + 9, is_txn_index_empty=number not in (2, 5))
+            for number in range(7)
+        )
+    )
+    found = [number_of(cache.next_with_txn_index(0, offset)) for offset in (0, 29, 30, 59, 60, 1000)]
+    assert found == [2, 2, 5, 5, -1, -1]
+    assert cache.next_with_txn_index(1, 0) is None
+
+
+def test_what_is_listed_stays_right_while_segments_come_and_go() -> None:
+    cache = cache_of(*(started(number, number * 10, number * 10 + 9) for number in range(4)))
+    listed = cache.segments(0)
+    assert number_of(next(listed)) == 0
+    for number in (1, 2):
+        cache.update(step(number, DELETING))
+    cache.update(step(1, DELETED))
+    cache.add(started(9, 40, 49))
+    assert [(number_of(metadata), metadata.state) for metadata in listed] == [(2, DELETING), (3, FINISHED)]
+
+
+def test_what_is_under_a_deleted_copy_serves_again() -> None:
+    cache = cache_of(started(1, 0, 100), started(2, 101, 200), started(3, 50, 150), started(4, 60, 70))
+    assert serving(cache, 0, (49, 50, 65, 150, 151)) == [1, 3, 4, 3, 2]
+    cache.update(step(3, DELETING))
+    assert serving(cache, 0, (49, 50, 65, 100, 101, 151)) == [1, 1, 4, 1, 2, 2]
+    cache.update(step(4, DELETING))
+    assert serving(cache, 0, (65,)) == [1]
+
+
+def test_segments_take_a_hundred_bytes_each() -> None:
+    """KIP-405 counts 100 bytes a segment; a table of 20,000 is measured with all that belongs to it."""
+    tracemalloc.start()
+    cache = RemoteLogMetadataCache(PARTITION)
+    for number in range(20_000):
+        cache.add(started(number, number * 100, number * 100 + 99))
+        cache.update(step(number, FINISHED))
+    size_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert size_bytes / len(cache) < 120
