@@ -103,7 +103,7 @@ CONFIGS: Final = table(
         ConfigDefinition(
             key=f"{_CHUNKS}prefetch.max.size",
             kind=ConfigKind.INT,
-            default=16 * 1024 * 1024,
+            default=32 * 1024 * 1024,
             minimum=0,
             maximum=_INT_MAX,
         ),

@@ -25,7 +25,7 @@ from remote.chunk_cache.cache_settings import CacheSettings, NowMs, monotonic_ms
 from remote.chunk_cache.chunk_places import ChunkKey, ChunkPlaces, Handle
 from remote.chunk_cache.segment_chunks import Segment, fetch_chunks
 from remote.object_store.port import ObjectStore
-from remote.segment_objects.buffers import Buffer
+from remote.segment_objects.buffers import Buffer, Pieces
 from remote.storage_manager import RemoteStorageError
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class _Load:
     first: int
     last: int
     is_started: bool = False
-    chunks: dict[int, Future[Buffer]] = field(default_factory=dict)
+    chunks: dict[int, Future[Pieces]] = field(default_factory=dict)
 
 
 class ChunkCache:
@@ -121,13 +121,13 @@ class ChunkCache:
         waited_for = load.chunks[index]
         if is_mine:
             self._run(load)
-        return memoryview(self._wait(waited_for, segment, index))[start:end]
+        return self._wait(waited_for, segment, index).slice(start, end)
 
     def read_ahead(self, segment: Segment, index: int, needed_end: int = 0) -> None:
         """Have chunks from `index` on fetched, in the background.
 
         Wanted are those before the original position `needed_end`, and `read_ahead_bytes` from `index` on. To
-        spare GETs nothing is done as long as half of that is there.
+        spare GETs nothing is done as long as half of that is there and a GET would be a short one.
         """
         begun: list[_Load] = []
         with self._lock:
@@ -195,7 +195,7 @@ class ChunkCache:
         except BaseException as error:
             self._fail(load, error)
 
-    def _keep(self, key: ChunkKey, data: Buffer) -> None:
+    def _keep(self, key: ChunkKey, data: Pieces) -> None:
         handle = self._places.keep(key, data)
         with self._lock:
             self.figures.fetched_bytes += len(data)
@@ -224,7 +224,7 @@ class ChunkCache:
         if not isinstance(error, RemoteStorageError):
             _log.error("a chunk could not be read", exc_info=error)
 
-    def _wait(self, waited_for: Future[Buffer], segment: Segment, index: int) -> Buffer:
+    def _wait(self, waited_for: Future[Pieces], segment: Segment, index: int) -> Pieces:
         try:
             return waited_for.result(self._settings.get_timeout_ms / 1000)
         except FutureTimeout:
@@ -258,7 +258,9 @@ class ChunkCache:
         if not missing:
             return []
         there_bytes = chunks.chunk(missing[0]).original_position - begin
-        if begin + there_bytes >= needed_end and there_bytes * 2 >= self.read_ahead_bytes:
+        is_enough = begin + there_bytes >= needed_end and there_bytes * 2 >= self.read_ahead_bytes
+        # Waiting makes runs longer, but not longer than one GET may be.
+        if is_enough and end - begin - there_bytes < RUN_BYTES_MAX:
             return []
         return self._runs(
             segment, missing, first_run_max=FIRST_RUN_BYTES_MAX if missing[0] == index else None

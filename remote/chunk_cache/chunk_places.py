@@ -14,7 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from remote.segment_objects.buffers import Buffer
+from remote.segment_objects.buffers import Buffer, Pieces
 from storage.config_definition import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ class Handle(Protocol):
 class ChunkPlaces(Protocol):
     """Keeps chunks."""
 
-    def keep(self, key: ChunkKey, chunk: Buffer) -> Handle | None:
+    def keep(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
         """A handle to `chunk`; None when it cannot be kept, which is no failure of the read."""
         ...
 
@@ -55,14 +55,14 @@ class ChunkPlaces(Protocol):
 class MemoryHandle:
     """A chunk in memory."""
 
-    __slots__ = ("_view",)
+    __slots__ = ("_chunk",)
 
-    def __init__(self, chunk: Buffer) -> None:
-        self._view = memoryview(chunk)
+    def __init__(self, chunk: Pieces) -> None:
+        self._chunk = chunk
 
     def slice(self, start: int, end: int) -> Buffer | None:
-        """A view, nothing is copied."""
-        return self._view[start:end]
+        """A view where the bytes are of one piece."""
+        return self._chunk.slice(start, end)
 
     def drop(self) -> None:
         """Nothing to do: views that were given out keep the bytes alive."""
@@ -71,7 +71,7 @@ class MemoryHandle:
 class MemoryPlaces:
     """Chunks as they came, in memory."""
 
-    def keep(self, key: ChunkKey, chunk: Buffer) -> Handle | None:
+    def keep(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
         """Always kept."""
         return MemoryHandle(chunk)
 
@@ -125,16 +125,17 @@ class DiskPlaces:
         self._is_failing = False
         self._numbers = count()
 
-    def keep(self, key: ChunkKey, chunk: Buffer) -> Handle | None:
+    def keep(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
         """None when the disk is full or broken."""
         # A name of its own each time: who removes an evicted file never hits its successor.
         name = f"{key.file_name}-{next(self._numbers)}"
         temp, path = self._temp / name, self._cache / name
         try:
             with open(temp, "wb", buffering=0) as file:
-                view = memoryview(chunk)
-                while view:
-                    view = view[file.write(view) :]
+                for part in chunk.parts:
+                    view = memoryview(part)
+                    while view:
+                        view = view[file.write(view) :]
             os.replace(temp, path)
         except OSError as error:
             self._note_failure(error)

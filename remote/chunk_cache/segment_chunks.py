@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from remote.object_store.port import ObjectStore
-from remote.segment_objects.buffers import Buffer, ShortRead, read_exactly
+from remote.segment_objects.buffers import Pieces, ShortRead, read_exactly, read_pieces
 from remote.segment_objects.chunk_index import Chunk, ChunkIndex
 from remote.segment_objects.manifest import SegmentManifest
 from remote.segment_objects.object_keys import SegmentKeys
@@ -35,7 +35,7 @@ class Segment:
 
 def fetch_chunks(
     store: ObjectStore, segment: Segment, first: int, last: int
-) -> Iterator[tuple[Chunk, Buffer]]:
+) -> Iterator[tuple[Chunk, Pieces]]:
     """Chunks `first` to `last`, both inclusive, by one GET.
 
     Errors: RemoteStorageError that names the object when it is short or damaged, or when the store fails;
@@ -50,8 +50,11 @@ def fetch_chunks(
         for number in range(first, last + 1):
             chunk = index.chunk(number)
             try:
-                stored = read_exactly(stream, chunk.transformed_size)
-                yield chunk, transform.undo(stored, chunk.original_size)
+                if transform.is_identity and chunk.transformed_size == chunk.original_size:
+                    yield chunk, read_pieces(stream, chunk.original_size)
+                else:
+                    stored = read_exactly(stream, chunk.transformed_size)
+                    yield chunk, Pieces([transform.undo(stored, chunk.original_size)])
             except (ShortRead, DamagedChunk) as error:
                 raise RemoteStorageError(
                     f"{keys.shown(keys.log)}: chunk {number} at {chunk.transformed_position}: {error}"

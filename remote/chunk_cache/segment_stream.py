@@ -8,7 +8,7 @@ from contextlib import suppress
 from remote.chunk_cache.chunk_cache import ChunkCache
 from remote.chunk_cache.segment_chunks import Segment, fetch_chunks
 from remote.object_store.port import ObjectStore
-from remote.segment_objects.buffers import Buffer
+from remote.segment_objects.buffers import Buffer, Pieces
 from remote.segment_objects.chunk_index import Chunk
 from remote.storage_manager import ReadableStream, RemoteStorageError
 
@@ -84,7 +84,7 @@ class DirectSegmentStream(_ChunkedStream):
     def __init__(self, store: ObjectStore, segment: Segment, start: int, end: int) -> None:
         super().__init__(segment, start, end)
         self._store = store
-        self._chunks: Iterator[tuple[Chunk, Buffer]] | None = None
+        self._chunks: Iterator[tuple[Chunk, Pieces]] | None = None
         self._plain: ReadableStream | None = None
 
     def _next(self, needed_end: int) -> Buffer:
@@ -115,8 +115,7 @@ class DirectSegmentStream(_ChunkedStream):
                 f"{self._segment.keys.shown(self._segment.keys.log)}: the stream has failed before"
             )
         chunk, data = found
-        start, end = self._in_chunk(chunk)
-        return memoryview(data)[start:end]
+        return data.slice(*self._in_chunk(chunk))
 
     def close(self) -> None:
         super().close()

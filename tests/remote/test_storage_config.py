@@ -37,7 +37,7 @@ def test_a_directory_is_all_that_must_be_said(root: Path) -> None:
     manager = made(base(root))
     assert manager.settings.chunk_size == 4 * 1024 * 1024
     assert manager.settings.key_ring is None and not manager.settings.compression
-    assert manager.read_ahead_bytes == 16 * 1024 * 1024
+    assert manager.read_ahead_bytes == 32 * 1024 * 1024
 
 
 @pytest.mark.parametrize(

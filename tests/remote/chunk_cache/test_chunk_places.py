@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from remote.chunk_cache.chunk_places import ChunkKey, DiskPlaces
+from remote.segment_objects.buffers import Pieces
 from storage.config_definition import ConfigError
 from tests.remote.chunk_cache.cached_segments import make_cache, put_segment
 from tests.support.object_stores import MemoryStore
@@ -37,7 +38,7 @@ def test_kept_chunks_are_files_and_those_evicted_are_removed(tmp_path: Path) -> 
 
 def test_the_cache_is_emptied_at_start_and_nothing_else_is(tmp_path: Path) -> None:
     places = DiskPlaces(tmp_path)
-    places.keep(ChunkKey("a/b.log", 1), b"chunk")
+    places.keep(ChunkKey("a/b.log", 1), Pieces([b"chunk"]))
     (tmp_path / "somebody's").write_text("own")
     assert len(files(tmp_path)) == 2
     DiskPlaces(tmp_path)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import DecodeError
+from remote.segment_objects.buffers import Pieces
 from remote.segment_objects.encryption import OVERHEAD_BYTES, DataKey
 from remote.segment_objects.rsa_oaep import UnwrapError, unwrap, wrap
 from remote.segment_objects.transform import DamagedChunk, Transform
@@ -113,3 +114,12 @@ def test_a_log_that_is_not_as_long_as_announced_is_not_copied(announced: int) ->
 def test_a_log_without_a_whole_header_is_no_batch() -> None:
     with pytest.raises(DecodeError, match="a log of 60 bytes holds no batch"):
         is_compressed(bytes(60))
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), max_size=6), st.data())
+def test_a_slice_of_pieces_is_the_slice_of_them_joined(parts: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(parts)
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, len(whole)))
+    assert Pieces(list(parts)).slice(start, end) == whole[start:end]
+    assert len(Pieces(list(parts))) == len(whole)
