@@ -204,7 +204,7 @@ class FsspecStore:
                     file_system.rm_file(path)
                 file_system.mv(upload, path)
                 return
-            except FileNotFoundError:
+            except (FileNotFoundError, FileExistsError):
                 if attempt == _ATTEMPTS_MAX or not file_system.exists(upload):
                     raise
 

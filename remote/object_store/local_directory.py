@@ -179,7 +179,7 @@ class LocalDirectoryStore:
         directory = os.path.dirname(path)
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
-                os.makedirs(directory, exist_ok=True)
+                _make_directory(directory)
                 if self._overwrite:
                     os.replace(upload, path)
                 else:
@@ -259,6 +259,17 @@ class _FileStream(ExactStream):
 
     def __del__(self) -> None:
         self.close()
+
+
+def _make_directory(path: str) -> None:
+    """Make it and its parents; FileNotFoundError when a deletion takes one of them away meanwhile."""
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError:
+        # A directory that was there may be gone when makedirs looks whether it is one.
+        if os.path.lexists(path) and not os.path.isdir(path):
+            raise
+        raise FileNotFoundError(path) from None
 
 
 def _sync_directory(path: str) -> None:

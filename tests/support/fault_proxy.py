@@ -197,6 +197,7 @@ class FaultProxy:
         if server is None or thread is None:
             return
         self._server = None
+        server.is_down = True
         server.shutdown()
         server.server_close()
         thread.join()
@@ -205,7 +206,8 @@ class FaultProxy:
             self._state.released = threading.Event()
             connections = list(self._state.connections)
         for connection in connections:
-            _reset(connection)
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def come_back(self) -> None:
         """Listen again where it listened before."""
@@ -236,6 +238,7 @@ class _Server(ThreadingHTTPServer):
     block_on_close = False
     allow_reuse_address = True
     request_queue_size = 128
+    is_down = False
 
     def __init__(self, address: tuple[str, int], state: _State) -> None:
         self.state = state
@@ -267,6 +270,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.server.is_down:
+            self._hang_up()
+            return
         state = self.server.state
         with state.lock:
             state.requests[self.command] += 1

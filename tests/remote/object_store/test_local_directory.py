@@ -176,3 +176,30 @@ def test_a_root_that_is_no_directory_is_refused_in_one_line(tmp_path: Path, kind
     assert str(raised.value) == (
         f"root={tmp_path / kind}: allowed is a directory that is there and can be written to"
     )
+
+
+def test_a_directory_that_goes_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mkdir says that it exists; when makedirs looks whether it is a directory, a deletion took it."""
+    store = LocalDirectoryStore(str(tmp_path))
+    real_makedirs = os.makedirs
+    answers = [FileExistsError("t"), FileNotFoundError("t")]
+
+    def makedirs(path: str, exist_ok: bool) -> None:
+        if answers:
+            raise answers.pop()
+        real_makedirs(path, exist_ok=exist_ok)
+
+    monkeypatch.setattr(os, "makedirs", makedirs)
+    store.put("t/a", b"x")
+    assert store.get("t/a").read() == b"x"
+
+
+def test_a_file_where_a_directory_must_be_is_an_error(tmp_path: Path) -> None:
+    store = LocalDirectoryStore(str(tmp_path))
+    store.put("t", b"x")
+    for key in ("t/a", "t/a/b"):
+        with pytest.raises(RemoteStorageError, match=f"could not put '{key}'"):
+            store.put(key, b"x")
+    assert files_of(tmp_path) == [".uploads", "t"]
