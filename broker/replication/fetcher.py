@@ -30,6 +30,7 @@ from cluster.replication.follower_state import (
     Failed,
     FetchAuxiliary,
     LogAction,
+    RestartFromRemote,
 )
 from cluster.replication.throttle import ReplicationQuota
 from protocol.errors import ErrorCode, KafkaError
@@ -79,6 +80,10 @@ class ReplicaFetcher:
         self.core = core
         self.bytes_in = 0
         self.requests = 0
+        self.remote_restarts = 0
+        """How often a log has begun anew behind what is in the tier."""
+        self.remote_restart_errors = 0
+        """How often that could not be done yet."""
         self._ports = ports
         self._connection: BrokerConnection | None = None
         self._woken = asyncio.Event()
@@ -272,6 +277,8 @@ class ReplicaFetcher:
             return
         self.core.performed(action)
         self._complained.pop(partition.topic_partition, None)
+        if isinstance(action, RestartFromRemote):
+            self.remote_restarts += 1
         if isinstance(action, Append):
             self.bytes_in += len(action.records)
             self._ports.quota.record(partition.topic_partition, len(action.records), self._now_ms())
@@ -321,6 +328,8 @@ class ReplicaFetcher:
     def _complain(self, action: Delayed | Failed) -> None:
         """Say what is wrong with a partition, once until that changes."""
         topic_partition = action.partition.topic_partition
+        if action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
+            self.remote_restart_errors += 1
         if isinstance(action, Failed):
             logger.warning("%s: %s is given up: %s", self, topic_partition, action.reason)
         elif self._complained.get(topic_partition) is not action.code:

@@ -56,6 +56,7 @@ class FetcherManager:
         self._started = False
         self._closed = False
         self._bytes_of_ended = 0
+        self._restarts_of_ended = self._restart_errors_of_ended = 0
 
     # -- following the metadata
 
@@ -115,6 +116,8 @@ class FetcherManager:
             if fetcher.is_idle:
                 del self._fetchers[key]
                 self._bytes_of_ended += fetcher.bytes_in
+                self._restarts_of_ended += fetcher.remote_restarts
+                self._restart_errors_of_ended += fetcher.remote_restart_errors
                 self._end(fetcher)
 
     def _end(self, fetcher: ReplicaFetcher) -> None:
@@ -184,3 +187,15 @@ class FetcherManager:
     def bytes_in(self) -> int:
         """Bytes of batches that were copied since the start."""
         return self._bytes_of_ended + sum(fetcher.bytes_in for fetcher in self._fetchers.values())
+
+    @property
+    def remote_restart_attempts(self) -> int:
+        """How often a follower has asked leader and tier where it may begin anew."""
+        restarts = sum(fetcher.remote_restarts for fetcher in self._fetchers.values())
+        return self._restarts_of_ended + restarts + self.remote_restart_errors
+
+    @property
+    def remote_restart_errors(self) -> int:
+        """How many of these attempts failed: metadata that is not here yet, a tier that does not answer."""
+        errors = sum(fetcher.remote_restart_errors for fetcher in self._fetchers.values())
+        return self._restart_errors_of_ended + errors

@@ -32,3 +32,13 @@ def report_fetchers(metrics: BrokerMetrics, manager: FetcherManager) -> None:
         "Bytes of batches copied from leaders.",
         lambda: manager.bytes_in,
     )
+    metrics.counter(
+        "kafka_server_brokertopicmetrics_buildremotelogauxstaterequests",
+        "Attempts of followers to begin anew behind what is in the remote tier.",
+        lambda: manager.remote_restart_attempts,
+    )
+    metrics.counter(
+        "kafka_server_brokertopicmetrics_buildremotelogauxstateerrors",
+        "Those that failed and are tried again.",
+        lambda: manager.remote_restart_errors,
+    )

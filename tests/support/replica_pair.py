@@ -18,6 +18,7 @@ from broker.purgatory.timers import Timers
 from broker.replication.current_leaders import CurrentLeaders
 from broker.replication.fetcher import FetcherPorts
 from broker.replication.fetcher_manager import FetcherManager
+from broker.replication.remote_tier import FollowersTier
 from broker.request_context import RequestContext
 from broker.topic_traffic import TopicTraffic
 from clients.connection import BrokerConnection
@@ -107,7 +108,9 @@ class LeaderConnection:
 class ReplicaPair:
     """Broker 1 leads, broker 2 follows, each with a disk of its own."""
 
-    def __init__(self, fetch_version: int = 18, fetchers: int = 1) -> None:
+    def __init__(
+        self, fetch_version: int = 18, fetchers: int = 1, *, tier: FollowersTier | None = None
+    ) -> None:
         self.leader = Replicas()
         self.follower = Replicas(node_id=FOLLOWER)
         self.quota = ReplicationQuota(window_ms=1_000, window_count=11)
@@ -131,9 +134,10 @@ class ReplicaPair:
             clock=self.follower.clock,
             quota=self.quota,
             backoff_ms=20,
+            tier=tier,
         )
         self.fetchers = FetcherManager(
-            FOLLOWER, fetchers, ports, lambda: FollowerFetcher(settings, throttle=self.quota)
+            FOLLOWER, fetchers, ports, lambda: FollowerFetcher(settings, throttle=self.quota, tier=tier)
         )
         for broker in (self.leader, self.follower):
             broker.register(LEADER, FOLLOWER)
@@ -195,9 +199,9 @@ class ReplicaPair:
 
 
 def bytes_of(log: PartitionLog) -> bytes:
-    """All batches of a log."""
+    """All local batches of a log."""
     found = bytearray()
-    offset = log.log_start_offset
+    offset = log.local_log_start_offset
     while offset < log.log_end_offset:
         records = log.read(offset, 1 << 20, at_least_one=True).records
         assert records is not None
