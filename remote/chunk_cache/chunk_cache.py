@@ -213,14 +213,15 @@ class ChunkCache:
     def _fail(self, load: _Load, error: BaseException) -> None:
         with self._lock:
             self.figures.failures += 1
-            failed = [number for number, waited_for in load.chunks.items() if not waited_for.done()]
-            for number in failed:
+            for number in load.chunks:
                 key = ChunkKey(load.segment.keys.log, number)
-                if self._loading.pop(key, None) is not None:
+                if self._loading.get(key) is load:
+                    del self._loading[key]
                     self._loading_bytes -= self._bytes_of(load.segment, number, number)
-                self._note_read(key)
-        for number in failed:
-            load.chunks[number].set_exception(error)
+                    self._note_read(key)
+        for waited_for in load.chunks.values():
+            if not waited_for.done():
+                waited_for.set_exception(error)
         if not isinstance(error, RemoteStorageError):
             _log.error("a chunk could not be read", exc_info=error)
 
