@@ -62,7 +62,7 @@ class Reader:
 
 
 class TieredPair:
-    """A topic of two partitions; the first has offsets 0 to 2 in the tier only, and 3 on the leader's disk."""
+    """A topic of two partitions; the first one's leader has offsets 0 to 2 in the tier only, 3 on disk."""
 
     def __init__(self) -> None:
         self.metadata = InMemoryRemoteLogMetadataManager()
