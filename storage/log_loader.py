@@ -93,8 +93,10 @@ class LogLoader:
         log_end_offset = self._find_end(segments, epochs, producers)
         log_end_offset = self._require_start_within(segments, log_end_offset)
         local_log_start_offset = max(self.log_start_offset, segments.first.base_offset)
-        log_start_offset = self.log_start_offset if self.remote_log_enabled else local_log_start_offset
         epochs.truncate_from_end(log_end_offset)
+        log_start_offset = local_log_start_offset
+        if self.remote_log_enabled:
+            log_start_offset = self._start_of_remote_part(epochs, epochs_changed, local_log_start_offset)
         epochs.truncate_from_start(log_start_offset)
         if epochs_changed or epochs.entries != before:
             checkpoint.write(epochs.entries)
@@ -245,6 +247,21 @@ class LogLoader:
             self.fs.fsync_dir(self.directory)
         segments.add(self._new_segment(self.log_start_offset, create=True))
         return self.log_start_offset
+
+    def _start_of_remote_part(
+        self, epochs: LeaderEpochCache, are_rebuilt: bool, local_log_start_offset: Offset
+    ) -> Offset:
+        """The log start offset of the checkpoint, or a later one that the epochs have come to know of.
+
+        The epochs are sometimes written before a log start that has risen. What is below the first of
+        them nobody could find in remote storage. Epochs that are lost or rebuilt say nothing of it.
+        """
+        is_lost = not self.fs.exists(f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}")
+        if are_rebuilt or is_lost:
+            return self.log_start_offset
+        earliest = epochs.earliest_entry
+        known_start = local_log_start_offset if earliest is None else earliest.start_offset
+        return max(self.log_start_offset, min(known_start, local_log_start_offset))
 
     # -- derived state
 

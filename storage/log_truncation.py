@@ -96,7 +96,8 @@ def restart_from_remote(
     if not log.remote_log_enabled:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{log.topic_partition} has no remote storage here")
     producers = [] if producer_snapshot is None else decode_snapshot(producer_snapshot, "a remote snapshot")
-    _prepare_checkpoints(log, log.log_start_offset, log.segments.first.base_offset)
+    recovery_point = min(log.segments.first.base_offset, local_log_start_offset)
+    _prepare_checkpoints(log, log.log_start_offset, recovery_point)
     _remove_all_segments(log, now_ms)
     log.producers.truncate_fully_and_start_at(local_log_start_offset)
     log.log_start_offset = log_start_offset

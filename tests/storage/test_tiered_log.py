@@ -249,6 +249,15 @@ def test_a_follower_goes_on_behind_what_is_remote() -> None:
     assert values_of(log, 4) == ["a", "b"]
 
 
+def test_a_restart_at_a_lower_offset_takes_the_recovery_point_along() -> None:
+    """Else records that are written there anew would pass for durable."""
+    log = three_segments(highest_remote=5)
+    log.apply_retention(NOW_MS)
+    log.flush(NOW_MS)
+    log.truncate_to(3, NOW_MS, below_high_watermark=True)
+    assert log.recovery_point == log.log_end_offset == 3
+
+
 def test_an_open_transaction_of_the_remote_part_holds_the_last_stable_offset() -> None:
     leader = tiered_log()
     append(leader, "a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
