@@ -150,7 +150,8 @@ def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(
         ApiKey.API_VERSIONS,
         ApiVersionsHandler(
-            lambda: services.forwarder.served(dispatcher.apis()), lambda: features_of(image())
+            lambda: services.forwarder.served(dispatcher.apis()),
+            lambda: features_of(image(), services.store.kraft_version),
         ),
     )
 

@@ -47,9 +47,10 @@ class FinalizedFeatures(NamedTuple):
     epoch: int
 
 
-def finalized_features(image: MetadataImage) -> FinalizedFeatures:
-    """What ApiVersions tells clients of the cluster's levels."""
-    return FinalizedFeatures(image.features, image.offset if image.features else -1)
+def finalized_features(image: MetadataImage, kraft_version: int = 0) -> FinalizedFeatures:
+    """What ApiVersions tells clients of the cluster's levels; of `kraft_version` only above 0."""
+    levels = {**image.features, KRAFT_VERSION: kraft_version} if kraft_version else image.features
+    return FinalizedFeatures(levels, image.offset if image.features else -1)
 
 
 def eligible_leader_replicas_enabled(image: MetadataImage) -> bool:

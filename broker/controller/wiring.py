@@ -68,7 +68,9 @@ def register_controller_apis(dispatcher: Dispatcher, services: ControllerService
     dispatcher.register(ApiKey.ENVELOPE, EnvelopeHandler(dispatcher, services.is_active).handle)
     dispatcher.register(
         ApiKey.API_VERSIONS,
-        ApiVersionsHandler(dispatcher.apis, lambda: features_of(services.store.image)),
+        ApiVersionsHandler(
+            dispatcher.apis, lambda: features_of(services.store.image, services.store.kraft_version)
+        ),
     )
 
 

@@ -8,9 +8,9 @@ from cluster.image import MetadataImage
 from protocol.messages.api_versions import FinalizedFeatureKey, SupportedFeatureKey
 
 
-def features_of(image: MetadataImage) -> Features:
+def features_of(image: MetadataImage, kraft_version: int) -> Features:
     """What this software supports and what the cluster has agreed on."""
-    finalized = finalized_features(image)
+    finalized = finalized_features(image, kraft_version)
     return Features(
         supported=tuple(
             SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)

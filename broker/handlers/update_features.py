@@ -2,7 +2,9 @@
 
 - 1: upgrade types instead of allow_downgrade, validate_only; 2: no results by feature any more
 
-Source: KIP-584, KIP-778, KIP-1022.
+`kraft.version` 1 makes the voters of the quorum dynamic; it is answered when that is committed.
+
+Source: KIP-584, KIP-778, KIP-853, KIP-1022.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from typing import Final
 
 from broker.metadata.store import MetadataStore
 from broker.request_context import RequestContext
+from cluster.controller.result import ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.controller.update_features import update_features
+from cluster.image import MetadataImage
 from protocol.messages.update_features import (
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
@@ -31,7 +35,14 @@ class UpdateFeaturesHandler:
 
     async def handle(self, context: RequestContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
         """Answer once the levels are durable. Errors: INVALID_UPDATE_VERSION for all of them."""
-        await self._store.submit(lambda image: update_features(image, self._settings, request))
+
+        def command(image: MetadataImage) -> ControllerResult[bool]:
+            result = update_features(image, self._settings, request, self._store.kraft_version)
+            if result.reply:
+                self._store.upgrade_voters(validate_only=request.validate_only)
+            return result
+
+        await self._store.submit(command)
         results: tuple[UpdatableFeatureResult, ...] = ()
         if context.header.api_version <= _LAST_WITH_RESULTS:
             results = tuple(

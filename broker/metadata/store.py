@@ -59,6 +59,16 @@ class Quorum(Protocol):
     def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> Appended:
         """Append one batch, within a turn."""
 
+    @property
+    def kraft_version(self) -> int:
+        """0: voters are static, 1: they stand in the log."""
+
+    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
+        """Why the voters cannot become dynamic now; None when they can."""
+
+    def upgrade_voters_now(self, epoch: LeaderEpoch) -> Appended:
+        """Write the voters into the log, within a turn."""
+
     def give_up(self) -> None:
         """Lead no more; others, or this node in another epoch, may."""
 
@@ -115,6 +125,26 @@ class MetadataStore:
     def controller_image(self) -> MetadataImage:
         """What commands see: `image` and what they have written that is not committed yet."""
         return self.image if self._active is None else self._active.image
+
+    @property
+    def kraft_version(self) -> int:
+        """The level of kraft.version, which the quorum keeps itself."""
+        return 0 if self._quorum is None else self._quorum.kraft_version
+
+    def upgrade_voters(self, *, validate_only: bool) -> None:
+        """Within a command: make the static voters dynamic (KIP-853), or only see whether that can be.
+
+        Whoever submits the command has to write a record as well, to be answered when it is committed.
+        Errors: KafkaError INVALID_UPDATE_VERSION, NOT_CONTROLLER.
+        """
+        if self._quorum is None or self._active is None:
+            raise self._refusal()
+        epoch = self._active.epoch
+        reason = self._quorum.upgrade_refusal(epoch)
+        if reason is not None:
+            raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"the voters cannot become dynamic: {reason}")
+        if not validate_only:
+            self._quorum.upgrade_voters_now(epoch)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber` with the whole image now, as a change of an empty one, and with every change."""

@@ -35,7 +35,7 @@ from cluster.quorum.effects import (
     Send,
     SnapshotLoaded,
 )
-from cluster.quorum.events import Append, Event, Persisted, Resign, Tick
+from cluster.quorum.events import Append, Event, Persisted, Resign, Tick, UpgradeVoters
 from cluster.quorum.log import SnapshotId
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, LeaderEpoch, Offset
@@ -63,6 +63,9 @@ class QuorumMachine(Protocol):
     @property
     def voter_ids(self) -> Iterable[BrokerId]:
         """The voters, for quorum-state of version 0."""
+
+    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
+        """Why `UpgradeVoters` would be refused, None when it would not."""
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """What an event leads to."""
@@ -145,9 +148,29 @@ class RaftDriver:
         the log from taking them, after which nothing has changed.
         """
         context = object()
+        return self._appended(Append(records, epoch, context), context)
+
+    @property
+    def kraft_version(self) -> int:
+        """0: voters are static, 1: they stand in the log."""
+        return self._machine.kraft_version
+
+    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
+        """Why the voters cannot become dynamic now; None when they can."""
+        return self._machine.upgrade_refusal(epoch)
+
+    def upgrade_voters_now(self, epoch: LeaderEpoch) -> Appended:
+        """Within a turn: write the static voters into the log, which makes them dynamic.
+
+        Errors: as of `append_now`, and NOT_CONTROLLER for whatever else `upgrade_refusal` says.
+        """
+        context = object()
+        return self._appended(UpgradeVoters(epoch, context), context)
+
+    def _appended(self, event: Append | UpgradeVoters, context: object) -> Appended:
         outcome: Appended | None = None
         try:
-            effects = self._machine.step(Append(records, epoch, context), self._clock.monotonic_ms())
+            effects = self._machine.step(event, self._clock.monotonic_ms())
         except KafkaError:
             raise
         except Exception as error:

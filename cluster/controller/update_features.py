@@ -1,8 +1,9 @@
 """The cluster agrees on other feature levels: all that a request names change, or none does.
 
 A level must be one that this controller, every registered broker and every controller of the quorum
-can work at. `metadata.version` goes down only where no record format changes between the levels,
-`kraft.version` neither up nor down: the quorum's own records hold it.
+can work at. `metadata.version` goes down only where no record format changes between the levels.
+`kraft.version` goes up only, and by the quorum's own records: there is just something to wait for, which is
+written behind them.
 
 Source: KIP-584, KIP-778, KIP-1022; FeatureControlManager and MetadataVersion of Apache Kafka 4.3.
 """
@@ -26,6 +27,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from protocol.metadata_records.no_op_record import NoOpRecord
 from protocol.schema import MetadataRecord
 
 _DISABLED: Final = FeatureRange(0, 0)
@@ -49,33 +51,40 @@ class UpgradeType(IntEnum):
 
 
 def update_features(
-    image: MetadataImage, settings: ControllerSettings, request: UpdateFeaturesRequest
-) -> ControllerResult[None]:
+    image: MetadataImage, settings: ControllerSettings, request: UpdateFeaturesRequest, kraft_version: int = 0
+) -> ControllerResult[bool]:
     """Change feature levels; nothing is changed for `validate_only`.
 
-    Errors: KafkaError INVALID_UPDATE_VERSION, for the first feature that cannot change.
+    `kraft_version` is the level of the quorum. The reply says whether its voters are to become dynamic, which
+    is for whoever submits this. Errors: KafkaError INVALID_UPDATE_VERSION, for the first feature that cannot
+    change.
     """
     levels = {update.feature: update.max_version_level for update in request.feature_updates}
-    proposed = {**image.features, **levels}
+    current = {**image.features, KRAFT_VERSION: kraft_version}
+    proposed = {**current, **levels}
     records: list[MetadataRecord] = []
     for update in {each.feature: each for each in request.feature_updates}.values():
-        records += _records(image, settings, update, proposed)
-    return ControllerResult(() if request.validate_only else tuple(records), None)
+        records += _records(image, settings, update, current.get(update.feature, 0), proposed)
+    upgrades_voters = proposed[KRAFT_VERSION] > kraft_version
+    return ControllerResult(() if request.validate_only else tuple(records), upgrades_voters)
 
 
 def _records(
-    image: MetadataImage, settings: ControllerSettings, update: FeatureUpdateKey, proposed: Mapping[str, int]
+    image: MetadataImage,
+    settings: ControllerSettings,
+    update: FeatureUpdateKey,
+    current: int,
+    proposed: Mapping[str, int],
 ) -> list[MetadataRecord]:
     name, level = update.feature, update.max_version_level
-    current = image.features.get(name, 0)
     _check_direction(update, current)
     reason = next(_unable(image, name, level), None)
     if reason is not None:
         raise _refused(update, reason)
     if name == KRAFT_VERSION:
-        if level != current:
-            raise _refused(update, "this version is the quorum's own and cannot be changed by request")
-        return []
+        if level < current:
+            raise _refused(update, "voters that stand in the log cannot become static again")
+        return [NoOpRecord()] if level > current else []
     if name == METADATA_VERSION:
         _check_metadata_version(update, current)
     need = _NEEDS.get((name, level))

@@ -168,6 +168,10 @@ class Quorum:
         """0: voters are static, 1: they stand in the log."""
         return self._replica.history.kraft_version
 
+    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
+        """Why `UpgradeVoters` would be refused in this epoch now; None when it would not."""
+        return voter_changes.upgrade_refusal(self._replica, epoch)
+
     def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
         """kraft.version and voters for a snapshot of everything below `end_offset`; None for static voters.
 

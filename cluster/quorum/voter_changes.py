@@ -29,7 +29,7 @@ from cluster.quorum.voter_set import (
     VoterSet,
 )
 from protocol.errors import ErrorCode
-from protocol.ids import BrokerId
+from protocol.ids import BrokerId, LeaderEpoch
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -233,30 +233,38 @@ def committed(replica: Replica, leading: Leading, high_watermark: int, now_ms: i
 
 def upgrade(replica: Replica, event: UpgradeVoters) -> None:
     """From static to dynamic voters, who are known by their directories from then on."""
-    leading = replica.role
-    if not isinstance(leading, Leading) or event.epoch != replica.epoch:
-        refusal = f"epoch {event.epoch} is not led here, which is {replica.state.value} in {replica.epoch}"
+    refusal = upgrade_refusal(replica, event.epoch)
+    if refusal is not None:
         replica.outbox.add(AppendRefused(event.context, refusal))
         return
-    voters = [_as_dynamic(replica, leading, voter) for voter in replica.voters]
-    missing = [voter.id for voter in voters if voter.key.directory_id is None]
-    too_old = [voter.id for voter in voters if voter.kraft_version_max < KRAFT_VERSION_DYNAMIC]
+    base_offset = replica.log.end_offset
+    last_offset = replica.append_control(
+        [kraft_version_record(KRAFT_VERSION_DYNAMIC), voters_record(VoterSet.of(_dynamic_voters(replica)))]
+    )
+    replica.outbox.add(Appended(event.context, base_offset, last_offset, replica.epoch))
+
+
+def upgrade_refusal(replica: Replica, epoch: LeaderEpoch) -> str | None:
+    """Why the voters cannot become dynamic now; None when they can."""
+    leading = replica.role
+    if not isinstance(leading, Leading) or epoch != replica.epoch:
+        return f"epoch {epoch} is not led here, which is {replica.state.value} in {replica.epoch}"
     if replica.history.kraft_version != KRAFT_VERSION_STATIC:
-        refusal = f"{KRAFT_VERSION_FEATURE} is {replica.history.kraft_version} already"
-    elif leading.high_watermark is None:
-        refusal = "the leader has not committed anything in its epoch"
-    elif missing:
-        refusal = f"voters {missing} have not told their directory ids"
-    elif too_old:
-        refusal = f"voters {too_old} do not support it"
-    else:
-        base_offset = replica.log.end_offset
-        last_offset = replica.append_control(
-            [kraft_version_record(KRAFT_VERSION_DYNAMIC), voters_record(VoterSet.of(voters))]
-        )
-        replica.outbox.add(Appended(event.context, base_offset, last_offset, replica.epoch))
-        return
-    replica.outbox.add(AppendRefused(event.context, refusal))
+        return f"{KRAFT_VERSION_FEATURE} is {replica.history.kraft_version} already"
+    if leading.high_watermark is None:
+        return "the leader has not committed anything in its epoch"
+    voters = _dynamic_voters(replica)
+    missing = [voter.id for voter in voters if voter.key.directory_id is None]
+    if missing:
+        return f"voters {missing} have not told their directory ids"
+    too_old = [voter.id for voter in voters if voter.kraft_version_max < KRAFT_VERSION_DYNAMIC]
+    return f"voters {too_old} do not support it" if too_old else None
+
+
+def _dynamic_voters(replica: Replica) -> list[Voter]:
+    leading = replica.role
+    assert isinstance(leading, Leading)
+    return [_as_dynamic(replica, leading, voter) for voter in replica.voters]
 
 
 def _as_dynamic(replica: Replica, leading: Leading, voter: Voter) -> Voter:

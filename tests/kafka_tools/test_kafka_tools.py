@@ -122,6 +122,10 @@ def test_features_cluster_id_versions_directories_and_deleted_records(
     tools: KafkaTools, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     assert "metadata.version" in tools.run("kafka-features", "describe")
+    upgraded = tools.run("kafka-features", "upgrade", "--feature", "kraft.version=1")
+    assert "kraft.version was upgraded to 1" in upgraded
+    described = tools.run("kafka-features", "describe").splitlines()
+    assert any("kraft.version" in line and "FinalizedVersionLevel: 1" in line for line in described)
     assert cluster.layout.cluster_id in tools.run("kafka-cluster", "cluster-id")
     assert tools.run("kafka-broker-api-versions").count("Produce(0)") == 3
     tools.run("kafka-topics", "--create", "--topic", "cut", "--partitions", "1", "--replication-factor", "3")

@@ -29,6 +29,9 @@ class LonelyQuorum:
         self.leads = False
         self._ticket = 0
 
+    def upgrade_refusal(self, epoch: int) -> str | None:
+        return "it has no voters"
+
     def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
         return 0, None
 

@@ -384,6 +384,14 @@ class FullLog:
     def in_turn(self, turn: Turn) -> None:
         self.turns.append(turn)
 
+    kraft_version = 0
+
+    def upgrade_refusal(self, epoch: int) -> str | None:
+        return None
+
+    def upgrade_voters_now(self, epoch: int) -> Appended:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
     def append_now(self, records: list[bytes], epoch: int) -> Appended:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
 

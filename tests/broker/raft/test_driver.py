@@ -44,6 +44,9 @@ class Script:
         self.heard: list[Event] = []
         self.react: Callable[[Event], list[Effect]] = lambda event: []
 
+    def upgrade_refusal(self, epoch: int) -> str | None:
+        return None
+
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         self.heard.append(event)
         return self.react(event)

@@ -7,9 +7,11 @@ from uuid import UUID
 from broker.raft.formatting import InitialVoter
 from broker.raft.snapshot_format import read_snapshot
 from broker.raft.state_file import QuorumStateFile
+from clients.api_versions import negotiation_request
 from cluster.quorum.voter_set import VoterSet
 from protocol.errors import ErrorCode
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from protocol.messages.api_versions import ApiVersionsResponse
 from protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -18,6 +20,11 @@ from protocol.messages.describe_quorum import (
     ResponsePartitionData,
 )
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from storage.meta_properties import MetaPropertiesFile
 from tests.support.loops import on_both_loops, until
 from tests.support.metadata import CLUSTER_ID
@@ -129,6 +136,86 @@ async def test_a_voter_with_an_empty_disk_is_another_replica_until_it_takes_the_
         assert answer.error_code == ErrorCode.NONE
         assert await add_voter(nodes, lost) == ErrorCode.NONE
         await until(lambda: nodes.quorum(lost).is_voter)
+
+
+async def update_kraft_version(
+    nodes: QuorumNodes, level: int, *, validate_only: bool = False, group_version: int | None = None
+) -> UpdateFeaturesResponse:
+    updates = [FeatureUpdateKey(feature="kraft.version", max_version_level=level)]
+    if group_version is not None:
+        updates.append(FeatureUpdateKey(feature="group.version", max_version_level=group_version))
+    request = UpdateFeaturesRequest(feature_updates=tuple(updates), validate_only=validate_only)
+    return await nodes.ask(await nodes.elected(), request, UpdateFeaturesResponse)
+
+
+async def told_kraft_version(nodes: QuorumNodes, node_id: int) -> int:
+    """The finalized level that a controller tells; 0 when it tells of none."""
+    answer = await nodes.ask(node_id, negotiation_request(), ApiVersionsResponse)
+    return {each.name: each.max_version_level for each in answer.finalized_features}.get("kraft.version", 0)
+
+
+@on_both_loops
+async def test_static_voters_become_dynamic_by_the_feature_and_one_can_be_removed() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+        assert await remove_voter(nodes, 3) == ErrorCode.UNSUPPORTED_VERSION
+        # Each follower has to have fetched, for its directory id to be known.
+        await until(lambda: nodes.store(nodes.leader or 1).image.controllers.keys() == {1, 2, 3}, 30)
+        checked = await update_kraft_version(nodes, 1, validate_only=True)
+        assert checked.error_code == ErrorCode.NONE, checked.error_message
+        assert nodes.quorum(1).kraft_version == 0
+        answer = await update_kraft_version(nodes, 1)
+        assert answer.error_code == ErrorCode.NONE, answer.error_message
+        leader = await nodes.elected()
+        log = nodes.running[leader].raft.log
+        assert nodes.quorum(leader).voters_at(log.high_watermark)[0] == 1
+        assert await told_kraft_version(nodes, leader) == 1
+        await nodes.set("a", "2")
+        await nodes.all_have("a", "2")
+        partition = await described(nodes)
+        ids = {voter.replica_id: voter.replica_directory_id for voter in partition.current_voters}
+        assert ids == {each: directory_id(nodes, each) for each in (1, 2, 3)}
+        assert (await update_kraft_version(nodes, 1)).error_code == ErrorCode.NONE
+        other = next(each for each in (1, 2, 3) if each != leader)
+        assert await remove_voter(nodes, other) == ErrorCode.NONE
+        for each in list(nodes.running):
+            await nodes.crash(each)
+        await nodes.start()
+        await nodes.set("a", "3")
+        await nodes.all_have("a", "3")
+        assert set(nodes.quorum(leader).voter_ids) == {1, 2, 3} - {other}
+
+
+@on_both_loops
+async def test_voters_that_are_dynamic_never_become_static_again() -> None:
+    async with quorum_nodes(1, static=False) as nodes:
+        nodes.format(1, initial(nodes, 1))
+        await nodes.start()
+        await nodes.elected()
+        assert await told_kraft_version(nodes, 1) == 1
+        update = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3)
+        request = UpdateFeaturesRequest(feature_updates=(update,))
+        answer = await nodes.ask(1, request, UpdateFeaturesResponse)
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "static" in (answer.error_message or "")
+        assert nodes.quorum(1).kraft_version == 1
+
+
+@on_both_loops
+async def test_voters_of_whom_one_was_never_there_stay_static() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start(1, 2)
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+        answer = await update_kraft_version(nodes, 1, group_version=0)
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        refused = await update_kraft_version(nodes, 1)
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "[3]" in (refused.error_message or "")
+        assert nodes.quorum(1).kraft_version == 0
+        assert nodes.store(1).image.features["group.version"] == 1
 
 
 @on_both_loops

@@ -8,6 +8,7 @@ import pytest
 
 from cluster.controller.brokers import supported_features
 from cluster.controller.controllers import register_controller
+from cluster.controller.result import ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.controller.update_features import UpgradeType, update_features
 from cluster.features import METADATA_VERSION, SUPPORTED_FEATURES
@@ -17,6 +18,7 @@ from protocol.messages.controller_registration import ControllerRegistrationRequ
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from protocol.metadata_records.no_op_record import NoOpRecord
 from protocol.metadata_records.register_broker_record import BrokerFeature, RegisterBrokerRecord
 from protocol.metadata_records.register_controller_record import ControllerFeature, RegisterControllerRecord
 from tests.support.metadata import applied, broker_registration_record, image_with_brokers, replayed
@@ -121,9 +123,22 @@ def test_the_metadata_version_goes_up_and_not_down_where_records_changed() -> No
     assert "7 to 30" in refusal(IMAGE, METADATA_VERSION, 31)
 
 
-def test_the_quorums_own_version_is_left_alone() -> None:
-    assert "quorum" in refusal(IMAGE, "kraft.version", 1)
-    assert updated(IMAGE, {"kraft.version": 0}).features == IMAGE.features
+def test_the_quorums_own_version_goes_up_by_the_quorum_and_never_down() -> None:
+    def ask(level: int, now: int, kind: int = UpgradeType.UPGRADE) -> ControllerResult[bool]:
+        update = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=kind)
+        request = UpdateFeaturesRequest(feature_updates=(update,))
+        return update_features(IMAGE, SETTINGS, request, now)
+
+    assert ask(1, 0) == ControllerResult((NoOpRecord(),), True)
+    for level in (0, 1):
+        assert ask(level, level) == ControllerResult((), False)
+    assert ask(1, 1, UpgradeType.SAFE_DOWNGRADE) == ControllerResult((), False)
+    for kind in (UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE):
+        with pytest.raises(KafkaError, match="cannot become static") as error:
+            ask(0, 1, kind)
+        assert error.value.code is ErrorCode.INVALID_UPDATE_VERSION
+    with pytest.raises(KafkaError, match="0 to 1"):
+        ask(2, 1)
 
 
 def test_eligible_leaders_need_one_min_insync_replicas_and_a_new_metadata_version() -> None:

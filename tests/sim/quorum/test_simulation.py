@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CORPUS = (
     9754,  # several steps before one write: what is told before it is of the epoch before
     17316,  # an answer of the epoch before, in the step that begins the next
+    27550,  # the first again
 )
 
 
