@@ -15,7 +15,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
@@ -33,6 +33,9 @@ from clients.environment import SystemEnvironment
 from protocol.errors import ErrorCode, KafkaError
 from storage.config_definition import ConfigError
 from storage.files import FileSystem, OsFileSystem
+
+if TYPE_CHECKING:
+    from broker.remote.part import RemotePart
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +70,11 @@ class BrokerNode:
         """What the broker's handlers are made from; only a node that is a broker has it."""
         assert self._broker is not None, "the node is no broker, or is not started"
         return self._broker.services
+
+    @property
+    def remote(self) -> RemotePart | None:
+        """Tiered storage on this node; None where it is switched off."""
+        return None if self._broker is None else self._broker.remote
 
     @property
     def raft(self) -> RaftNode:

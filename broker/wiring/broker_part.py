@@ -66,6 +66,8 @@ class BrokerPart:
         self._store = quorum.raft.store
         self._access = quorum.access
         self._logs_are_closed = False
+        self.remote: RemotePart | None = None
+        """Tiered storage, where it is switched on."""
 
     # ---- start
 
@@ -158,7 +160,7 @@ class BrokerPart:
         self._driver = TimerDriver(self._timers)
         undo.callback(self._driver.stop)
         undo.push_async_callback(self._flusher.close)
-        self._remote = await self._make_remote(undo)
+        self.remote = await self._make_remote(undo)
         self.services = self._make_services()
         undo.push_async_callback(self._groups.stop)
         self._replication = NodeReplication(
@@ -170,7 +172,7 @@ class BrokerPart:
             image=lambda: self._store.image,
             directory_ids=self._context.directory_ids,
             clock=self._clock,
-            tier=None if self._remote is None else self._remote.followers_tier,
+            tier=None if self.remote is None else self.remote.followers_tier,
         )
         self._logs.on_offline = self._directory_failed
         undo.push_async_callback(self._replication.close)
@@ -189,15 +191,15 @@ class BrokerPart:
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
         self._groups.start()
-        if self._remote is not None:
-            self._remote.follow()
-            self._store.subscribe(self._remote.configs_changed)
+        if self.remote is not None:
+            self.remote.follow()
+            self._store.subscribe(self.remote.configs_changed)
         self._replication.start()
         self._report_serving()
         await self._lifecycle.unfenced()
         await self._network.start()
-        if self._remote is not None:
-            self._remote.start()
+        if self.remote is not None:
+            self.remote.start()
 
     async def _make_remote(self, undo: AsyncExitStack) -> RemotePart | None:
         """Tiered storage, where it is switched on: nobody else shall wait for its libraries."""
@@ -269,7 +271,7 @@ class BrokerPart:
                 self._clock,
             ),
             topic_creation=TopicCreation(self._access.general, config, self._clock),
-            remote=None if self._remote is None else self._remote.access,
+            remote=None if self.remote is None else self.remote.access,
         )
 
     def _report_serving(self) -> None:
@@ -322,9 +324,9 @@ class BrokerPart:
         ):
             purgatory.force_all()
         self._housekeeping.stop()
-        if self._remote is not None:
-            self._remote.answer_all()
-            await self._remote.close(min(timeout_s, REMOTE_CLOSE_TIMEOUT_S))
+        if self.remote is not None:
+            self.remote.answer_all()
+            await self.remote.close(min(timeout_s, REMOTE_CLOSE_TIMEOUT_S))
         await self._network.close(timeout_s)
         await self._groups.stop()
         await self._channel.close()
@@ -339,8 +341,8 @@ class BrokerPart:
         await self._lifecycle.close()
         await self._replication.close()
         self._housekeeping.stop()
-        if self._remote is not None:
-            await self._remote.close(REMOTE_ABANDON_TIMEOUT_S)
+        if self.remote is not None:
+            await self.remote.close(REMOTE_ABANDON_TIMEOUT_S)
         await self._network.close(timeout_s=0)
         await self._groups.stop()
         await self._channel.close()
