@@ -40,7 +40,9 @@ class RemoteLookUp:
                     self._close(self.finish(self.outcome.result()))
             except KafkaError as error:
                 self._close(error.code)
-            except (Exception, asyncio.CancelledError) as error:
+            except asyncio.CancelledError:
+                self._close(ErrorCode.UNKNOWN_SERVER_ERROR)
+            except Exception as error:
                 logger.error("look-up by timestamp in remote storage failed: %r", error)
                 self._close(ErrorCode.UNKNOWN_SERVER_ERROR)
         return not self.is_open
