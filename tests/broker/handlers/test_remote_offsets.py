@@ -60,7 +60,8 @@ class Border:
         self.timers = Timers(self.clock.monotonic_ms)
         self.tier = FakeTier(self.timers)
         self.replicas = Replicas()
-        self.replicas.create(
+        self.replicas.register(1, 2)
+        self.topic_id = self.replicas.create(
             "t", 2, remote_storage_enable="true", local_retention_bytes="0", retention_ms="-1"
         )
         self.replicas.create("u", 1)
