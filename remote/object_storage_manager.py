@@ -301,7 +301,7 @@ class ObjectStorageManager:
         try:
             segment = self._segment(metadata)
             if 0 <= position < segment.size:
-                chunks.read_ahead(segment, segment.index.index_at(position))
+                chunks.read_ahead(segment, segment.index.index_at(position), goes_on=True)
         except RemoteStorageError as error:
             _log.debug("nothing read ahead of %s: %s", metadata.remote_log_segment_id, error)
         finally:

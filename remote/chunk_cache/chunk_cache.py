@@ -123,15 +123,16 @@ class ChunkCache:
             self._run(load)
         return self._wait(waited_for, segment, index).slice(start, end)
 
-    def read_ahead(self, segment: Segment, index: int, needed_end: int = 0) -> None:
+    def read_ahead(self, segment: Segment, index: int, needed_end: int = 0, *, goes_on: bool = False) -> None:
         """Have chunks from `index` on fetched, in the background.
 
-        Wanted are those before the original position `needed_end`, and `read_ahead_bytes` from `index` on. To
-        spare GETs nothing is done as long as half of that is there and a GET would be a short one.
+        Wanted are those before the original position `needed_end`, and `read_ahead_bytes` from `index` on
+        when somebody reads on there (`goes_on`, or the cache sees it); a look-up gets one GET only. To spare
+        GETs nothing is done as long as half of that is there and a GET would be a short one.
         """
         begun: list[_Load] = []
         with self._lock:
-            for first, last in self._missing_runs(segment, index, needed_end):
+            for first, last in self._missing_runs(segment, index, needed_end, goes_on):
                 begun_bytes = self._bytes_of(segment, first, last)
                 if self._unread_bytes + begun_bytes > self._unread_max:
                     break
@@ -250,16 +251,22 @@ class ChunkCache:
         """The chunk does not count as read ahead any more: it was read, failed, or is gone."""
         self._unread_bytes -= self._unread.pop(key, 0)
 
-    def _missing_runs(self, segment: Segment, index: int, needed_end: int) -> list[tuple[int, int]]:
+    def _missing_runs(
+        self, segment: Segment, index: int, needed_end: int, goes_on: bool
+    ) -> list[tuple[int, int]]:
         chunks = segment.index
         begin = chunks.chunk(index).original_position
-        end = min(segment.size, max(needed_end, begin + self.read_ahead_bytes))
+        goes_on = (
+            goes_on or index == 0 or self._was_read(segment, index) or self._was_read(segment, index - 1)
+        )
+        ahead = self.read_ahead_bytes if goes_on else min(self.read_ahead_bytes, RUN_BYTES_MAX)
+        end = min(segment.size, max(needed_end, begin + ahead))
         numbers = range(index, -(-end // chunks.original_chunk_size))
         missing = [number for number in numbers if not self._is_here(segment, number)]
         if not missing:
             return []
         there_bytes = chunks.chunk(missing[0]).original_position - begin
-        is_enough = begin + there_bytes >= needed_end and there_bytes * 2 >= self.read_ahead_bytes
+        is_enough = begin + there_bytes >= needed_end and there_bytes * 2 >= ahead
         # Waiting makes runs longer, but not longer than one GET may be.
         if is_enough and end - begin - there_bytes < RUN_BYTES_MAX:
             return []
@@ -285,6 +292,10 @@ class ChunkCache:
     def _is_here(self, segment: Segment, number: int) -> bool:
         key = ChunkKey(segment.keys.log, number)
         return key in self._kept or key in self._loading
+
+    def _was_read(self, segment: Segment, number: int) -> bool:
+        key = ChunkKey(segment.keys.log, number)
+        return key in self._kept and key not in self._unread
 
     @staticmethod
     def _bytes_of(segment: Segment, first: int, last: int) -> int:

@@ -119,6 +119,20 @@ def test_read_ahead_waits_until_half_of_it_is_used_up() -> None:
     cache.close()
 
 
+def test_a_look_up_in_the_middle_is_no_reason_to_read_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_cache_module, "RUN_BYTES_MAX", 2000)
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store, read_ahead=5000)
+    CachedSegmentStream(cache, segment, 3100, 3200).read()
+    wait_until(lambda: cache.kept_bytes == 2000)
+    assert {(call.start, call.end) for call in store.gets()} == {(3000, 4999)}
+    # Who comes back for what follows reads on.
+    CachedSegmentStream(cache, segment, 3200, 3300).read()
+    wait_until(lambda: cache.kept_bytes == 5000)
+    cache.close()
+
+
 def test_a_wanted_chunk_does_not_wait_for_busy_threads_of_read_ahead() -> None:
     store = GatedStore()
     one, other = put_segment(store, LOG, 1000, "one"), put_segment(store, LOG, 1000, "other")
