@@ -18,7 +18,24 @@ def loaded() -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "library", ["prometheus_client", "http.server", "wsgiref", "typer", "rich", "tidelog"]
+    "library",
+    [
+        "prometheus_client",
+        "http.server",
+        "wsgiref",
+        "typer",
+        "rich",
+        "tidelog",
+        # What only a node with remote storage needs.
+        "broker.remote",
+        "remote.log_manager",
+        "remote.index_cache",
+        "remote.storage_config",
+        "boto3",
+        "botocore",
+        "fsspec",
+        "cryptography",
+    ],
 )
 def test_a_start_does_without(library: str, loaded: set[str]) -> None:
     assert not {name for name in loaded if name == library or name.startswith(library + ".")}
