@@ -27,6 +27,7 @@ from remote.object_store.backends import object_store
 from remote.object_store.port import ObjectStore
 from remote.segment_objects.custom_metadata import CustomField
 from remote.segment_objects.encryption import KeyPair, KeyRing
+from remote.segment_objects.masked_store import MaskedStore
 from remote.segment_objects.object_keys import ObjectKeys
 from remote.segment_objects.rsa_oaep import MODULUS_BITS_MIN
 from storage.config_definition import (
@@ -144,6 +145,8 @@ def storage_manager_from_config(values: Mapping[str, str]) -> ObjectStorageManag
             if key.startswith(_STORAGE) and key != "storage.backend.class"
         },
     )
+    if settings.keys.masks_prefix and settings.keys.prefix:
+        store = MaskedStore(store, settings.keys.prefix)
     try:
         return ObjectStorageManager(store, settings, _chunk_cache(store, parsed))
     except BaseException:

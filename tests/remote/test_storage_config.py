@@ -10,6 +10,7 @@ import pytest
 from remote.object_storage_manager import ObjectStorageManager
 from remote.segment_objects.custom_metadata import CustomField
 from remote.storage_config import storage_manager_from_config, unknown_keys
+from remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 from storage.config_definition import ConfigError
 from tests.support.segment_configs import compressible, encryption_configs, key_pair, write_key_pair
 from tests.support.segments import make_segment
@@ -155,6 +156,28 @@ def test_key_files_must_hold_the_two_halves_of_one_rsa_pair(root: Path, tmp_path
     ):
         with pytest.raises(ConfigError, match=line):
             made({**base(root), **encryption_configs(*wrong)})
+
+
+def test_a_masked_prefix_is_shown_by_no_error(root: Path, tmp_path: Path) -> None:
+    manager = storage_manager_from_config(
+        {**base(root), "key.prefix": "tenant-7/", "key.prefix.mask": "true"}
+    )
+    segment = make_segment(tmp_path / "segment", compressible(3000))
+    for read in (
+        manager.fetch_log_segment,
+        lambda metadata, _: manager.fetch_index(metadata, IndexType.OFFSET),
+    ):
+        with pytest.raises(RemoteResourceNotFound) as missing:
+            read(segment.metadata, 0)
+        assert "<prefix>/topic1-" in str(missing.value) and "tenant-7" not in str(missing.value)
+        assert missing.value.__suppress_context__
+    manager.copy_log_segment_data(segment.metadata, segment.files)
+    (log,) = root.glob("tenant-7/**/*.log")
+    log.write_bytes(b"short")
+    with pytest.raises(RemoteStorageError) as short:
+        manager.fetch_log_segment(segment.metadata, 0).read()
+    assert "<prefix>/topic1-" in str(short.value) and "tenant-7" not in str(short.value)
+    manager.close()
 
 
 def test_keys_rotate_without_rewriting_segments(root: Path, tmp_path: Path) -> None:
