@@ -39,6 +39,7 @@ from storage.partition_directory import (
     renamed_directory_name,
 )
 from storage.segment import LogSegment
+from storage.tiered_retention import refuse_loss_of_tiering
 
 _log = logging.getLogger(__name__)
 
@@ -62,6 +63,25 @@ class DirectorySettings(NamedTuple):
     new_id: Callable[[], UUID]
     remote_storage_system_enable: bool = True
     """Whether this node has remote storage, so that topics may use it."""
+
+
+class Rename(NamedTuple):
+    """A partition's directory gets another name, and is removed when it is due; None: never."""
+
+    topic_partition: TopicPartition
+    path: str
+    due_ms: int | None
+
+
+class Retirement(NamedTuple):
+    """Partitions that are out of use: `run` blocks, and may run in any thread; then `LogDirectory.retired`.
+
+    Errors of `run`: OSError, StorageFailure; the directory has to go offline.
+    """
+
+    directory: LogDirectory
+    renames: Sequence[Rename]
+    run: Callable[[], None]
 
 
 class LogDirectory:
@@ -91,7 +111,10 @@ class LogDirectory:
     # -- opening
 
     def load(self, now_ms: int) -> None:
-        """Open every partition in the directory; damaged ones are logged by file name and set aside."""
+        """Open every partition in the directory; damaged ones are logged by file name and set aside.
+
+        Errors: ConfigError for a tiered one on a node without remote storage.
+        """
         if not self.fs.exists(self.path):
             self.fs.makedirs(self.path)
             self.fs.fsync_dir(parent_directory(self.path))
@@ -115,14 +138,13 @@ class LogDirectory:
         self._is_loaded = True
 
     def _load_partition(self, topic_partition: TopicPartition, now_ms: int, clean: bool) -> None:
+        config = self._settings.config_of(topic_partition.topic)
+        refuse_loss_of_tiering(
+            topic_partition, config, is_system_enabled=self._settings.remote_storage_system_enable
+        )
         try:
-            log = self._open(
-                topic_partition,
-                self._read_topic_id(topic_partition),
-                self._settings.config_of(topic_partition.topic),
-                now_ms,
-                clean,
-            )
+            topic_id = self._read_topic_id(topic_partition)
+            log = self._open(topic_partition, topic_id, config, now_ms, clean)
         except (CorruptFile, DecodeError) as damage:
             _log.error("partition %s in %s cannot be used: %s", topic_partition, self.path, damage)
             self.damaged[topic_partition] = str(damage)
@@ -198,25 +220,45 @@ class LogDirectory:
     # -- taking partitions away
 
     def retire(self, topic_partitions: Sequence[TopicPartition], kind: DirectoryKind, now_ms: int) -> None:
-        """Rename partitions' directories out of use; deleted ones are removed after file.delete.delay.ms.
+        """See `planned_retirement`; done at once."""
+        retirement = self.planned_retirement(topic_partitions, kind, now_ms)
+        retirement.run()
+        self.retired(retirement)
+
+    def planned_retirement(
+        self, topic_partitions: Iterable[TopicPartition], kind: DirectoryKind, now_ms: int
+    ) -> Retirement:
+        """Use partitions no more from now on, and have their directories renamed in any thread; then `retired`.
 
         Answers that are still being sent keep their open files, so nothing is closed here.
-        I/O: one rename for each; the syncs and the checkpoints are for all of them together.
         """
+        renames: list[Rename] = []
         for topic_partition in topic_partitions:
-            self._rename_out_of_use(topic_partition, kind, now_ms)
-        self.fs.fsync_dir(self.path)
-        self._forget_offsets(topic_partitions)
+            log = self.logs.pop(topic_partition, None)
+            self.damaged.pop(topic_partition, None)
+            config = self._settings.config_of(topic_partition.topic) if log is None else log.config
+            name = renamed_directory_name(topic_partition, kind, self._settings.new_id())
+            due_ms = now_ms + config.file_delete_delay_ms if kind is DirectoryKind.DELETED else None
+            renames.append(Rename(topic_partition, f"{self.path}/{name}", due_ms))
+        return Retirement(self, renames, partial(self._retire, renames))
 
-    def _rename_out_of_use(self, topic_partition: TopicPartition, kind: DirectoryKind, now_ms: int) -> None:
-        log = self.logs.pop(topic_partition, None)
-        self.damaged.pop(topic_partition, None)
-        config = self._settings.config_of(topic_partition.topic) if log is None else log.config
-        new_name = renamed_directory_name(topic_partition, kind, self._settings.new_id())
-        new_path = f"{self.path}/{new_name}"
-        self.fs.rename(self._path_of(topic_partition), new_path)
-        if kind is DirectoryKind.DELETED:
-            self._deleted.add([new_path], now_ms + config.file_delete_delay_ms)
+    def _retire(self, renames: Sequence[Rename]) -> None:
+        """I/O: one rename for each; the sync is for all of them together."""
+        for topic_partition, path, _ in renames:
+            self.fs.rename(self._path_of(topic_partition), path)
+        self.fs.fsync_dir(self.path)
+
+    def retired(self, retirement: Retirement) -> None:
+        """What was planned is done; deleted directories are removed after file.delete.delay.ms.
+
+        I/O: the checkpoints, when they have lines of these partitions.
+        """
+        for _, path, due_ms in retirement.renames:
+            if due_ms is not None:
+                self._deleted.add([path], due_ms)
+        in_use = (self.logs, self.being_made)
+        gone = (each.topic_partition for each in retirement.renames)
+        self._forget_offsets(each for each in gone if not any(each in known for known in in_use))
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete expired segments of every log here; how many. A log that cannot be looked at is reported.

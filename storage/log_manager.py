@@ -101,7 +101,8 @@ class LogManager:
     def start(self, now_ms: int, config_of: Callable[[str], LogConfig] | None = None) -> None:
         """Open every log; `config_of` gives a topic's settings, where they are not the default.
 
-        Errors: KafkaError KAFKA_STORAGE_ERROR when not one directory can be used.
+        Errors: KafkaError KAFKA_STORAGE_ERROR when not one directory can be used; ConfigError for a tiered
+        partition on a node without remote storage.
         """
         self._config_of = config_of
         for directory in self.directories:

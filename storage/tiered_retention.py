@@ -14,6 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from protocol.ids import Offset, TopicPartition
 from storage.config import LogConfig
+from storage.config_definition import ConfigError
 from storage.retention import Deletable, LogBounds, expired_segments
 
 _NEVER_TIERED = frozenset(
@@ -54,6 +55,18 @@ def is_tiered(topic_partition: TopicPartition, config: LogConfig, *, is_system_e
         and not config.is_compacted
         and topic_partition.topic not in _NEVER_TIERED
     )
+
+
+def refuse_loss_of_tiering(
+    topic_partition: TopicPartition, config: LogConfig, *, is_system_enabled: bool
+) -> None:
+    """ConfigError for a tiered log on a node that has no remote storage any more.
+
+    Opened without it the log would start where its local part does, and later have the rest deleted.
+    """
+    if not is_system_enabled and is_tiered(topic_partition, config, is_system_enabled=True):
+        allowed = f"topic {topic_partition.topic} has remote.storage.enable=true: end that or delete it first"
+        raise ConfigError("remote.log.storage.system.enable", "false", allowed)
 
 
 def local_retention(

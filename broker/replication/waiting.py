@@ -9,19 +9,15 @@ from protocol.ids import TopicPartition
 class WaitingRequests:
     """The purgatories whose requests are watched by partition."""
 
-    __slots__ = ("_all", "delete_records", "fetch", "produce")
+    __slots__ = ("delete_records", "fetch", "produce")
 
-    def __init__(
-        self, fetch: Purgatory, produce: Purgatory, delete_records: Purgatory, *remote: Purgatory
-    ) -> None:
-        """`remote` are those of requests that wait for remote storage, on a node that has it."""
+    def __init__(self, fetch: Purgatory, produce: Purgatory, delete_records: Purgatory) -> None:
         self.fetch = fetch
         self.produce = produce
         self.delete_records = delete_records
-        self._all = (fetch, produce, delete_records, *remote)
 
     def check(self, topic_partition: TopicPartition) -> None:
         """Answer those that can be answered now: an offset moved, or the partition changed its role."""
-        for purgatory in self._all:
+        for purgatory in (self.fetch, self.produce, self.delete_records):
             if purgatory.watched:
                 purgatory.check_and_complete(topic_partition)

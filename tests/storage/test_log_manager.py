@@ -13,6 +13,7 @@ import pytest
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from storage.config import LogConfig
+from storage.config_definition import ConfigError
 from storage.log import PartitionLog
 from storage.log_directory import CheckpointKind
 from storage.log_manager import LogManager, PartitionSize
@@ -567,3 +568,26 @@ class TestTakingAway:
             work.run()
         manager.work_failed(work, caught.value)
         assert manager.online_directories == []
+
+
+def test_a_node_whose_remote_storage_is_switched_off_does_not_open_tiered_logs() -> None:
+    """They would start where their local part does, and remote storage would be emptied later."""
+    disk = CrashFileSystem()
+    config = replace(CONFIG, remote_storage_enable=True)
+    first = LogManager(disk, ["/a"], config)
+    first.start(NOW_MS)
+    first.get_or_create(TopicPartition("t", 0), None, config, NOW_MS)
+    first.shutdown(NOW_MS)
+    with pytest.raises(ConfigError, match="topic t has remote"):
+        LogManager(disk, ["/a"], config, remote_storage_system_enable=False).start(NOW_MS)
+
+
+def test_the_log_start_of_a_tiered_log_is_in_the_checkpoint_wherever_its_segments_start() -> None:
+    disk = CrashFileSystem()
+    config = replace(CONFIG, remote_storage_enable=True)
+    manager = LogManager(disk, ["/a"], config)
+    manager.start(NOW_MS)
+    manager.get_or_create(TopicPartition("t", 0), None, config, NOW_MS)
+    manager.get_or_create(TopicPartition("u", 0), None, CONFIG, NOW_MS)
+    manager.checkpoint_log_start_offsets()
+    assert disk.read("/a/log-start-offset-checkpoint") == b"0\n1\nt 0 0\n"
