@@ -9,6 +9,7 @@ the power supply. Brokers are letters. A line is one of:
     old fetches                      followers ask with OffsetForLeaderEpoch, as before Fetch version 12
     produce A m1 m2                  a client sends these, one batch each, with acks=all, to A
     write A m1                       the same with acks=1
+    batch A m1 m2                    the same as one batch, with acks=all; m1..m9 stands for nine values
     fetch B                          B fetches once, and does what the answer says
     ask B / handle B / deliver B     the same in three: the request is made, answered, the answer arrives
     late B                           what B asked before it went down is handled only now
@@ -379,15 +380,21 @@ class Scenario:
 
     def write(self, letter: str, values: str) -> None:
         """Acks=1."""
-        for value in values.split():
+        for value in _spelled_out(values.split()):
             self.brokers[letter].partition.append(batch([value]), 1, NOW_MS)
 
     def produce(self, letter: str, values: str) -> None:
         """Acks=all."""
         broker = self.brokers[letter]
-        for value in values.split():
+        for value in _spelled_out(values.split()):
             info = broker.partition.append(batch([value]), -1, NOW_MS)
             self.waiting.append((broker, info.last_offset + 1, value))
+
+    def produce_batch(self, letter: str, values: str) -> None:
+        """Acks=all, all in one."""
+        broker, spelled_out = self.brokers[letter], _spelled_out(values.split())
+        info = broker.partition.append(batch(spelled_out), -1, NOW_MS)
+        self.waiting += [(broker, info.last_offset + 1, value) for value in spelled_out]
 
     def _collect_answers(self) -> None:
         still = []
@@ -476,7 +483,7 @@ class Scenario:
         """One line that begins with `>`."""
         kind = words[0]
         if kind == "acked":
-            assert self.acked == words[1:], f"acknowledged were {self.acked}"
+            assert self.acked == _spelled_out(words[1:]), f"acknowledged were {self.acked}"
         elif kind == "told":
             told = self.brokers[words[1]].told
             assert told is not None and told.name == words[2], f"{words[1]} was told {told!r}"
@@ -521,7 +528,7 @@ class Scenario:
                 at = words.index(name)
                 assert int(words[at + 1]) == value, f"{name} is {value}, the log {found}"
                 del words[at : at + 2]
-        assert found == words, f"the log is {found}, high watermark {log.high_watermark}"
+        assert found == _spelled_out(words), f"the log is {found}, high watermark {log.high_watermark}"
 
 
 def entries_of(log: PartitionLog) -> list[str]:
@@ -539,6 +546,19 @@ def entries_of(log: PartitionLog) -> list[str]:
                 values = ["damaged"]
             found += [f"{value}@{header.partition_leader_epoch}" for value in values]
             offset = header.next_offset
+    return found
+
+
+def _spelled_out(words: list[str]) -> list[str]:
+    """`m3..m5@1` as m3@1 m4@1 m5@1."""
+    found = []
+    for word in words:
+        match = re.fullmatch(r"([a-z]+)(\d+)\.\.\1(\d+)(@\d+)?", word)
+        if match is None:
+            found.append(word)
+        else:
+            name, first, last, epoch = match.groups(default="")
+            found += [f"{name}{number}{epoch}" for number in range(int(first), int(last) + 1)]
     return found
 
 
@@ -567,6 +587,7 @@ Scenario.commands = [
     (r"old fetches", Scenario.old_fetches),
     (rf"produce {_L} (.+)", Scenario.produce),
     (rf"write {_L} (.+)", Scenario.write),
+    (rf"batch {_L} (.+)", Scenario.produce_batch),
     (rf"late {_L}", Scenario.late),
     (rf"fetch {_L}", Scenario.fetch),
     (rf"ask {_L}", Scenario.ask),

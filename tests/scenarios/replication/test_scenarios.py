@@ -40,6 +40,9 @@ ABLATIONS = [
     ("kip_841_fenced_follower", Safeguard.FENCED_STAY_OUT),
     ("leader_returns_unheard", Safeguard.POSITIONS_OF_ONE_EPOCH),
     ("kip_966_last_replica", Safeguard.MIN_ISR_FOR_HIGH_WATERMARK),
+    ("epoch_driven_divergent_logs", Safeguard.TRUNCATION_BY_EPOCH),
+    ("epoch_driven_offsets_go_forward", Safeguard.TRUNCATION_BY_EPOCH),
+    ("epoch_driven_unclean_elections", Safeguard.EPOCHS_ITERATED),
     ("kip_405_unclean_2", Safeguard.TRUNCATION_BY_EPOCH),
 ]
 """A scenario, and a rule without which it does not hold."""
@@ -111,6 +114,26 @@ def test_kip_405_after_unclean_elections_in_a_row_the_last_leaders_log_counts() 
 
 def test_kip_405_after_an_unclean_election_of_an_empty_replica_all_begin_anew() -> None:
     holds("kip_405_unclean_empty_leader")
+
+
+def test_epoch_driven_an_epoch_reaches_the_follower_with_its_first_record() -> None:
+    holds("epoch_driven_basic_workflow")
+
+
+def test_epoch_driven_a_leader_that_lost_half_of_its_log_does_not_let_the_logs_diverge() -> None:
+    holds("epoch_driven_divergent_logs")
+
+
+def test_epoch_driven_offsets_do_not_go_backwards_when_a_log_ends_within_a_batch_of_the_leader() -> None:
+    holds("epoch_driven_offsets_go_forward")
+
+
+def test_epoch_driven_fast_leader_changes_lose_nothing() -> None:
+    holds("epoch_driven_fast_leader_change")
+
+
+def test_epoch_driven_logs_do_not_diverge_after_unclean_elections_in_turns() -> None:
+    holds("epoch_driven_unclean_elections")
 
 
 def test_what_a_leader_knew_of_followers_does_not_outlive_another_leader_that_it_never_heard_of() -> None:

@@ -140,6 +140,10 @@ class Ledger:
         if set(placed.isr) != set(placed.replicas):
             self._violated(f"the ISR is {placed.isr} at the end")
         leader = world.brokers[placed.leader].log
+        if self.is_strict and world.swarm.tiered and leader.log_start_offset > self.deleted_to:
+            self._violated(
+                f"the log starts at {leader.log_start_offset}, deleted was up to {self.deleted_to}"
+            )
         for broker in world.brokers:
             log = broker.log
             start = max(log.base, leader.base)
@@ -155,6 +159,8 @@ class Ledger:
             entry = leader.entry(offset)
             if entry is None and world.swarm.tiered:
                 entry = world.tier.value_at(world.brokers[placed.leader], offset)
+            if world.swarm.tiered and offset < self.deleted_to:
+                continue
             if offset >= leader.log_start_offset and (entry is None or entry.value != value):
                 self._violated(f"{value} at {offset} was acknowledged and is gone")
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from cluster.replication.follower_state import FetchAuxiliary
 from protocol.ids import TopicPartition
+from remote.log_manager.remote_lineage import EpochLineage, first_readable_offset
 from remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
 from remote.metadata_manager import RemoteMetadataError
 from remote.segment_metadata import (
@@ -141,12 +142,20 @@ class SimTier:
         self._world.on(broker, rng.randint(1, 80), finish)
 
     def expire(self, broker: SimBroker) -> None:
-        """Delete segments below the log start."""
+        """Delete segments below the log start, and let a log that lacks its first ones start behind them.
+
+        A former leader may have had a higher log start, and deleted what this one still counts on.
+        """
         if broker.partition.leader is None or broker.tier is None or not broker.tier.store.is_ready(TIERED):
             return
-        for metadata in list(broker.tier.store.list_remote_log_segments(TIERED)):
+        log, listed = broker.log, list(broker.tier.store.list_remote_log_segments(TIERED))
+        lineage = EpochLineage(log.leader_epochs.entries)
+        first = first_readable_offset(lineage, listed, log.log_start_offset, log.base)
+        if log.log_start_offset < first <= log.high_watermark:
+            log.advance_log_start_offset(first)
+        for metadata in listed:
             is_whole = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-            if is_whole and metadata.end_offset < broker.log.log_start_offset:
+            if is_whole and metadata.end_offset < log.log_start_offset:
                 self._follow(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, broker)
                 self._follow(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, broker)
                 self.objects.pop(metadata.remote_log_segment_id.id, None)
