@@ -251,6 +251,7 @@ class FollowerFetcher:
     def _begin_aux(self, partition: FollowedPartition) -> None:
         """Begin anew with what the tier says of the past; the leader is asked first."""
         partition.transition(ReplicaState.BUILDING_REMOTE_LOG_AUX)
+        partition.lag = None
         self._questions.add(partition.topic_partition)
         self._fetches.changed(partition.topic_partition)
 

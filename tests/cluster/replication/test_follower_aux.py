@@ -498,6 +498,9 @@ def test_kip_1023_nothing_in_the_tier_means_the_leaders_log_start() -> None:
 
 def test_a_follower_that_builds_is_not_in_sync_and_records_go_on_as_before() -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    (append,) = follower.fetched(PartitionData(partition_index=0, high_watermark=0))
+    perform(follower.fetcher, [append])
+    assert follower.fetcher.partitions[P0].is_in_sync
     follower.refused()
     assert not follower.fetcher.partitions[P0].is_in_sync
     follower.offset(-2, 0)

@@ -7,12 +7,17 @@ the tier, as far as they have heard and by their own leader epochs. Metadata is 
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from cluster.replication.follower_state import FetchAuxiliary
 from protocol.ids import TopicPartition
-from remote.log_manager.remote_lineage import EpochLineage, first_readable_offset
+from remote.log_manager.remote_lineage import (
+    EpochLineage,
+    first_readable_offset,
+    highest_remote_offset,
+)
 from remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
 from remote.metadata_manager import RemoteMetadataError
 from remote.segment_metadata import (
@@ -64,13 +69,8 @@ class KnownOfTier:
         """The last offset of this very history in the tier, -1 when there is none."""
         if not self.store.is_ready(TIERED):
             return -1
-        end_offset = log.log_end_offset
-        for epoch, start in reversed(log.leader_epochs.entries):
-            highest = self.store.highest_offset_for_epoch(TIERED, epoch)
-            if highest is not None and highest >= start:
-                return min(highest, end_offset - 1)
-            end_offset = start
-        return -1
+        highest_for = partial(self.store.highest_offset_for_epoch, TIERED)
+        return highest_remote_offset(log.leader_epochs, log.log_end_offset, highest_for)
 
 
 class SimTier:
