@@ -76,6 +76,7 @@ class TieredBroker:
         replica_id: int = -1,
         session_epoch: int = -1,
         last_fetched_epoch: int = -1,
+        leader_epoch: int = 0,
     ) -> FakeRequest:
         """Fetch from partition 0, 1, ... at these offsets."""
         partitions = tuple(
@@ -83,7 +84,7 @@ class TieredBroker:
                 partition=index,
                 fetch_offset=offset,
                 partition_max_bytes=partition_max_bytes,
-                current_leader_epoch=0,
+                current_leader_epoch=leader_epoch,
                 last_fetched_epoch=last_fetched_epoch,
             )
             for index, offset in enumerate(offsets)
@@ -268,6 +269,39 @@ async def test_a_fetch_of_throttled_partitions_alone_waits_its_time_and_for_loca
     assert not alone.answers
     broker.pass_ms(1_000)
     assert not partitions_of(alone)[0].records
+
+
+async def test_a_fetch_that_waited_reads_nothing_remotely_at_its_end() -> None:
+    """It has waited long enough; the client's next fetch does."""
+    broker = TieredBroker()
+    broker.tier.reader.throttle_time_ms = 40
+    waiting = broker.fetch(0, max_wait_ms=1_000)
+    broker.tier.reader.throttle_time_ms = 0
+    broker.pass_ms(1_000)
+    assert not broker.tier.reader.reads
+    assert [(answer.error_code, bool(answer.records)) for answer in partitions_of(waiting)] == [(0, False)]
+
+
+async def test_kip_392_a_follower_reads_from_remote_storage_for_clients() -> None:
+    broker = TieredBroker()
+    broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
+    assert broker.partition().leader is None
+    request = broker.fetch(1, leader_epoch=1)
+    ((asked, outcome),) = broker.tier.reader.reads
+    assert asked.upper_bound == broker.partition().log.high_watermark
+    outcome.set_result(remote_read("0", "1"))
+    await settled()
+    assert partitions_of(request)[0].records
+
+
+async def test_leadership_that_moves_during_the_read_is_the_answer() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(1)
+    broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
+    broker.tier.reader.reads[0][1].set_result(remote_read("0", "1"))
+    await settled()
+    (answer,) = partitions_of(request)
+    assert (answer.error_code, bool(answer.records)) == (ErrorCode.FENCED_LEADER_EPOCH, False)
 
 
 async def test_a_follower_is_told_that_its_offset_has_moved_with_the_offsets_of_the_log() -> None:
