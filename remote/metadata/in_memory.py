@@ -5,13 +5,13 @@ Several managers may share one `InMemoryMetadataLog`, as the brokers of a cluste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from protocol.ids import LeaderEpoch, Offset
 from remote.metadata.cache import Outcome
 from remote.metadata.store import (
     PartitionMetadataStore,
     RemoteLogEvent,
+    StoreQuestions,
     partition_of,
     refuse_dropped,
     require_writable,
@@ -47,7 +47,7 @@ class InMemoryMetadataLog:
             manager.hear(event)
 
 
-class InMemoryRemoteLogMetadataManager:
+class InMemoryRemoteLogMetadataManager(StoreQuestions):
     """Every write is seen at once. `failure`, when set, is what writes raise; `held_back` are not ready.
 
     Errors: RemoteMetadataError as the port says, also for an update that the segment's state does not allow.
@@ -73,40 +73,6 @@ class InMemoryRemoteLogMetadataManager:
     async def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
         """Note a step in the deletion of a partition."""
         self._write(metadata)
-
-    def is_ready(self, partition: TopicIdPartition) -> bool:
-        """Whether the partition was assigned here."""
-        return self.store.is_ready(partition)
-
-    def remote_log_segment_metadata(
-        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
-    ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds `offset` as written in `epoch`; None when there is none."""
-        return self.store.remote_log_segment_metadata(partition, epoch, offset)
-
-    def next_segment_with_txn_index(
-        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
-    ) -> RemoteLogSegmentMetadata | None:
-        """The first segment of `epoch` that reaches `offset` or beyond and may have aborted transactions."""
-        return self.store.next_segment_with_txn_index(partition, epoch, offset)
-
-    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
-        """The last offset of `epoch` in remote storage (inclusive); None when there is none."""
-        return self.store.highest_offset_for_epoch(partition, epoch)
-
-    def list_remote_log_segments(
-        self, partition: TopicIdPartition, epoch: LeaderEpoch | None = None
-    ) -> Iterator[RemoteLogSegmentMetadata]:
-        """The segments of one epoch, or of all, by start offset."""
-        return self.store.list_remote_log_segments(partition, epoch)
-
-    def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
-        """Bytes of the finished segments of `epoch`."""
-        return self.store.remote_log_size(partition, epoch)
-
-    def partition_deletions(self) -> list[RemotePartitionDeleteMetadata]:
-        """The deletions of partitions that have begun and not ended, the last record of each."""
-        return self.store.deletions()
 
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]

@@ -9,6 +9,7 @@ Source: RemotePartitionMetadataStore of Apache Kafka 4.3.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -57,7 +58,41 @@ def refuse_dropped(event: RemoteLogEvent, outcome: Outcome) -> None:
         raise RemoteMetadataError(f"{outcome.name}: it does not follow from what is known: {event}")
 
 
-class PartitionMetadataStore:
+class CacheQuestions(ABC):
+    """The questions of the port, each answered by the cache of its partition."""
+
+    @abstractmethod
+    def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
+        """The cache of a partition that is here and ready."""
+
+    def remote_log_segment_metadata(
+        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
+    ) -> RemoteLogSegmentMetadata | None:
+        """The segment that holds `offset` as written in `epoch`; None when there is none."""
+        return self.cache(partition).segment(epoch, offset)
+
+    def next_segment_with_txn_index(
+        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
+    ) -> RemoteLogSegmentMetadata | None:
+        """The first segment of `epoch` that reaches `offset` or beyond and may have aborted transactions."""
+        return self.cache(partition).next_with_txn_index(epoch, offset)
+
+    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
+        """The last offset of `epoch` in remote storage (inclusive); None when there is none."""
+        return self.cache(partition).highest_offset(epoch)
+
+    def list_remote_log_segments(
+        self, partition: TopicIdPartition, epoch: LeaderEpoch | None = None
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """The segments of one epoch, or of all, by start offset."""
+        return self.cache(partition).segments(epoch)
+
+    def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
+        """Bytes of the finished segments of `epoch`."""
+        return self.cache(partition).size_bytes(epoch)
+
+
+class PartitionMetadataStore(CacheQuestions):
     """A cache per partition. Errors: RemoteMetadataError for partitions that are not here."""
 
     def __init__(self) -> None:
@@ -73,6 +108,15 @@ class PartitionMetadataStore:
         if cache is None:
             cache = self._caches[partition] = RemoteLogMetadataCache(partition)
         return cache
+
+    def has(self, partition: TopicIdPartition) -> bool:
+        """Whether `partition` is here, ready or not."""
+        return partition in self._caches
+
+    def install(self, partition: TopicIdPartition, cache: RemoteLogMetadataCache) -> None:
+        """What is known of `partition`, which is here but not ready, is `cache`."""
+        assert partition in self._caches and partition not in self._ready, partition
+        self._caches[partition] = cache
 
     def mark_ready(self, partition: TopicIdPartition) -> None:
         """From now on questions about `partition` are answered."""
@@ -135,28 +179,20 @@ class PartitionMetadataStore:
             raise RemoteMetadataNotReady(f"the metadata of {partition} has not been read to its end yet")
         return cache
 
-    def remote_log_segment_metadata(
-        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
-    ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds `offset` as written in `epoch`; None when there is none."""
-        return self.cache(partition).segment(epoch, offset)
 
-    def next_segment_with_txn_index(
-        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
-    ) -> RemoteLogSegmentMetadata | None:
-        """The first segment of `epoch` that reaches `offset` or beyond and may have aborted transactions."""
-        return self.cache(partition).next_with_txn_index(epoch, offset)
+class StoreQuestions(CacheQuestions):
+    """The questions of the port, answered from `store`."""
 
-    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
-        """The last offset of `epoch` in remote storage (inclusive); None when there is none."""
-        return self.cache(partition).highest_offset(epoch)
+    store: PartitionMetadataStore
 
-    def list_remote_log_segments(
-        self, partition: TopicIdPartition, epoch: LeaderEpoch | None = None
-    ) -> Iterator[RemoteLogSegmentMetadata]:
-        """The segments of one epoch, or of all, by start offset."""
-        return self.cache(partition).segments(epoch)
+    def cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache:
+        """The cache of a partition that is here and ready."""
+        return self.store.cache(partition)
 
-    def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
-        """Bytes of the finished segments of `epoch`."""
-        return self.cache(partition).size_bytes(epoch)
+    def is_ready(self, partition: TopicIdPartition) -> bool:
+        """Whether what was written before the partition came here has been read."""
+        return self.store.is_ready(partition)
+
+    def partition_deletions(self) -> list[RemotePartitionDeleteMetadata]:
+        """The deletions of partitions that have begun and not ended, the last record of each."""
+        return self.store.deletions()

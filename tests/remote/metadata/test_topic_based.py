@@ -1,0 +1,291 @@
+"""The metadata manager on a topic that is kept in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from remote.metadata.config import MetadataTopicConfig
+from remote.metadata.log_ports import WrongMetadataTopic
+from remote.metadata.record_codec import encode_event
+from remote.metadata.snapshot_files import SnapshotFiles
+from remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.eventually import eventually
+from tests.support.metadata_log import MemoryTopic
+from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, deletion, started, step
+
+CONFIG = MetadataTopicConfig(
+    partitions=1,
+    consume_wait_ms=5_000,
+    initialization_retry_interval_ms=1,
+    initialization_retry_max_timeout_ms=300,
+)
+OTHER = TopicIdPartition(UUID(int=0xB0B), "ebb", 3)
+
+
+async def at_once(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def manager_on(
+    topic: MemoryTopic, disk: CrashFileSystem | None = None, **options: Any
+) -> TopicBasedRemoteLogMetadataManager:
+    files = None if disk is None else SnapshotFiles(disk, "/logs")
+    return TopicBasedRemoteLogMetadataManager(
+        options.pop("config", CONFIG), topic, files=files, run_blocking=at_once, **options
+    )
+
+
+@asynccontextmanager
+async def running(
+    topic: MemoryTopic, *partitions: TopicIdPartition, **options: Any
+) -> AsyncIterator[TopicBasedRemoteLogMetadataManager]:
+    manager = manager_on(topic, **options)
+    manager.on_partition_leadership_changes(partitions, [])
+    manager.start()
+    try:
+        await eventually(lambda: all(map(manager.is_ready, partitions)))
+        yield manager
+    finally:
+        await manager.close()
+
+
+async def copy(
+    manager: TopicBasedRemoteLogMetadataManager, number: int, partition: TopicIdPartition = PARTITION
+) -> None:
+    await manager.add_remote_log_segment_metadata(
+        started(number, number * 100, number * 100 + 99, partition=partition)
+    )
+    await manager.update_remote_log_segment_metadata(step(number, FINISHED, partition=partition))
+
+
+async def remove(manager: TopicBasedRemoteLogMetadataManager, number: int) -> None:
+    for state in (DELETING, DELETED):
+        await manager.update_remote_log_segment_metadata(step(number, state))
+
+
+async def test_what_was_written_is_seen_when_the_write_has_ended() -> None:
+    async with running(MemoryTopic(1), PARTITION) as manager:
+        for number in range(5):
+            await copy(manager, number)
+            assert manager.highest_offset_for_epoch(PARTITION, 0) == number * 100 + 99
+        await remove(manager, 0)
+        assert manager.remote_log_segment_metadata(PARTITION, 0, 50) is None
+        assert manager.remote_log_size(PARTITION, 0) == 4000
+
+
+async def test_two_nodes_see_each_others_writes() -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as one, running(topic, PARTITION) as two:
+        await copy(one, 0)
+        await eventually(lambda: two.highest_offset_for_epoch(PARTITION, 0) == 99)
+        await copy(two, 1)
+        await eventually(lambda: one.highest_offset_for_epoch(PARTITION, 0) == 199)
+
+
+async def test_a_partition_that_comes_later_reads_its_past_while_others_go_on() -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION, OTHER) as past:
+        for number in range(10):
+            await copy(past, number)
+            await copy(past, number, OTHER)
+    async with running(topic, PARTITION) as manager:
+        manager.on_partition_leadership_changes([], [OTHER])
+        with pytest.raises(RemoteMetadataNotReady):
+            manager.highest_offset_for_epoch(OTHER, 0)
+        await copy(manager, 10)
+        await eventually(lambda: manager.is_ready(OTHER))
+        assert manager.highest_offset_for_epoch(OTHER, 0) == 999
+        assert len(list(manager.list_remote_log_segments(PARTITION))) == 11
+        manager.on_stop_partitions([OTHER])
+        with pytest.raises(RemoteMetadataError, match="not here"):
+            manager.highest_offset_for_epoch(OTHER, 0)
+        await copy(manager, 11)
+
+
+async def test_partitions_that_come_one_after_the_other_all_catch_up() -> None:
+    topic = MemoryTopic(1)
+    partitions = [TopicIdPartition(UUID(int=900 + number), "many", number) for number in range(6)]
+    async with running(topic, *partitions) as past:
+        for partition in partitions:
+            for number in range(3):
+                await copy(past, number, partition)
+    async with running(topic) as manager:
+        for partition in partitions:
+            manager.on_partition_leadership_changes([partition], [])
+            await asyncio.sleep(0)
+        await eventually(lambda: all(map(manager.is_ready, partitions)))
+        for partition in partitions:
+            assert len(list(manager.list_remote_log_segments(partition, 0))) == 3
+            assert manager.highest_offset_for_epoch(partition, 0) == 299
+
+
+async def test_a_write_that_does_not_follow_is_refused_before_it_is_written() -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as manager:
+        await copy(manager, 0)
+        written = len(topic.logs[0])
+        for update in (step(0, DELETED), step(1, FINISHED)):
+            with pytest.raises(RemoteMetadataError):
+                await manager.update_remote_log_segment_metadata(update)
+        with pytest.raises(RemoteMetadataError, match="not here"):
+            await manager.add_remote_log_segment_metadata(started(0, 0, 9, partition=OTHER))
+        assert len(topic.logs[0]) == written
+
+
+async def test_of_two_leaders_at_odds_the_later_one_is_told() -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as manager:
+        await manager.add_remote_log_segment_metadata(started(0, 0, 99))
+        topic.put(0, encode_event(step(0, DELETING)))
+        with pytest.raises(RemoteMetadataError, match="ILLEGAL_MOVE"):
+            await manager.update_remote_log_segment_metadata(step(0, FINISHED))
+
+
+async def test_records_that_cannot_be_read_are_passed_over() -> None:
+    topic = MemoryTopic(1)
+    topic.put(0, b"")
+    topic.put(0, b"\x01\x63\x00")
+    async with running(topic, PARTITION) as manager:
+        topic.put(0, b"\xff" * 40)
+        await copy(manager, 0)
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
+
+
+async def test_custom_metadata_is_told_again_with_every_step_because_kafka_forgets_it() -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as manager:
+        await manager.add_remote_log_segment_metadata(started(0, 0, 99))
+        await manager.update_remote_log_segment_metadata(step(0, FINISHED, custom_metadata=b"here"))
+        await manager.update_remote_log_segment_metadata(step(0, DELETING))
+        assert topic.logs[0][-1] == encode_event(step(0, DELETING, custom_metadata=b"here"))
+
+
+async def test_a_deletion_of_a_partition_is_known_on_every_node_that_reads_its_metadata_partition() -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as one, running(topic, OTHER) as two:
+        marked = deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+        await one.put_remote_partition_delete_metadata(marked)
+        assert one.partition_deletions() == [marked]
+        await eventually(lambda: two.partition_deletions() == [marked])
+        await one.put_remote_partition_delete_metadata(
+            deletion(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED)
+        )
+        await eventually(lambda: not two.partition_deletions())
+
+
+async def test_the_metadata_topic_may_be_gone_for_a_while() -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as manager:
+        await copy(manager, 0)
+        topic.is_down = True
+        with pytest.raises(RemoteMetadataError, match="could not write"):
+            await copy(manager, 1)
+        openings = topic.openings
+        topic.is_down = False
+        await copy(manager, 2)
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 299
+        assert topic.openings >= openings
+
+
+async def test_a_write_whose_record_is_not_read_back_in_time_fails() -> None:
+    topic = MemoryTopic(1)
+    config = MetadataTopicConfig(partitions=1, consume_wait_ms=50)
+    async with running(topic, PARTITION, config=config) as manager:
+        topic.is_held = True
+        with pytest.raises(RemoteMetadataError, match="read back"):
+            await copy(manager, 0)
+        topic.is_held = False
+        await eventually(lambda: len(list(manager.list_remote_log_segments(PARTITION))) == 1)
+
+
+async def test_kip_1197_a_node_starts_before_the_topic_can_be_reached() -> None:
+    topic = MemoryTopic(1)
+    topic.is_down = True
+    manager = manager_on(topic, config=MetadataTopicConfig(partitions=1, initialization_retry_interval_ms=1))
+    manager.on_partition_leadership_changes([PARTITION], [])
+    manager.start()
+    with pytest.raises(RemoteMetadataNotReady):
+        await copy(manager, 0)
+    topic.is_down = False
+    await eventually(lambda: manager.is_ready(PARTITION))
+    await copy(manager, 0)
+    await manager.close()
+    with pytest.raises(RemoteMetadataError, match="closed"):
+        await copy(manager, 1)
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+async def test_kafka_19425_a_topic_that_cannot_be_used_is_reported(is_wrong: bool) -> None:
+    topic = MemoryTopic(1)
+    topic.is_down = not is_wrong
+    topic.wrong = WrongMetadataTopic("it has 3 partitions, not 50")
+    said: list[str] = []
+    manager = manager_on(topic, on_failure=said.append)
+    manager.start()
+    await eventually(lambda: said)
+    assert ("3 partitions" if is_wrong else "not reachable in time") in said[0]
+    with pytest.raises(RemoteMetadataError):
+        await manager.put_remote_partition_delete_metadata(
+            deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+        )
+    await manager.close()
+
+
+async def test_a_restart_goes_on_from_its_snapshots() -> None:
+    topic, disk = MemoryTopic(1), CrashFileSystem()
+    async with running(topic, PARTITION, OTHER, disk=disk) as manager:
+        for number in range(20):
+            await copy(manager, number)
+        await remove(manager, 19)
+    async with running(topic, PARTITION) as elsewhere:
+        await copy(elsewhere, 20)
+    topic.read_count[0] = 0
+    async with running(topic, PARTITION, OTHER, disk=disk) as manager:
+        assert topic.read_count[0] == 2
+        assert len(list(manager.list_remote_log_segments(PARTITION, 0))) == 20
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 2099
+        manager.on_stop_partitions([OTHER])
+    assert len([name for name in disk.listdir("/logs/remote-log-metadata") if "_" not in name[:1]]) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["remote_log_snapshot", "leader-epoch-highest-offsets", "_rlmm_committed_offsets"]
+)
+async def test_a_damaged_file_is_made_good_from_the_topic(name: str) -> None:
+    topic, disk = MemoryTopic(1), CrashFileSystem()
+    async with running(topic, PARTITION, disk=disk) as manager:
+        for number in range(3):
+            await copy(manager, number)
+    directory = "/logs/remote-log-metadata"
+    paths = [
+        directory,
+        *(f"{directory}/{entry}" for entry in disk.listdir(directory) if disk.is_dir(f"{directory}/{entry}")),
+    ]
+    (path,) = [f"{each}/{name}" for each in paths if disk.exists(f"{each}/{name}")]
+    file = disk.open(path, create=False)
+    file.truncate(file.size() - 2)
+    file.close()
+    async with running(topic, PARTITION, disk=disk) as manager:
+        assert len(list(manager.list_remote_log_segments(PARTITION, 0))) == 3
+        await copy(manager, 3)
+
+
+async def test_a_topic_that_was_made_again_is_read_from_its_start() -> None:
+    topic, disk = MemoryTopic(1), CrashFileSystem()
+    async with running(topic, PARTITION, disk=disk) as manager:
+        for number in range(3):
+            await copy(manager, number)
+    topic.logs[0].clear()
+    async with running(topic, PARTITION, disk=disk) as manager:
+        assert not list(manager.list_remote_log_segments(PARTITION))
+        await copy(manager, 7)
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 799

@@ -1,0 +1,106 @@
+"""The metadata topic in memory, for managers of remote log metadata that share it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import Offset
+from remote.metadata.log_ports import LogBounds, LogRecord, MetadataTopic, ReadRecords
+
+
+class MemoryTopic(MetadataTopic):
+    """`is_down` refuses everything; `read_count` counts records handed out, by metadata partition."""
+
+    def __init__(self, partitions: int) -> None:
+        self.logs: list[list[bytes]] = [[] for _ in range(partitions)]
+        self.starts = [0] * partitions
+        self.is_down = False
+        self.wrong: Exception | None = None
+        self.read_count = [0] * partitions
+        self.openings = 0
+        self.is_held = False
+        self._arrived = asyncio.Event()
+
+    async def ensure(self) -> None:
+        self.require_up()
+        if self.wrong is not None:
+            raise self.wrong
+
+    async def open_writer(self) -> MemoryWriter:
+        self.require_up()
+        return MemoryWriter(self)
+
+    async def open_reader(self) -> MemoryReader:
+        self.require_up()
+        self.openings += 1
+        return MemoryReader(self)
+
+    def require_up(self) -> None:
+        if self.is_down:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the topic is down")
+
+    def put(self, partition: int, value: bytes) -> Offset:
+        self.logs[partition].append(value)
+        self._arrived.set()
+        return len(self.logs[partition]) - 1
+
+    async def arrival(self, max_wait_ms: int) -> None:
+        self._arrived.clear()
+        try:
+            async with asyncio.timeout(max_wait_ms / 1000):
+                await self._arrived.wait()
+        except TimeoutError:
+            pass
+
+
+class MemoryWriter:
+    """Appends at once."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self._topic = topic
+
+    async def append(self, metadata_partition: int, value: bytes) -> Offset:
+        self._topic.require_up()
+        offset = self._topic.put(metadata_partition, value)
+        await asyncio.sleep(0)  # the record may be read before its offset is told
+        return offset
+
+    async def close(self) -> None:
+        pass
+
+
+class MemoryReader:
+    """Hands out at most three records of a metadata partition at a time."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self._topic = topic
+
+    async def bounds(self, metadata_partitions: Sequence[int]) -> dict[int, LogBounds]:
+        self._topic.require_up()
+        return {
+            number: LogBounds(self._topic.starts[number], len(self._topic.logs[number]))
+            for number in metadata_partitions
+        }
+
+    async def read(self, positions: Mapping[int, Offset], max_wait_ms: int) -> list[ReadRecords]:
+        topic = self._topic
+        for is_last in (False, True):
+            topic.require_up()
+            found = []
+            for number, position in positions.items() if not topic.is_held else ():
+                first = max(position, topic.starts[number])
+                values = topic.logs[number][first : first + 3]
+                if values:
+                    records = [LogRecord(first + index, value) for index, value in enumerate(values)]
+                    topic.read_count[number] += len(values)
+                    found.append(ReadRecords(number, records, first + len(values)))
+            if found or is_last:
+                await asyncio.sleep(0)
+                return found
+            await topic.arrival(max_wait_ms)
+        return []
+
+    async def close(self) -> None:
+        pass
