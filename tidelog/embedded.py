@@ -20,7 +20,7 @@ import uvloop
 from broker.config import BrokerConfig
 from broker.node import BrokerNode
 from tidelog.local_cluster.layout import CLIENT_LISTENER, CLUSTER_FILE, ClusterLayout, new_layout, read_layout
-from tidelog.local_cluster.tiering import TIER_FOLDER, hurried_settings, tiered_settings
+from tidelog.local_cluster.tiering import HURRIED_SETTINGS, TIER_FOLDER, tiered_settings
 
 ResultT = TypeVar("ResultT")
 
@@ -157,8 +157,8 @@ class EmbeddedCluster:
 
     def _prepare(self) -> None:
         if self._tiered:
-            tiering = {**tiered_settings(self.data_dir, self._count), **hurried_settings()}
-            self._own_config = {**tiering, **self._own_config}
+            hurried = {**HURRIED_SETTINGS, **self._own_config}
+            self._own_config = tiered_settings(self.data_dir, self._count, hurried)
         if self._count == 1 or self._layout is not None:
             return
         if (self.data_dir / CLUSTER_FILE).exists():

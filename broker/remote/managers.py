@@ -6,11 +6,11 @@ which writes the same objects, mean these. Errors: ConfigError for any other nam
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from broker.config import BrokerConfig
 from broker.wiring.node_context import NodeContext
-from remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
+from remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
 from remote.metadata_manager import RemoteLogMetadataManager
 from remote.storage_manager import RemoteStorageManager
 
@@ -21,6 +21,12 @@ class ManagedMetadata(RemoteLogMetadataManager, Protocol):
     def start(self) -> None:
         """Begin, in the background."""
         ...
+
+
+def first_directory(context: NodeContext) -> str:
+    """The log directory that also holds what is kept of the tier: the first that can be used."""
+    usable = context.log_directory_ids
+    return next(path for path in context.config.log_directories if path in usable)
 
 
 def make_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
@@ -36,9 +42,9 @@ class _InMemory(InMemoryRemoteLogMetadataManager):
         """Nothing."""
 
 
+_LOGS: dict[str, InMemoryMetadataLog] = {}
+
+
 def make_metadata_manager(config: BrokerConfig, context: NodeContext) -> ManagedMetadata:
     """The metadata manager."""
-    return _InMemory()
-
-
-_USED: Final = ()
+    return _InMemory(_LOGS.setdefault(context.cluster_id, InMemoryMetadataLog()))

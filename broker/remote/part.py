@@ -18,7 +18,12 @@ from typing import Final
 from broker.config import BrokerConfig
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import Timers
-from broker.remote.managers import ManagedMetadata, make_metadata_manager, make_storage_manager
+from broker.remote.managers import (
+    ManagedMetadata,
+    first_directory,
+    make_metadata_manager,
+    make_storage_manager,
+)
 from broker.remote.metered_reader import MeteredReader
 from broker.remote.metrics import report_remote
 from broker.remote.roles import RemoteRoles
@@ -94,18 +99,21 @@ class RemotePart:
 
     @classmethod
     async def make(cls, ports: RemotePorts) -> RemotePart:
-        """Build what the settings name. Errors: ConfigError; OSError for a log directory that fails."""
+        """Build what the settings name. Errors: ConfigError."""
         config, context = ports.config(), ports.context
 
         def in_thread() -> tuple[RemoteStorageManager, RemoteIndexCache]:
             storage = make_storage_manager(config)
             cache = RemoteIndexCache(
                 context.fs,
-                config.log_directories[0],
+                first_directory(context),
                 storage,
                 config.remote_log_index_file_cache_total_size_bytes,
             )
-            cache.load()
+            try:
+                cache.load()
+            except OSError as error:
+                _log.error("the index cache %s cannot be used: %s", cache.directory, error)
             return storage, cache
 
         loop = asyncio.get_running_loop()

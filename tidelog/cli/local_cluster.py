@@ -63,10 +63,9 @@ def start(
     else:
         if folder.exists() and any(folder.iterdir()):
             raise UsageFailure(f"--data {folder} is neither empty nor a cluster's folder")
-        settings = {
-            **(tiered_settings(folder, nodes) if tiered else {}),
-            **key_values(override, "--override"),
-        }
+        settings = key_values(override, "--override")
+        if tiered:
+            settings = tiered_settings(folder, nodes, settings)
         cluster = LocalCluster.create(folder, nodes, first_port=port, settings=settings)
     seconds = _unless_failed(cluster.start)
     print(f"{len(cluster.running)} nodes run, ready after {seconds:.1f} s, all their data is in {folder}")
