@@ -254,25 +254,24 @@ class ChunkCache:
     def _missing_runs(
         self, segment: Segment, index: int, needed_end: int, goes_on: bool
     ) -> list[tuple[int, int]]:
-        chunks = segment.index
-        begin = chunks.chunk(index).original_position
+        chunk_size = segment.index.original_chunk_size
+        begin = index * chunk_size
         goes_on = (
             goes_on or index == 0 or self._was_read(segment, index) or self._was_read(segment, index - 1)
         )
         ahead = self.read_ahead_bytes if goes_on else min(self.read_ahead_bytes, RUN_BYTES_MAX)
         end = min(segment.size, max(needed_end, begin + ahead))
-        numbers = range(index, -(-end // chunks.original_chunk_size))
+        if end <= begin:
+            return []
+        # Chunks come in order, so one look tells whether there is enough. Waiting until half is used up makes
+        # runs longer, but not longer than one GET may be.
+        enough = min(end, max(needed_end, begin + ahead // 2, end - RUN_BYTES_MAX + 1))
+        if self._is_here(segment, index) and self._is_here(segment, max(index, (enough - 1) // chunk_size)):
+            return []
+        numbers = range(index, -(-end // chunk_size))
         missing = [number for number in numbers if not self._is_here(segment, number)]
-        if not missing:
-            return []
-        there_bytes = chunks.chunk(missing[0]).original_position - begin
-        is_enough = begin + there_bytes >= needed_end and there_bytes * 2 >= ahead
-        # Waiting makes runs longer, but not longer than one GET may be.
-        if is_enough and end - begin - there_bytes < RUN_BYTES_MAX:
-            return []
-        return self._runs(
-            segment, missing, first_run_max=FIRST_RUN_BYTES_MAX if missing[0] == index else None
-        )
+        is_waited_for = bool(missing) and missing[0] == index
+        return self._runs(segment, missing, FIRST_RUN_BYTES_MAX if is_waited_for else None)
 
     def _runs(self, segment: Segment, missing: list[int], first_run_max: int | None) -> list[tuple[int, int]]:
         """Adjacent numbers joined as far as one GET may go."""
