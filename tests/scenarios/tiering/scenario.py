@@ -10,6 +10,9 @@ state machine, local retention, the handlers, the reader of the tier. More lines
     metadata for B                   ... until now
     tier down / tier up              the objects cannot be read
     last tiered offset               follower.fetch.last.tiered.offset.enable, for all
+    producer 7 sends A m1            an idempotent producer of this id sends its next batch to A
+    producer 7 repeats to A m1       it sends its last batch again
+    > producers A 7:2 8:1            who wrote, and the last offset of each, as A knows it
     > tier A 0-2 0:0 | 3-5 1:3 2:5   the finished segments that A knows of, by start and then by age: first
                                      and last offset, and where their leader epochs start in them
     > stored 3-5 0:0 1:3 2:5         the leader epochs that went with the latest segment of these offsets
@@ -56,7 +59,7 @@ from remote.storage_manager import (
 )
 from storage.checkpoints import decode_leader_epochs
 from tests.scenarios.replication.scenario import T0, TOPIC, TOPIC_ID, Scenario, ScenarioBroker
-from tests.support.logs import NOW_MS
+from tests.support.logs import NOW_MS, batch
 from tests.support.replica_pair import LeaderConnection
 from tests.support.tier_world import run_to_end
 
@@ -208,6 +211,7 @@ class TieredScenario(Scenario):
         self.metadata_log = InMemoryMetadataLog()
         self.without_metadata: set[str] = set()
         self.is_last_tiered_preferred = False
+        self.sequences: dict[str, int] = {}
 
     # -- what happens
 
@@ -247,6 +251,18 @@ class TieredScenario(Scenario):
         metadata.held_back.clear()
         metadata.on_partition_leadership_changes((PARTITION,), ())
 
+    def send(self, producer: str, letter: str, value: str) -> None:
+        """The next batch of an idempotent producer."""
+        self.sequences[producer] = self.sequences.get(producer, -1) + 1
+        self.repeat(producer, letter, value)
+
+    def repeat(self, producer: str, letter: str, value: str) -> None:
+        """The last batch of an idempotent producer."""
+        sent = batch(
+            [value], producer_id=int(producer), producer_epoch=0, base_sequence=self.sequences[producer]
+        )
+        self.brokers[letter].partition.append(sent, -1, NOW_MS)
+
     def last_tiered_offset(self) -> None:
         """KIP-1023."""
         self.is_last_tiered_preferred = True
@@ -264,6 +280,10 @@ class TieredScenario(Scenario):
             assert " | ".join(found) == " ".join(words[2:]), f"in the tier are {' | '.join(found)}"
         elif kind == "stored":
             self._check_stored(words[1], words[2:])
+        elif kind == "producers":
+            known = self.brokers[words[1]].partition.log.producers.producers
+            told = [f"{producer}:{known[producer].last_offset}" for producer in sorted(known)]
+            assert told == words[2:], f"they are {told}"
         elif kind == "local":
             start = self.brokers[words[1]].partition.log.local_log_start_offset
             assert start == int(words[2]), f"it is {start}"
@@ -347,6 +367,8 @@ TieredScenario.commands = [
     (rf"no metadata for {_L}", TieredScenario.no_metadata),
     (rf"metadata for {_L}", TieredScenario.metadata),
     (r"tier (up|down)", TieredScenario.tier),
+    (rf"producer (\d+) sends {_L} (\w+)", TieredScenario.send),
+    (rf"producer (\d+) repeats to {_L} (\w+)", TieredScenario.repeat),
     (r"last tiered offset", TieredScenario.last_tiered_offset),
     *Scenario.commands,
 ]

@@ -18,6 +18,7 @@ ONE_WAY_ONLY = {"kip_405_out_of_sync_after_deletion", "cut_below_local_start"}
 ABLATIONS = [
     ("kip_405_new_follower", Safeguard.REMOTE_AUXILIARY_BUILT),
     ("kip_405_log_divergence", Safeguard.REMOTE_AUXILIARY_BUILT),
+    ("producers_come_from_the_tier", Safeguard.REMOTE_AUXILIARY_BUILT),
     ("segment_of_deposed_leader", Safeguard.REMOTE_SEGMENT_COMPARED),
     ("cut_below_local_start", Safeguard.REMOTE_CUT_REBUILDS),
 ]
@@ -82,6 +83,10 @@ def test_a_segment_of_a_deposed_leader_counts_as_far_as_the_leader_has_it() -> N
 
 def test_a_segment_with_boundaries_of_another_replica_is_begun_behind() -> None:
     holds("segment_boundaries_of_another")
+
+
+def test_a_batch_that_is_sent_again_to_a_leader_that_never_copied_it_is_not_written_twice() -> None:
+    holds("producers_come_from_the_tier")
 
 
 def test_every_transcript_has_a_test_of_its_own() -> None:
