@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
-_MAKE_PARTITIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS})
+_MAKE_PARTITIONS: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_TOPICS})
 
 
 class Forwarder:
@@ -56,7 +56,7 @@ class Forwarder:
         timeout_ms: int,
         partitions_made: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """`partitions_made` waits for the partitions that are being made on this node."""
+        """`partitions_made` waits for the partitions that are being made or put aside on this node."""
         self._channel = channel
         self._tasks = tasks
         self._clock = clock
@@ -118,14 +118,14 @@ class Forwarder:
         return found
 
     async def _ask_and_wait(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
-        """Answer when what was created can be used on this node, as far as it has heard of it."""
+        """Answer when what was created can be used on this node, or is gone, as far as it has heard of it."""
         answer = await self._ask(envelope)
         if self._partitions_made is not None:
             try:
                 async with asyncio.timeout(self._timeout_ms / 1000):
                     await self._partitions_made()
             except TimeoutError:
-                logger.warning("partitions are still being made after %d ms", self._timeout_ms)
+                logger.warning("partitions are still being made or deleted after %d ms", self._timeout_ms)
         return answer
 
     async def _ask(self, envelope: EnvelopeRequest) -> EnvelopeResponse:

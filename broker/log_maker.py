@@ -1,6 +1,7 @@
-"""Making the logs of new partitions in a thread of its own, so that the disk does not hold the loop.
+"""Making the logs of new partitions, and putting deleted ones aside, in a thread of its own.
 
-They are made in the order they were asked for, `AT_ONCE` at a time; the outcomes are told on the loop.
+So the disk does not hold the loop. All is done in the order it was asked for, because a new topic may have
+the name of a deleted one, `AT_ONCE` at a time; the outcomes are told on the loop.
 
 Bounds: what the metadata places here. I/O: one task while there is something to make, and the thread.
 """
@@ -15,11 +16,13 @@ from concurrent.futures import Executor
 from typing import Final, TypeAlias
 
 from storage.log import PartitionLog
+from storage.log_directory import Retirement
 from storage.log_manager import LogCreation
 
 logger = logging.getLogger(__name__)
 
-Outcome: TypeAlias = tuple[LogCreation, PartitionLog | Exception]
+Work: TypeAlias = LogCreation | Retirement
+Outcome: TypeAlias = tuple[Work, PartitionLog | Exception | None]
 
 # A few milliseconds of disk: who waits for the first does not wait for the last.
 AT_ONCE: Final = 32
@@ -31,33 +34,34 @@ class LogMaker:
     def __init__(self, thread: Executor, on_made: Callable[[Sequence[Outcome]], None]) -> None:
         self._thread = thread
         self._on_made = on_made
-        self._planned: deque[LogCreation] = deque()
+        self._planned: deque[Work] = deque()
         self._asked = 0
         self._made = 0
         self._progress = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def make(self, creations: Sequence[LogCreation]) -> None:
-        """Have logs made; without effect once closed."""
-        if self._closed or not creations:
+    def make(self, planned: Sequence[Work]) -> None:
+        """Have logs made, or put aside; without effect once closed."""
+        if self._closed:
+            # What was deleted in the last moment is a stray for the next start.
             return
-        self._planned += creations
-        self._asked += len(creations)
-        if self._task is None:
+        self._planned += planned
+        self._asked += len(planned)
+        if planned and self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="make-logs")
 
     async def settled(self) -> None:
-        """Wait until all that was asked for so far is made or has failed, or nothing is made any more."""
+        """Wait until all that was asked for so far is done or has failed, or nothing is done any more."""
         asked = self._asked
         while self._made < asked and not self._closed:
             self._progress.clear()
             await self._progress.wait()
 
     async def close(self) -> None:
-        """Make nothing more, once what is being made is done."""
+        """Make nothing more, once what is being made is done; all that was deleted is put aside."""
         self._closed = True
-        self._planned.clear()
+        self._planned = deque(each for each in self._planned if isinstance(each, Retirement))
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         self._progress.set()
@@ -71,18 +75,18 @@ class LogMaker:
                 try:
                     self._on_made(outcomes)
                 except Exception:
-                    logger.exception("%d new partitions could not be taken into use", len(outcomes))
+                    logger.exception("%d new or deleted partitions could not be dealt with", len(outcomes))
                 self._made += len(piece)
                 self._progress.set()
         finally:
             self._task = None
 
 
-def _make(creations: Sequence[LogCreation]) -> list[Outcome]:
+def _make(planned: Sequence[Work]) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    for creation in creations:
+    for work in planned:
         try:
-            outcomes.append((creation, creation.run()))
+            outcomes.append((work, work.run()))
         except Exception as error:
-            outcomes.append((creation, error))
+            outcomes.append((work, error))
     return outcomes

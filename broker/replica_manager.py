@@ -4,8 +4,8 @@ The node follows the metadata image: `apply` opens the log of every partition th
 here, makes it leader or follower, and drops those that are gone or placed elsewhere. Requests
 then ask for a partition and get it, or the error code of why it cannot serve.
 
-With a `maker` the log of a new partition is made elsewhere, while requests for it are
-NOT_LEADER_OR_FOLLOWER. Once it is there, it gets the role that the metadata says by then:
+With a `maker` deleted logs are put aside elsewhere, and those of new partitions made, while requests for
+them are NOT_LEADER_OR_FOLLOWER. Once it is there, a partition gets the role that the metadata says by then:
 
     placed here -> being made -> made, and still placed here -> leader or follower
                               -> made, and deleted or moved meanwhile -> dropped; a newer topic's is made
@@ -31,6 +31,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, TopicPartition
 from storage.config import LogConfig
 from storage.log import PartitionLog
+from storage.log_directory import Retirement
 from storage.log_manager import LogCreation, LogManager
 
 logger = logging.getLogger(__name__)
@@ -56,10 +57,10 @@ class RoleListener(Protocol):
 
 
 class MakesLogs(Protocol):
-    """Makes logs off the loop; `LogMaker` is one."""
+    """Makes logs and puts deleted ones aside, off the loop; `LogMaker` is one."""
 
-    def make(self, creations: Sequence[LogCreation], /) -> None:
-        """Have them made, in order; their outcomes come to `ReplicaManager.made`."""
+    def make(self, planned: Sequence[LogCreation | Retirement], /) -> None:
+        """Have it done, in order; the outcomes come to `ReplicaManager.made`."""
 
 
 class ReplicaManager:
@@ -77,7 +78,7 @@ class ReplicaManager:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.listeners: list[RoleListener] = []
         self.maker: MakesLogs | None = None
-        """None: logs are made at once."""
+        """None: logs are made and put aside at once."""
         self.leadership = leadership or Leadership(node_id, clock=SystemClock(), brokers=self._brokers)
         self._by_name_and_index = cast(dict[tuple[str, int], Partition], self.partitions)
         self._topic_defaults = topic_defaults
@@ -209,7 +210,10 @@ class ReplicaManager:
             self._unavailable.pop(topic_partition, None)
             if partition is not None:
                 partition.retire()
-        self.logs.delete_all(gone, now_ms)
+        if self.maker is None:
+            self.logs.delete_all(gone, now_ms)
+        else:
+            self.maker.make(self.logs.planned_deletions(gone, now_ms))
 
     def _follow_topic(
         self, topic: TopicImage, before: MetadataImage, changes: RoleChanges, now_ms: int
@@ -271,8 +275,22 @@ class ReplicaManager:
             )
         return log
 
-    def made(self, outcomes: Sequence[tuple[LogCreation, PartitionLog | Exception]], now_ms: int) -> None:
-        """Logs were made, or could not be: each gets the role that the metadata says by now."""
+    def made(
+        self,
+        outcomes: Sequence[tuple[LogCreation | Retirement, PartitionLog | Exception | None]],
+        now_ms: int,
+    ) -> None:
+        """What the maker did: each new log gets the role that the metadata says by now."""
+        created: list[tuple[LogCreation, PartitionLog | Exception]] = []
+        for work, outcome in outcomes:
+            if isinstance(work, Retirement):
+                self.logs.deleted(work, outcome if isinstance(outcome, Exception) else None)
+            elif outcome is not None:
+                created.append((work, outcome))
+        if created:
+            self._created(created, now_ms)
+
+    def _created(self, outcomes: Sequence[tuple[LogCreation, PartitionLog | Exception]], now_ms: int) -> None:
         image = self._image
         assert image is not None, "the metadata has placed these partitions here"
         changes = RoleChanges()

@@ -228,7 +228,7 @@ class LogDirectory:
     def planned_retirement(
         self, topic_partitions: Iterable[TopicPartition], kind: DirectoryKind, now_ms: int
     ) -> Retirement:
-        """Use partitions no more from now on, and have their directories renamed in any thread; then `retired`.
+        """Use partitions no more from now on; their directories are renamed in any thread, then `retired`.
 
         Answers that are still being sent keep their open files, so nothing is closed here.
         """
@@ -240,25 +240,27 @@ class LogDirectory:
             name = renamed_directory_name(topic_partition, kind, self._settings.new_id())
             due_ms = now_ms + config.file_delete_delay_ms if kind is DirectoryKind.DELETED else None
             renames.append(Rename(topic_partition, f"{self.path}/{name}", due_ms))
-        return Retirement(self, renames, partial(self._retire, renames))
+        keys = [each.topic_partition for each in renames]
+        forgetting = [
+            write
+            for checkpoint in self._checkpoints
+            if (write := checkpoint.planned_forget(keys)) is not None
+        ]
+        return Retirement(self, renames, partial(self._retire, renames, forgetting))
 
-    def _retire(self, renames: Sequence[Rename]) -> None:
-        """I/O: one rename for each; the sync is for all of them together."""
+    def _retire(self, renames: Sequence[Rename], forgetting: Sequence[Callable[[], None]]) -> None:
+        """I/O: one rename for each; the syncs and the checkpoints are for all of them together."""
         for topic_partition, path, _ in renames:
             self.fs.rename(self._path_of(topic_partition), path)
         self.fs.fsync_dir(self.path)
+        for write in forgetting:
+            write()
 
     def retired(self, retirement: Retirement) -> None:
-        """What was planned is done; deleted directories are removed after file.delete.delay.ms.
-
-        I/O: the checkpoints, when they have lines of these partitions.
-        """
+        """What was planned is done; deleted directories are removed after file.delete.delay.ms."""
         for _, path, due_ms in retirement.renames:
             if due_ms is not None:
                 self._deleted.add([path], due_ms)
-        in_use = (self.logs, self.being_made)
-        gone = (each.topic_partition for each in retirement.renames)
-        self._forget_offsets(each for each in gone if not any(each in known for known in in_use))
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete expired segments of every log here; how many. A log that cannot be looked at is reported.
@@ -359,8 +361,14 @@ class LogDirectory:
         return offsets
 
     def _forget_offsets(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        for checkpoint in (self._recovery_points, self._high_watermarks, self._log_start_offsets):
-            checkpoint.forget(topic_partitions)
+        for checkpoint in self._checkpoints:
+            write = checkpoint.planned_forget(topic_partitions)
+            if write is not None:
+                write()
+
+    @property
+    def _checkpoints(self) -> tuple[_Checkpoint, ...]:
+        return self._recovery_points, self._high_watermarks, self._log_start_offsets
 
     # -- closing
 
@@ -439,11 +447,10 @@ class _Checkpoint:
         self.written = offsets
         return partial(self._put, self._states, offsets)
 
-    def forget(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Take lines out, those of them that are there."""
+    def planned_forget(self, topic_partitions: Iterable[TopicPartition]) -> Callable[[], None] | None:
+        """Taking lines out, to be done in any thread; None when there are none of them."""
         stale = {each for each in topic_partitions if each in self.written}
-        if stale:
-            self.write({key: value for key, value in self.written.items() if key not in stale})
+        return self.planned({key: value for key, value in self.written.items() if key not in stale})
 
     def _put(self, state: int, offsets: dict[TopicPartition, Offset]) -> None:
         with self._lock:

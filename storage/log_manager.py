@@ -23,7 +23,7 @@ from storage.config import LogConfig
 from storage.errors import StorageFailure
 from storage.files import FileSystem
 from storage.log import PartitionLog
-from storage.log_directory import CheckpointKind, DirectorySettings, LogDirectory
+from storage.log_directory import CheckpointKind, DirectorySettings, LogDirectory, Retirement
 from storage.partition_directory import DirectoryKind
 from storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 
@@ -257,15 +257,34 @@ class LogManager:
         self.delete_all([topic_partition], now_ms)
 
     def delete_all(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """Take partitions out of use; their directories are removed after file.delete.delay.ms.
+        """See `planned_deletions`; done at once."""
+        for deletion in self.planned_deletions(topic_partitions, now_ms):
+            try:
+                deletion.run()
+            except (OSError, StorageFailure) as error:
+                self.deleted(deletion, error)
+            else:
+                self.deleted(deletion, None)
 
-        Those that are not here are passed over, and damaged ones go too. A log directory that does not
-        let go of one goes offline.
+    def planned_deletions(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> list[Retirement]:
+        """Use partitions no more; `run` renames their directories, which go after file.delete.delay.ms.
+
+        Those that are not here are passed over, and damaged ones go too.
         """
         wanted = list(topic_partitions)
-        for directory in self.online_directories:
-            here = [each for each in wanted if each in directory.logs or each in directory.damaged]
-            self._retire_in(directory, here, DirectoryKind.DELETED, now_ms)
+        return [
+            directory.planned_retirement(here, DirectoryKind.DELETED, now_ms)
+            for directory in self.online_directories
+            if (here := [each for each in wanted if each in directory.logs or each in directory.damaged])
+        ]
+
+    def deleted(self, deletion: Retirement, error: Exception | None) -> None:
+        """A planned deletion was done; a log directory that does not let go of a partition goes offline."""
+        directory = deletion.directory
+        if error is None:
+            directory.retired(deletion)
+        elif directory.offline_reason is None:
+            self.take_offline(directory, str(error))
 
     def set_strays_aside(self, expected: Mapping[TopicPartition, UUID], now_ms: int) -> list[TopicPartition]:
         """Rename the partitions that the metadata does not place here, and name them.

@@ -13,7 +13,7 @@ import pytest
 from broker.log_maker import AT_ONCE, LogMaker, Outcome
 from protocol.ids import TopicPartition
 from storage.log import PartitionLog
-from storage.log_directory import LogDirectory
+from storage.log_directory import LogDirectory, Retirement
 from storage.log_manager import LogCreation
 from tests.support.loops import until
 
@@ -33,7 +33,11 @@ class Made:
 
     @property
     def numbers(self) -> list[int]:
-        return [creation.topic_partition.partition for creation, _ in self.outcomes]
+        """Which logs were made, and -1 for each time that some were put aside."""
+        return [
+            work.topic_partition.partition if isinstance(work, LogCreation) else -1
+            for work, _ in self.outcomes
+        ]
 
 
 class Work:
@@ -53,6 +57,9 @@ class Work:
             return cast(PartitionLog, number)
 
         return LogCreation(cast(LogDirectory, None), TopicPartition("t", number), None, run)
+
+    def retirement(self) -> Retirement:
+        return Retirement(cast(LogDirectory, None), (), lambda: None)
 
     def creations(self, *numbers: int) -> list[LogCreation]:
         return [self.creation(number) for number in numbers]
@@ -127,12 +134,12 @@ async def test_a_listener_that_fails_does_not_end_the_making(thread: ThreadPoolE
     await maker.close()
 
 
-async def test_closing_waits_for_what_is_made_and_makes_nothing_more(thread: ThreadPoolExecutor) -> None:
+async def test_closing_waits_for_what_is_done_and_makes_nothing_more(thread: ThreadPoolExecutor) -> None:
     made, work = Made(), Work()
     maker = LogMaker(thread, made)
     maker.make(work.creations(*range(AT_ONCE)))
     await until(lambda: work.begun == 1)
-    maker.make(work.creations(100))
+    maker.make([*work.creations(100), work.retirement(), *work.creations(101)])
     waiting = asyncio.create_task(maker.settled())
     closing = asyncio.create_task(maker.close())
     await asyncio.sleep(0)
@@ -142,4 +149,4 @@ async def test_closing_waits_for_what_is_made_and_makes_nothing_more(thread: Thr
     await waiting
     maker.make(work.creations(200))
     await maker.settled()
-    assert made.numbers == list(range(AT_ONCE))
+    assert made.numbers == [*range(AT_ONCE), -1]

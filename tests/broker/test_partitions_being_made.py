@@ -16,30 +16,42 @@ from protocol.metadata_records.partition_change_record import PartitionChangeRec
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from storage.errors import StorageFailure
 from storage.log import PartitionLog
+from storage.log_directory import Retirement
 from storage.log_manager import LogCreation
+from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
 
 OTHER = NODE + 1
 
 
 class HandMaker:
-    """Makes logs when the test says so, in the order they were asked for."""
+    """Makes logs and puts them aside when the test says so, in the order that was asked for."""
 
     def __init__(self, replicas: Replicas) -> None:
-        self.planned: list[LogCreation] = []
+        self.planned: list[LogCreation | Retirement] = []
         self._replicas = replicas
         replicas.manager.maker = self
 
-    def make(self, creations: Sequence[LogCreation]) -> None:
-        self.planned += creations
+    def make(self, planned: Sequence[LogCreation | Retirement]) -> None:
+        self.planned += planned
+
+    @property
+    def creations(self) -> list[LogCreation]:
+        """What is to be made."""
+        return [each for each in self.planned if isinstance(each, LogCreation)]
 
     def finish(self, outcome: Exception | None = None) -> None:
-        """Make all that is planned by now, or let it fail with `outcome`."""
+        """Do all that is planned by now, or let it fail with `outcome`."""
         planned, self.planned = self.planned, []
-        made: list[tuple[LogCreation, PartitionLog | Exception]] = [
+        done: list[tuple[LogCreation | Retirement, PartitionLog | Exception | None]] = [
             (each, outcome or each.run()) for each in planned
         ]
-        self._replicas.manager.made(made, NOW_MS)
+        self._replicas.manager.made(done, NOW_MS)
+
+    def finish_all(self) -> None:
+        """Do what is planned, and what follows from it."""
+        while self.planned:
+            self.finish()
 
 
 class Listener:
@@ -124,7 +136,7 @@ def test_a_topic_that_is_deleted_while_it_is_made_leaves_nothing_in_use(
 ) -> None:
     listener = Listener(replicas)
     replicas.replay(RemoveTopicRecord(topic_id=replicas.create("t")))
-    maker.finish()
+    maker.finish_all()
     assert code_of(replicas, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert replicas.logs.get(TopicPartition("t", 0)) is None
     assert names(replicas) == []
@@ -139,9 +151,10 @@ def test_a_topic_that_is_deleted_and_created_anew_while_it_is_made_is_the_new_on
     replicas.replay(RemoveTopicRecord(topic_id=older))
     topic_id = replicas.create("t", partitions=1, leader_epoch=3)
     assert topic_id != older
-    assert [each.topic_partition.topic for each in maker.planned] == ["t", "other"]
+    assert [each.topic_partition.topic for each in maker.creations] == ["t", "other"]
     maker.finish()
     assert code_of(replicas, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [type(each) for each in maker.planned] == [Retirement, LogCreation]
     maker.finish()
     partition = replicas.manager.partition(TopicPartition("t", 0))
     assert (partition.topic_id, partition.log.topic_id) == (topic_id, topic_id)
@@ -166,7 +179,7 @@ def test_a_partition_that_is_moved_away_while_it_is_made_is_dropped(
 ) -> None:
     topic_id = replicas.create("t")
     replicas.replay(change(topic_id, leader=OTHER, isr=(OTHER,), replicas=(OTHER,)))
-    maker.finish()
+    maker.finish_all()
     assert code_of(replicas, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert names(replicas) == []
 
@@ -186,7 +199,7 @@ def test_a_partition_is_not_used_whose_directory_went_offline_while_it_was_made(
     replicas = Replicas(None, "/data", "/more")
     maker = HandMaker(replicas)
     replicas.create("t", 2)
-    (first, second) = (each.directory for each in maker.planned)
+    first, second = (each.directory for each in maker.creations)
     assert first is not second
     replicas.logs.take_offline(first, "broken")
     assert TopicPartition("t", 0) in first.lost
@@ -206,3 +219,33 @@ def test_a_fault_of_our_own_while_a_partition_is_made_leaves_the_disk_in_use(
     maker.finish()
     assert replicas.manager.partition(TopicPartition("t", 0)).leader is not None
     assert replicas.manager.unavailable_count == 0
+
+
+def test_a_deleted_topic_is_gone_at_once_and_put_aside_when_the_disk_comes_to_it(
+    replicas: Replicas, maker: HandMaker
+) -> None:
+    topic_id = replicas.create("t", 2)
+    maker.finish()
+    replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
+    replicas.logs.checkpoint_high_watermarks()
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert code_of(replicas, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert names(replicas) == ["t-0", "t-1"]
+    newer = replicas.create("t")
+    maker.finish()
+    partition = replicas.manager.partition(TopicPartition("t", 0))
+    assert (partition.topic_id, partition.log.log_end_offset) == (newer, 0)
+    assert names(replicas) == ["t-0"]
+    assert replicas.logs.delete_expired(NOW_MS + 60_000) == 2
+    assert b"t 0 1" not in replicas.fs.read("/data/replication-offset-checkpoint")
+
+
+def test_a_disk_that_fails_to_put_a_partition_aside_goes_offline(
+    replicas: Replicas, maker: HandMaker
+) -> None:
+    topic_id = replicas.create("t")
+    replicas.create("other")
+    maker.finish()
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    maker.finish(StorageFailure("/data/t-0", "rename", "input/output error"))
+    assert replicas.logs.online_directories == []
