@@ -13,7 +13,11 @@ FOLDER = Path(__file__).parent
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
 # What says of which kind the first question of a follower with records is.
-ONE_WAY_ONLY = {"kip_405_out_of_sync_after_deletion", "cut_below_local_start"}
+ONE_WAY_ONLY = {
+    "kip_405_out_of_sync_after_deletion",
+    "cut_below_local_start",
+    "power_cut_after_building",
+}
 
 ABLATIONS = [
     ("kip_405_new_follower", Safeguard.REMOTE_AUXILIARY_BUILT),
@@ -87,6 +91,10 @@ def test_a_segment_with_boundaries_of_another_replica_is_begun_behind() -> None:
 
 def test_a_batch_that_is_sent_again_to_a_leader_that_never_copied_it_is_not_written_twice() -> None:
     holds("producers_come_from_the_tier")
+
+
+def test_after_a_power_cut_a_follower_still_knows_what_the_tier_said_of_the_past() -> None:
+    holds("power_cut_after_building")
 
 
 def test_every_transcript_has_a_test_of_its_own() -> None:
