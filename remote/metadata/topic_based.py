@@ -290,6 +290,9 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
         number = read.metadata_partition
         if number not in (self._subscription.tail if is_tail else self._subscription.catch_up):
             return
+        if is_tail and read.records and read.records[0].offset < self._subscription.tail[number]:
+            self._begin_again(number)
+            return
         listeners = self._subscription.listeners(read, is_tail=is_tail)
         for offset, value in read.records:
             try:
@@ -309,6 +312,15 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
         self._are_ready(self._subscription.advance(read, is_tail=is_tail))
         if is_tail:
             self._waiting.passed(number, read.next_offset)
+
+    def _begin_again(self, number: int) -> None:
+        """The metadata partition ends before what was read of it: its log was cut, so nothing read counts."""
+        _log.warning("metadata partition %d was cut; all of it is read again", number)
+        partitions = [
+            one for one, each in self._subscription.followers() if each.metadata_partition == number
+        ]
+        self.on_stop_partitions(partitions)
+        self.on_partition_leadership_changes(partitions, ())
 
     def _are_ready(self, partitions: Iterable[TopicIdPartition]) -> None:
         for partition in partitions:
