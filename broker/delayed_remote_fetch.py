@@ -83,7 +83,9 @@ class DelayedRemoteFetch(DelayedOperation):
         outcome.add_done_callback(self._on_read_done)
         return _Reading(moved, outcome)
 
-    def _on_read_done(self, _: asyncio.Future[RemoteRead]) -> None:
+    def _on_read_done(self, outcome: asyncio.Future[RemoteRead]) -> None:
+        if not outcome.cancelled():
+            outcome.exception()  # seen: nobody may ask for it, when the answer has been given already
         if self.completed:
             return
         try:

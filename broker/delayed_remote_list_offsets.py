@@ -64,7 +64,9 @@ class DelayedRemoteListOffsets(DelayedOperation):
         for look_up in look_ups:
             look_up.outcome.add_done_callback(self._on_look_up_done)
 
-    def _on_look_up_done(self, _: asyncio.Future[RecordPlace | None]) -> None:
+    def _on_look_up_done(self, outcome: asyncio.Future[RecordPlace | None]) -> None:
+        if not outcome.cancelled():
+            outcome.exception()  # seen: nobody may ask for it, when the answer has been given already
         if not self.completed:
             self.try_complete()
 
