@@ -1,18 +1,26 @@
-"""Which storage manager and which metadata manager a node works with, by the class names of its settings.
+"""Which storage manager and which metadata manager a node works with, made from its settings.
 
 There is one of each: Apache Kafka's name of the metadata manager and the names of Aiven's storage manager,
-which writes the same objects, mean these. Errors: ConfigError for any other name.
+which writes the same objects, mean these (`broker.config_checks` refuses others). Errors: ConfigError.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from broker.config import BrokerConfig
+from broker.listeners import Listener
+from broker.remote.settings import metadata_manager_values, storage_manager_values
 from broker.wiring.node_context import NodeContext
-from remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from remote.metadata.config import MetadataTopicConfig
+from remote.metadata.snapshot_files import SnapshotFiles
+from remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from remote.metadata.topic_clients import TopicClients
 from remote.metadata_manager import RemoteLogMetadataManager
 from remote.storage_manager import RemoteStorageManager
+from storage.config_definition import ConfigError
 
 
 class ManagedMetadata(RemoteLogMetadataManager, Protocol):
@@ -31,20 +39,51 @@ def first_directory(context: NodeContext) -> str:
 
 def make_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
     """The storage manager that the settings describe, connected to nothing yet; blocks for imports."""
-    from broker.remote.settings import storage_manager_values
     from remote.storage_config import storage_manager_from_config
 
     return storage_manager_from_config(storage_manager_values(config))
 
 
-class _InMemory(InMemoryRemoteLogMetadataManager):
-    def start(self) -> None:
-        """Nothing."""
+def make_metadata_manager(
+    config: BrokerConfig, context: NodeContext, advertised: Callable[[], tuple[Listener, ...]]
+) -> ManagedMetadata:
+    """The manager on the metadata topic, which it reaches through this node's own listener.
+
+    A topic that cannot be used, or is not reached in time, ends the node (KAFKA-19425).
+    """
+    values = metadata_manager_values(config)
+    try:
+        settings = MetadataTopicConfig.of(values)
+    except ValueError as error:
+        raise _config_error(config.remote_log_metadata_manager_impl_prefix, str(error)) from error
+
+    def bootstrap_servers() -> str:
+        return next(
+            _address(listener) for listener in advertised() if listener.name == config.metadata_listener
+        )
+
+    async def run_blocking(function: Callable[..., Any], /, *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(context.threads.housekeeping, function, *arguments)
+
+    return TopicBasedRemoteLogMetadataManager(
+        settings,
+        TopicClients(
+            bootstrap_servers, settings, config.node_id, values=values, environment=context.environment
+        ),
+        files=SnapshotFiles(context.fs, first_directory(context)),
+        run_blocking=run_blocking,
+        on_failure=context.cannot_go_on,
+    )
 
 
-_LOGS: dict[str, InMemoryMetadataLog] = {}
+def _address(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port}"
 
 
-def make_metadata_manager(config: BrokerConfig, context: NodeContext) -> ManagedMetadata:
-    """The metadata manager."""
-    return _InMemory(_LOGS.setdefault(context.cluster_id, InMemoryMetadataLog()))
+def _config_error(prefix: str, text: str) -> ConfigError:
+    """The error of a key that was read without its prefix: `key=value: what is expected`."""
+    key, _, rest = text.partition("=")
+    value, _, allowed = rest.partition(": ")
+    return ConfigError(prefix + key, value, allowed)

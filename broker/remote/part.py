@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.config import BrokerConfig
+from broker.listeners import Listener
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import Timers
 from broker.remote.managers import (
@@ -48,12 +49,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RemotePorts:
-    """What the rest of the node gives: settings as of now, partitions, timers."""
+    """What the rest of the node gives: settings as of now, partitions, timers, where it is reached."""
 
     context: NodeContext
     config: Callable[[], BrokerConfig]
     replicas: ReplicaManager
     timers: Timers
+    advertised: Callable[[], tuple[Listener, ...]]
 
 
 class RemotePart:
@@ -118,7 +120,7 @@ class RemotePart:
 
         loop = asyncio.get_running_loop()
         storage, cache = await loop.run_in_executor(context.threads.housekeeping, in_thread)
-        return cls(ports, storage, make_metadata_manager(config, context), cache)
+        return cls(ports, storage, make_metadata_manager(config, context, ports.advertised), cache)
 
     def follow(self) -> None:
         """Take over the partitions that are here, and follow them and the settings from now on."""

@@ -207,7 +207,13 @@ class BrokerPart:
             return None
         from broker.remote.part import RemotePart, RemotePorts
 
-        ports = RemotePorts(self._context, lambda: self._dynamic_config.current, self._replicas, self._timers)
+        ports = RemotePorts(
+            self._context,
+            lambda: self._dynamic_config.current,
+            self._replicas,
+            self._timers,
+            self.advertised,
+        )
         remote = await RemotePart.make(ports)
         undo.push_async_callback(remote.close, REMOTE_ABANDON_TIMEOUT_S)
         return remote
