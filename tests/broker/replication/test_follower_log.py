@@ -9,11 +9,21 @@ import pytest
 
 from broker.replication.follower_log import perform
 from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.follower_state import Append, FollowedPartition, RestartAt, Truncate
+from cluster.replication.follower_state import (
+    Append,
+    FollowedPartition,
+    RestartAt,
+    RestartFromRemote,
+    Truncate,
+)
 from protocol.errors import ErrorCode, KafkaError
+from storage.leader_epoch import EpochEntry
 from storage.log import PartitionLog
+from storage.producer_entry import BatchMetadata, ProducerEntry
+from storage.producer_snapshot import encode_snapshot
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, TOPIC_PARTITION, append, batch, open_log, values_of
+from tests.support.tiered_logs import tiered_log
 
 SETTINGS = FollowerSettings(
     replica_id=2,
@@ -53,6 +63,22 @@ def follower() -> Following:
     fetcher = FollowerFetcher(SETTINGS)
     fetcher.add(TOPIC_PARTITION, UUID(int=1), 5, log)
     return Following(log, fetcher)
+
+
+@pytest.fixture
+def behind_the_tier() -> Following:
+    """Offsets 0 to 3 are in the tier, of epochs 0 and 2; what comes next is of epoch 5."""
+    log = tiered_log()
+    append(log, "what the leader does not have any more on its disk", leader_epoch=0)
+    fetcher = FollowerFetcher(SETTINGS)
+    fetcher.add(TOPIC_PARTITION, UUID(int=1), 5, log)
+    following = Following(log, fetcher)
+    producer = ProducerEntry(producer_id=77, producer_epoch=0)
+    producer.batches.append(BatchMetadata(0, 3, 0, NOW_MS))
+    epochs = (EpochEntry(0, 0), EpochEntry(2, 2), EpochEntry(5, 4))
+    restart = RestartFromRemote(following.partition, 4, 0, epochs, encode_snapshot([producer]), "test")
+    assert not perform(restart, log, NOW_MS), "nobody sees more than before"
+    return following
 
 
 def records(*values: str, base_offset: int = 0, leader_epoch: int = 5) -> bytes:
@@ -128,3 +154,31 @@ def test_a_cut_below_the_high_watermark_is_done_and_logged(
     assert follower.log.high_watermark == 1
     (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert "cut from 2 to 1, high watermark 2" in record.getMessage()
+
+
+def test_a_log_begins_behind_the_tier_with_its_epochs_and_producers(behind_the_tier: Following) -> None:
+    log = behind_the_tier.log
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 4)
+    assert log.high_watermark == 4, "what is in the tier is committed"
+    assert log.leader_epochs.entries == [(0, 0), (2, 2), (5, 4)]
+    assert list(log.producers.producers) == [77]
+    behind_the_tier.appended(records("e", base_offset=4), high_watermark=5)
+    assert values_of(log, 4) == ["e"] and log.high_watermark == 5
+
+
+def test_the_log_start_of_the_leader_is_followed_within_what_is_in_the_tier(
+    behind_the_tier: Following,
+) -> None:
+    log = behind_the_tier.log
+    behind_the_tier.appended(b"", log_start_offset=1)
+    assert (log.log_start_offset, log.local_log_start_offset) == (1, 4)
+    behind_the_tier.appended(b"", log_start_offset=3)
+    assert (log.log_start_offset, log.local_log_start_offset) == (3, 4)
+    assert log.leader_epochs.entries == [(2, 3), (5, 4)]
+
+
+def test_an_epoch_without_a_record_goes_when_the_next_leader_does_not_have_it(
+    behind_the_tier: Following,
+) -> None:
+    perform(Truncate(behind_the_tier.partition, 4, True, "test"), behind_the_tier.log, NOW_MS)
+    assert behind_the_tier.log.leader_epochs.entries == [(0, 0), (2, 2)]
