@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Final
 
 from remote.log_manager.context import RemoteLogContext
@@ -12,11 +13,13 @@ from remote.log_manager.remote_state import note_copied_offset
 from remote.log_manager.replica import Role, find_segment, local_segments
 from remote.log_manager.segment_copy import CustomMetadataTooLarge, LeadershipLost, SegmentCopy
 from remote.log_manager.segment_deletion import discard_copy
-from remote.metadata_manager import RemoteMetadataNotReady
+from remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from remote.segment_metadata import RemoteLogSegmentState
 
 QUOTA_LOOK_MS: Final = 1000
 """How long a copy that waits for the quota waits at most before it looks whether it is still wanted."""
+
+_IN_USE: Final = (RemoteLogSegmentState.COPY_SEGMENT_STARTED, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 _log = logging.getLogger(__name__)
 
@@ -75,10 +78,17 @@ class CopyTask:
             raise
 
     def release(self) -> None:
-        """The role is over and the task does not run any more: whoever leads next decides on what is left."""
-        if self._unfinished is not None:
-            self._context.in_progress.discard(self._unfinished.id.id)
-            self._unfinished = None
+        """The role is over and the task does not run any more: whoever leads next decides on what is left.
+
+        But for the objects of a copy that somebody has deleted already, of which nobody else knows.
+        """
+        copy = self._unfinished
+        if copy is None:
+            return
+        with suppress(RemoteMetadataError):
+            if self._is_given_up(copy):
+                self._context.leftovers[copy.id.id] = copy.metadata
+        self._done_with(copy)
 
     def _plan(self) -> list[LocalSegment]:
         context, log = self._context, self._role.replica.log
@@ -103,16 +113,32 @@ class CopyTask:
         segment = find_segment(log, planned)
         if not role.is_current or log.config.remote_log_copy_disable or segment is None:
             return False
+        if planned.end_offset <= log.log_start_offset:
+            return True  # deleted meanwhile, as DeleteRecords does
         copy = SegmentCopy(context, role, segment, planned)
         context.in_progress.add(copy.id.id)
         try:
             await copy.store()
             self._unfinished = copy
-            await self._publish(copy)
+            await self._publish_first(copy)
+        except OSError as error:
+            if find_segment(log, planned) is not None:
+                raise
+            _log.info("%s left the log while it was copied: %s", copy.id, error)
+            return False
         finally:
             if self._unfinished is None:
                 context.in_progress.discard(copy.id.id)
         return True
+
+    async def _publish_first(self, copy: SegmentCopy) -> None:
+        try:
+            await self._publish(copy)
+        except RemoteMetadataError:
+            if self._unfinished is not None and self._is_given_up(copy):
+                await discard_copy(self._context, copy.metadata)
+                self._done_with(copy)
+            raise
 
     async def _publish(self, copy: SegmentCopy) -> None:
         await copy.publish()
@@ -128,14 +154,18 @@ class CopyTask:
         copy = self._unfinished
         if copy is None:
             return
-        state = self._state_of(copy)
-        if state is RemoteLogSegmentState.COPY_SEGMENT_STARTED:
-            await self._publish(copy)
-            return
-        if state is not RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
-            # Somebody took it for abandoned; nobody else knows that its objects are there.
+        if self._is_given_up(copy):
             await discard_copy(self._context, copy.metadata)
-        self._done_with(copy)
+            self._done_with(copy)
+        else:
+            await self._publish(copy)
+
+    def _is_given_up(self, copy: SegmentCopy) -> bool:
+        """Whether somebody took the copy for abandoned and deleted it, perhaps before its objects were there.
+
+        Errors: RemoteMetadataError.
+        """
+        return self._state_of(copy) not in _IN_USE
 
     def _state_of(self, copy: SegmentCopy) -> RemoteLogSegmentState | None:
         listed = self._context.metadata.list_remote_log_segments(

@@ -263,6 +263,36 @@ def test_kafka_15414_a_reassigned_leader_with_a_short_epoch_cache_deletes_nothin
     assert new.log.log_start_offset == 0
 
 
+def test_a_copy_that_its_leader_may_still_finish_is_not_deleted_before_its_records_are_elsewhere() -> None:
+    world = TierWorld(2)
+    old, new = world.nodes
+    old.lead(0)
+    sealed_segments(old.log, 1)
+    replicate(old.log, new.log)
+    assert old.copy is not None
+    copying = old.copy.run()
+    while not world.ranges():
+        copying.send(None)
+    new.lead(1)
+    new.log.roll(NOW_MS)
+    # The new leader looks for what can be deleted while the old one, which has not heard of it, finishes.
+    assert new.expiration is not None
+    expiring = new.expiration.run()
+    has_ended = False
+    try:
+        expiring.send(None)
+    except StopIteration:
+        has_ended = True  # there was nothing to do for it
+    run_to_end(copying)
+    if not has_ended:
+        run_to_end(expiring)
+    assert world.ranges() == [(0, 9, FINISHED)]
+    new.run_copy()
+    new.log.apply_retention(NOW_MS + 1)
+    assert new.log.local_log_start_offset == 10
+    world.assert_nothing_dangles()
+
+
 def test_figures_tell_what_is_remote() -> None:
     world = TierWorld()
     node = copied(world, 3)

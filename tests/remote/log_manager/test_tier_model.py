@@ -6,10 +6,12 @@ remote storage holds nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import random
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -36,9 +38,17 @@ from tests.support.tier_world import (
 
 REPLICAS = 3
 KINDS = ("copy", "expiration", "follower")
+FAULTS = ("before", "half_way", "answer_lost")
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 nodes = st.integers(0, REPLICAS - 1)
+picks = st.integers(0, 99)
 Run = Coroutine[Any, Any, None]
+T = TypeVar("T")
+
+
+def picked(choices: Sequence[T], pick: int) -> T:
+    """One of `choices`, by a number that does not know how many there are."""
+    return choices[pick % len(choices)]
 
 
 class TieredPartition(RuleBasedStateMachine):
@@ -100,9 +110,9 @@ class TieredPartition(RuleBasedStateMachine):
         self._remember(first, now_ms)
 
     @precondition(lambda self: self._open_transactions())
-    @rule(data=st.data(), is_abort=st.booleans())
-    def end_transaction(self, data: st.DataObject, is_abort: bool) -> None:
-        self._end(data.draw(st.sampled_from(self._open_transactions())), is_abort)
+    @rule(pick=picks, is_abort=st.booleans())
+    def end_transaction(self, pick: int, is_abort: bool) -> None:
+        self._end(picked(self._open_transactions(), pick), is_abort)
 
     def _end(self, producer_id: int, is_abort: bool) -> None:
         log = self.head.log
@@ -122,6 +132,16 @@ class TieredPartition(RuleBasedStateMachine):
     @rule(index=nodes)
     def roll(self, index: int) -> None:
         self.world.nodes[index].log.roll(self.world.clock.now_ms)
+
+    @rule(segments=st.integers(1, 3), batches=st.integers(1, 2))
+    def fill(self, segments: int, batches: int) -> None:
+        """Some whole segments, replicated to all that know the leader."""
+        for _ in range(segments):
+            for _ in range(batches):
+                self.write(2, False, False)
+            self.head.log.roll(self.world.clock.now_ms)
+        for index in sorted(self.heard):
+            self.catch_up(index)
 
     # -- replication
 
@@ -168,10 +188,10 @@ class TieredPartition(RuleBasedStateMachine):
             self.in_sync.discard(index)
             self._commit()
 
-    @rule(data=st.data())
-    def elect(self, data: st.DataObject) -> None:
+    @rule(pick=picks)
+    def elect(self, pick: int) -> None:
         """One that is in sync leads; nobody else has heard of it, and the old leader goes on."""
-        self._elect(data.draw(st.sampled_from(sorted(self.in_sync))))
+        self._elect(picked(sorted(self.in_sync), pick))
 
     def _elect(self, index: int) -> None:
         self.epoch += 1
@@ -205,17 +225,35 @@ class TieredPartition(RuleBasedStateMachine):
 
     # -- tasks
 
-    @rule(index=nodes, kind=st.sampled_from(KINDS), steps=st.integers(0, 30))
+    @rule(index=nodes, kind=st.sampled_from(KINDS), steps=st.integers(0, 8))
     def start(self, index: int, kind: str, steps: int) -> None:
         task = getattr(self.world.nodes[index], kind)
         if task is not None and (index, kind) not in self.runs:
             self.runs[index, kind] = task.run()
             self._step((index, kind), steps)
 
+    @rule(kind=st.sampled_from(["copy", "expiration"]))
+    def work(self, kind: str) -> None:
+        """The leader's task runs, until it ends or something fails."""
+        key = (self.leader, kind)
+        if key not in self.runs:
+            self.start(self.leader, kind, 0)
+        while key in self.runs:
+            self._step(key, 100)
+
+    @precondition(lambda self: len(self.runs) > 0)
+    @rule(pick=picks)
+    def elect_amid_work(self, pick: int) -> None:
+        """The leader is replaced by one that has all, while its tasks are at work."""
+        for index in sorted(self.heard):
+            self.catch_up(index)
+        self._elect(picked(sorted(self.in_sync - {self.leader}) or [self.leader], pick))
+        self.head.log.roll(self.world.clock.now_ms)
+
     @precondition(lambda self: self.runs)
-    @rule(data=st.data(), steps=st.integers(1, 30))
-    def step(self, data: st.DataObject, steps: int) -> None:
-        self._step(data.draw(st.sampled_from(sorted(self.runs))), steps)
+    @rule(pick=picks, steps=st.integers(1, 8))
+    def step(self, pick: int, steps: int) -> None:
+        self._step(picked(sorted(self.runs), pick), steps)
 
     def _step(self, key: tuple[int, str], steps: int) -> None:
         run = self.runs[key]
@@ -229,7 +267,7 @@ class TieredPartition(RuleBasedStateMachine):
 
     @rule(
         store=st.sampled_from(["tier", "metadata"]),
-        kind=st.sampled_from(["before", "half_way", "answer_lost"]),
+        kind=st.sampled_from(FAULTS),
     )
     def fail_next(self, store: str, kind: str) -> None:
         faults = self.world.tier.faults if store == "tier" else self.world.metadata_faults
@@ -262,11 +300,11 @@ class TieredPartition(RuleBasedStateMachine):
             )
         )
 
-    @rule(data=st.data())
-    def delete_records(self, data: st.DataObject) -> None:
+    @rule(pick=picks)
+    def delete_records(self, pick: int) -> None:
         log = self.head.log
         boundaries = [first for first in self.batches if log.log_start_offset <= first < log.high_watermark]
-        offset = data.draw(st.sampled_from([*boundaries, log.high_watermark]))
+        offset = picked([*boundaries, log.high_watermark], pick)
         log.advance_log_start_offset(offset)
         self.floor = max(self.floor, offset)
 
@@ -382,5 +420,64 @@ def _common_end(leader: PartitionLog, follower: PartitionLog) -> Offset:
 
 TestTieredPartition = TieredPartition.TestCase
 TestTieredPartition.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+class Walk:
+    """A long history drawn from one seed, with more of what matters than Hypothesis would choose."""
+
+    def __init__(self, seed: int) -> None:
+        self.machine = TieredPartition()
+        self._random = random.Random(seed)
+        # Each walk has a temper of its own: how often things fail, how soon records expire.
+        self._fault_weight = self._random.choice([0, 1, 4])
+        self._election_weight = self._random.choice([0, 2, 6])
+        self._retention_weight = self._random.choice([0, 2, 5])
+
+    def run(self, steps: int) -> None:
+        machine = self.machine
+        machine.begin()
+        moves = self._moves()
+        for _ in range(steps):
+            (move,) = self._random.choices([move for move, _ in moves], [weight for _, weight in moves])
+            move()
+            machine.offsets_are_in_order()
+            machine.what_is_not_local_is_remote()
+        machine.teardown()
+
+    def _moves(self) -> list[tuple[Callable[[], None], int]]:
+        m, below = self.machine, self._random.randrange
+
+        def coin() -> bool:
+            return below(2) == 1
+
+        return [
+            (lambda: m.fill(1 + below(3), 1 + below(2)), 6),
+            (lambda: m.write(1 + below(4), coin(), coin()), 4),
+            (lambda: m.end_transaction(below(99), coin()) if m._open_transactions() else None, 4),
+            (lambda: m.roll(below(REPLICAS)), 2),
+            (lambda: m.catch_up(below(REPLICAS)), 8),
+            (lambda: m.drop_out(below(REPLICAS)), 1),
+            (lambda: m.start(m.leader, KINDS[below(2)], below(8)), 6),
+            (lambda: m.start(below(REPLICAS), KINDS[below(3)], below(8)), 4),
+            (lambda: m.step(below(99), 1 + below(8)) if m.runs else None, 10),
+            (lambda: m.work(KINDS[below(2)]), 6),
+            (lambda: m.apply_local_retention(below(REPLICAS)), 4),
+            (lambda: m.pass_time(1 + below(400)), 3),
+            (lambda: m.elect(below(99)), self._election_weight),
+            (lambda: m.elect_amid_work(below(99)) if m.runs else None, self._election_weight),
+            (lambda: m.crash(below(REPLICAS)), self._election_weight),
+            (lambda: m.fail_next(("tier", "metadata")[below(2)], FAULTS[below(3)]), self._fault_weight),
+            (lambda: m.delete_records(below(99)), min(1, self._retention_weight)),
+            (self._configure, self._retention_weight),
+        ]
+
+    def _configure(self) -> None:
+        choose = self._random.choice
+        self.machine.configure(choose([-1, -1, 300]), choose([-1, 1000, 3000]), choose([0, 0, -2, 300]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_long_history_loses_nothing_and_leaves_nothing_behind(seed: int) -> None:
+    Walk(seed).run(120)
