@@ -199,14 +199,20 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
     async def _run(self) -> None:
         try:
             await self._initialize()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._reading(self._read_tails))
+                group.create_task(self._reading(self._bring_up_newcomers))
+                group.create_task(self._keep_now_and_then())
         except (RemoteMetadataError, WrongMetadataTopic) as error:
-            self._failure = f"the remote log metadata manager cannot start: {error}"
-            self._on_failure(self._failure)
-            return
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._reading(self._read_tails))
-            group.create_task(self._reading(self._bring_up_newcomers))
-            group.create_task(self._keep_now_and_then())
+            self._fail(f"the remote log metadata manager cannot start: {error}")
+        except Exception as error:
+            _log.exception("the remote log metadata manager has ended")
+            self._fail(f"the remote log metadata manager has ended: {error!r}")
+
+    def _fail(self, text: str) -> None:
+        self._failure = text
+        self._waiting.fail(RemoteMetadataError(text))
+        self._on_failure(text)
 
     async def _initialize(self) -> None:
         loop = asyncio.get_running_loop()
@@ -233,6 +239,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
                 reader = await self._topic.open_reader()
                 while True:
                     await step(reader)
+                    await asyncio.sleep(0)  # what was fetched ahead is handed out without waiting
             except _RETRIED as error:
                 _log.warning("reading the metadata topic goes on with new connections: %r", error)
             finally:

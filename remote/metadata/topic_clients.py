@@ -20,7 +20,8 @@ from remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig, client_o
 from remote.metadata.log_ports import LogBounds, LogRecord, MetadataTopic, ReadRecords, WrongMetadataTopic
 
 _CLIENT_ID: Final = "__remote_log_metadata_client"
-_POLL_RECORDS: Final = 2_000
+_POLL_RECORDS: Final = 250
+"""Taken over in one go, on the event loop: some milliseconds."""
 _POSITION_WAIT_MS: Final = 1_000
 
 _log = logging.getLogger(__name__)

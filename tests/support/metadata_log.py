@@ -11,7 +11,10 @@ from remote.metadata.log_ports import LogBounds, LogRecord, MetadataTopic, ReadR
 
 
 class MemoryTopic(MetadataTopic):
-    """`is_down` refuses everything; `read_count` counts records handed out, by metadata partition."""
+    """`is_down` refuses everything, `is_held` hands out nothing, `is_broken` makes readers fail by a bug.
+
+    `starts_over`: a position behind the end is read as the start. `read_count` counts records handed out.
+    """
 
     def __init__(self, partitions: int) -> None:
         self.logs: list[list[bytes]] = [[] for _ in range(partitions)]
@@ -21,6 +24,8 @@ class MemoryTopic(MetadataTopic):
         self.read_count = [0] * partitions
         self.openings = 0
         self.is_held = False
+        self.is_broken = False
+        self.starts_over = False
         self._arrived = asyncio.Event()
 
     async def ensure(self) -> None:
@@ -88,9 +93,12 @@ class MemoryReader:
         topic = self._topic
         for is_last in (False, True):
             topic.require_up()
+            assert not topic.is_broken
             found = []
             for number, position in positions.items() if not topic.is_held else ():
                 first = max(position, topic.starts[number])
+                if topic.starts_over and first > len(topic.logs[number]):
+                    first = topic.starts[number]
                 values = topic.logs[number][first : first + 3]
                 if values:
                     records = [LogRecord(first + index, value) for index, value in enumerate(values)]

@@ -289,3 +289,33 @@ async def test_a_topic_that_was_made_again_is_read_from_its_start() -> None:
         assert not list(manager.list_remote_log_segments(PARTITION))
         await copy(manager, 7)
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 799
+
+
+async def test_a_metadata_partition_that_was_cut_is_read_again() -> None:
+    """An unclean election of the metadata partition's leader lost its last records."""
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as manager:
+        for number in range(3):
+            await copy(manager, number)
+        del topic.logs[0][2:]
+        topic.starts_over = True
+        topic.put(0, encode_event(started(5, 500, 599)))
+        await eventually(
+            lambda: (
+                manager.is_ready(PARTITION) and len(list(manager.list_remote_log_segments(PARTITION))) == 2
+            )
+        )
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
+
+
+async def test_an_unexpected_error_is_reported_and_ends_the_writes_that_wait() -> None:
+    topic = MemoryTopic(1)
+    said: list[str] = []
+    async with running(topic, PARTITION, on_failure=said.append) as manager:
+        topic.is_broken = True
+        with pytest.raises(RemoteMetadataError):
+            await copy(manager, 0)
+        await eventually(lambda: said)
+        assert "has ended" in said[0]
+        with pytest.raises(RemoteMetadataError, match="has ended"):
+            await copy(manager, 1)
