@@ -16,6 +16,7 @@ from typing import Final
 
 from broker.config import BROKER_CONFIGS, BrokerConfig
 from broker.dynamic_keys import CLUSTER_WIDE_KEYS, DYNAMIC_KEYS, DYNAMIC_ONLY_CONFIGS, PER_BROKER_KEYS
+from cluster.controller.config_rules import check_local_retention
 from cluster.delta import MetadataDelta
 from cluster.effective_configs import BrokerLayers
 from cluster.image import MetadataImage, ResourceType
@@ -106,10 +107,12 @@ def check_broker_change(
             if definition is not None:
                 definition.parse(text)
         if name:
-            config.with_dynamic(image.cluster_configs(), configs)
+            changed = config.with_dynamic(image.cluster_configs(), configs)
         else:
-            config.with_dynamic(configs, image.broker_configs(config.node_id))
-    except ConfigError as error:
+            changed = config.with_dynamic(configs, image.broker_configs(config.node_id))
+        if config.remote_log_storage_system_enable:
+            check_local_retention(LogConfig.from_values(changed.topic_defaults()))
+    except (ConfigError, KafkaError) as error:
         raise _refused(str(error)) from None
 
 

@@ -93,13 +93,18 @@ def _check_tiered(settings: ControllerSettings, config: LogConfig) -> None:
     if config.is_compacted:
         text = "remote.storage.enable=true: allowed is only the cleanup.policy delete or an empty one"
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
-    _check_local_retention("ms", config.local_retention_ms, config.retention_ms, config)
-    _check_local_retention("bytes", config.local_retention_bytes, config.retention_bytes, config)
+    check_local_retention(config)
     _check_copy_lag("ms", config.remote_copy_lag_ms, config.effective_local_retention_ms)
     _check_copy_lag("bytes", config.remote_copy_lag_bytes, config.effective_local_retention_bytes)
 
 
-def _check_local_retention(unit: str, local: int, total: int, config: LogConfig) -> None:
+def check_local_retention(config: LogConfig) -> None:
+    """Whether the local limits fit to the total ones."""
+    _check_local_limit("ms", config.local_retention_ms, config.retention_ms, config)
+    _check_local_limit("bytes", config.local_retention_bytes, config.retention_bytes, config)
+
+
+def _check_local_limit(unit: str, local: int, total: int, config: LogConfig) -> None:
     if local in (_FOLLOW_TOTAL_RETENTION, total):
         return
     key = f"local.retention.{unit}={local}"
