@@ -41,6 +41,9 @@ from storage.partition_directory import (
 from storage.segment import LogSegment
 from storage.tiered_retention import refuse_loss_of_tiering
 
+NOT_PARTITIONS = frozenset({"remote-log-index-cache", "remote-log-metadata"})
+"""What tiered storage keeps beside the partitions."""
+
 _log = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
@@ -127,6 +130,8 @@ class LogDirectory:
             if not self.fs.is_dir(path):
                 continue
             parsed = parse_directory_name(name)
+            if name in NOT_PARTITIONS:
+                continue
             if parsed is None:
                 _log.warning("%s is ignored: it is not named like a partition", path)
             elif parsed.kind is DirectoryKind.DELETED:

@@ -79,11 +79,10 @@ class RemoteLogMetadataCache:
         outcome = self._outcome_of(update, row)
         if row is None or outcome is Outcome.ILLEGAL_MOVE:
             return outcome
-        before = self._table.get(row)
-        metadata = before.updated(update)
-        self._table.replace(row, metadata)
+        before = self._table.state(row)
+        self._table.update(row, update)
         if outcome is Outcome.APPLIED:
-            self._move(row, metadata, before.state)
+            self._move(row, before, update.state)
         return outcome
 
     def outcome_of(self, update: RemoteLogSegmentMetadataUpdate) -> Outcome:
@@ -100,7 +99,7 @@ class RemoteLogMetadataCache:
         for metadata in segments:
             row = self._add(metadata)
             if metadata.state is FINISHED:
-                self._move(row, metadata, STARTED)
+                self._move(row, STARTED, FINISHED)
         for epoch, offset in highest_offsets:
             state = self._epoch(epoch)
             if state.highest_offset is None or state.highest_offset < offset:
@@ -174,21 +173,21 @@ class RemoteLogMetadataCache:
             self._epoch(entry.epoch).started(row)
         return row
 
-    def _move(self, row: int, metadata: RemoteLogSegmentMetadata, before: RemoteLogSegmentState) -> None:
-        size_bytes = metadata.segment_size_bytes
-        if metadata.state is FINISHED:
+    def _move(self, row: int, before: RemoteLogSegmentState, now: RemoteLogSegmentState) -> None:
+        size_bytes = self._table.size_bytes(row)
+        if now is FINISHED:
             self._table.note_finished(row)
-        for entry in metadata.segment_leader_epochs:
-            epoch = self._epochs[entry.epoch]
-            if metadata.state is FINISHED:
+        for number in self._table.epochs(row):
+            epoch = self._epochs[number]
+            if now is FINISHED:
                 epoch.finished(row)
                 epoch.finished_size_bytes += size_bytes
-            elif metadata.state is DELETING:
+            elif now is DELETING:
                 epoch.withdrawn(row)
                 epoch.finished_size_bytes -= size_bytes * (before is FINISHED)
             else:
                 epoch.forgotten(row)
-        if metadata.state is DELETED:
+        if now is DELETED:
             self._table.remove(row)
 
     def _epoch(self, epoch: LeaderEpoch) -> EpochSegments:

@@ -20,20 +20,23 @@ from remote.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     TopicIdPartition,
 )
 
 _ROW: Final = Struct("<16sqqqqiiiIIBB")
 _ID_BYTES: Final = 16
-_START: Final = Struct("<q")
-_SPAN: Final = Struct("<qq")
-_START_AT: Final = 16
-_ORDER: Final = Struct("<I")
-_ORDER_AT: Final = _ROW.size - 10
-_SERIAL: Final = Struct("<I")
-_SERIAL_AT: Final = _ROW.size - 6
-_STATE_AT: Final = _ROW.size - 2
+_START, _START_AT = Struct("<q"), 16
+_SPAN = Struct("<qq")
+_EVENT_TIMESTAMP, _EVENT_TIMESTAMP_AT = Struct("<q"), 40
+_SIZE, _SIZE_AT = Struct("<i"), 48
+_BROKER, _BROKER_AT = Struct("<i"), 52
+_EPOCH, _EPOCH_AT = Struct("<i"), 56
+_ORDER, _ORDER_AT = Struct("<I"), 60
+_SERIAL, _SERIAL_AT = Struct("<I"), 64
+_STATE_AT: Final = 68
+_FLAGS_AT: Final = 69
 _FREE: Final = 0xFF
 _TXN_INDEX_EMPTY: Final = 1
 _MANY_EPOCHS: Final = 2
@@ -75,13 +78,31 @@ class SegmentTable:
             self._rows += bytes(_ROW.size)
         serial = self._next_serial
         self._next_serial = (serial + 1) % _SERIALS
-        self._write(row, metadata, 0, serial)
+        self._write(row, metadata, serial)
         self._ids.add(metadata.remote_log_segment_id.id.bytes, row, self._id_of)
         return row
 
-    def replace(self, row: int, metadata: RemoteLogSegmentMetadata) -> None:
-        """`row` as its segment is now."""
-        self._write(row, metadata, self.finish_order(row), self._serial(row))
+    def update(self, row: int, update: RemoteLogSegmentMetadataUpdate) -> None:
+        """`row` as its segment is after `update`; as RemoteLogSegmentMetadata.updated says."""
+        position = row * _ROW.size
+        _EVENT_TIMESTAMP.pack_into(self._rows, position + _EVENT_TIMESTAMP_AT, update.event_timestamp_ms)
+        _BROKER.pack_into(self._rows, position + _BROKER_AT, update.broker_id)
+        self._rows[position + _STATE_AT] = update.state
+        if update.custom_metadata is not None:
+            self._custom[row] = update.custom_metadata
+            self._rows[position + _FLAGS_AT] |= _CUSTOM_METADATA
+
+    def epochs(self, row: int) -> tuple[LeaderEpoch, ...]:
+        """The leader epochs of the segment."""
+        epochs = self._epochs.get(row)
+        if epochs is not None:
+            return tuple(entry.epoch for entry in epochs)
+        return _EPOCH.unpack_from(self._rows, row * _ROW.size + _EPOCH_AT)
+
+    def size_bytes(self, row: int) -> int:
+        """Bytes of the segment."""
+        size: int = _SIZE.unpack_from(self._rows, row * _ROW.size + _SIZE_AT)[0]
+        return size
 
     def note_finished(self, row: int) -> None:
         """The copy in `row` has come to its end, after all others that have."""
@@ -145,7 +166,7 @@ class SegmentTable:
 
     def is_txn_index_empty(self, row: int) -> bool:
         """Whether it is known that none of the segment's transactions was aborted."""
-        return bool(self._rows[row * _ROW.size + _ROW.size - 1] & _TXN_INDEX_EMPTY)
+        return bool(self._rows[row * _ROW.size + _FLAGS_AT] & _TXN_INDEX_EMPTY)
 
     def epoch_span(self, row: int, epoch: LeaderEpoch) -> tuple[Offset, Offset]:
         """The first and the last offset (inclusive) of `epoch` in the segment, which must have that epoch."""
@@ -182,7 +203,7 @@ class SegmentTable:
         position = row * _ROW.size
         return bytes(self._rows[position : position + _ID_BYTES])
 
-    def _write(self, row: int, metadata: RemoteLogSegmentMetadata, order: int, serial: int) -> None:
+    def _write(self, row: int, metadata: RemoteLogSegmentMetadata, serial: int) -> None:
         epochs = metadata.segment_leader_epochs
         first = epochs[0]
         has_many = len(epochs) > 1 or first.start_offset != metadata.start_offset
@@ -206,7 +227,7 @@ class SegmentTable:
             metadata.segment_size_bytes,
             metadata.broker_id,
             first.epoch,
-            order,
+            0,
             serial,
             metadata.state,
             flags,
