@@ -183,6 +183,9 @@ def _excess_bytes(
     limit = view.retention.retention_bytes
     if limit is None:
         return 0
+    at_most = sum(segment.segment_size_bytes for segment in segments if segment.state is _FINISHED)
+    if view.local_only_bytes + at_most <= limit:
+        return 0  # what follows looks at the epochs of every segment
     remote_bytes = sum(counted for _, counted in _counted(segments, view, lineage))
     return max(0, view.local_only_bytes + remote_bytes - limit)
 
