@@ -141,8 +141,11 @@ class FollowerFetches:
         for topic_partition in [
             each for each in self._delayed if self._partitions[each].delayed_until_ms <= now_ms
         ]:
-            del self._delayed[topic_partition]
+            partition = self._partitions[topic_partition]
             self._changed[topic_partition] = None
+            # Of whom there is something to ask stays due: that may have been since the questions were built.
+            if partition.state is ReplicaState.FETCHING or partition.waits_for_tier:
+                del self._delayed[topic_partition]
         wanted, unwanted = self._wanted(now_ms)
         session = self.session
         session_id, session_epoch = session.session_id, session.epoch

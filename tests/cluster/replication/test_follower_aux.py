@@ -228,6 +228,23 @@ def test_metadata_that_is_not_there_yet_is_waited_for_and_the_leader_asked_anew(
     assert tier.asked[-1] == (0, 5) and isinstance(action, FetchAuxiliary)
 
 
+def test_a_wait_that_ends_between_two_requests_of_a_round_is_not_forgotten() -> None:
+    """Else a fetcher with nothing else to do would sleep until the metadata changes."""
+    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower.refused()
+    follower.offset(-2, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert follower.fetcher.next_due_ms(0) == 20
+    assert follower.fetcher.build_offsets_request(19) is None
+    assert follower.fetcher.build_fetch(20) is None
+    assert follower.fetcher.next_due_ms(20) == 20
+    follower.now_ms = 21
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=0)
+    follower.epoch_end(0, 0, 9)
+    assert follower.fetcher.build_fetch(21) is None
+    assert follower.fetcher.next_due_ms(21) is None, "the tier is waited for, not the clock"
+
+
 def test_kafka_16105_a_partition_that_waits_for_the_tier_does_not_hold_up_the_others() -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     other = tiered()
