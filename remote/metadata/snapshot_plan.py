@@ -76,7 +76,8 @@ class SnapshotPlanner:
     def written(self, plan: SnapshotPlan) -> None:
         """`plan` is on disk."""
         for planned in plan.snapshots:
-            self._kept[planned.partition] = planned.next_offset
+            if self._store.has(planned.partition):
+                self._kept[planned.partition] = planned.next_offset
 
     def planned(self, plan: SnapshotPlan) -> None:
         """`plan` is about to be written: changes are counted anew from here on."""

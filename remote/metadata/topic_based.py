@@ -96,6 +96,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
         self._writer: MetadataLogWriter | None = None
         self._failure: str | None = None
         self._is_closed = False
+        self._files_lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._tails_changed = asyncio.Event()
         self._newcomers_changed = asyncio.Event()
@@ -279,13 +280,15 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
         found = None
         if self._files is not None:
             try:
-                found = await self._run_blocking(_restored, self._files, partition, number)
+                async with self._files_lock:
+                    found = await self._run_blocking(_restored, self._files, partition, number)
             except (OSError, StorageFailure) as error:
                 _log.warning("the metadata of %s is read from its start: %s", partition, error)
         if partition not in self._arriving:
             return
         del self._arriving[partition]
         next_offset = 0
+        self._planner.forget(partition)
         if found is not None:
             cache, next_offset = found
             self.store.install(partition, cache)
@@ -341,17 +344,21 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
             await self._keep(is_last=False)
 
     async def _keep(self, *, is_last: bool) -> None:
-        if self._files is None or self._arriving:
+        """Write what is worth it; what arrives meanwhile finds the files as they are then."""
+        if self._files is None:
             return
-        plan = self._planner.plan(is_last=is_last)
-        self._planner.planned(plan)
-        try:
-            await self._run_blocking(self._files.write, *plan)
-        except (OSError, StorageFailure) as error:
-            self._planner.failed(plan)
-            _log.warning("snapshots of remote log metadata could not be written: %s", error)
-        else:
-            self._planner.written(plan)
+        async with self._files_lock:
+            if self._arriving:
+                return  # their files must not be taken for those of partitions that have left
+            plan = self._planner.plan(is_last=is_last)
+            self._planner.planned(plan)
+            try:
+                await self._run_blocking(self._files.write, *plan)
+            except (OSError, StorageFailure) as error:
+                self._planner.failed(plan)
+                _log.warning("snapshots of remote log metadata could not be written: %s", error)
+            else:
+                self._planner.written(plan)
 
 
 def _restored(

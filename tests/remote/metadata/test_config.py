@@ -1,0 +1,63 @@
+"""What can be told to the topic-based metadata manager."""
+
+from __future__ import annotations
+
+import pytest
+
+from remote.metadata.config import MetadataTopicConfig, client_options
+
+
+def test_defaults_are_kafkas() -> None:
+    assert MetadataTopicConfig.of({}) == MetadataTopicConfig()
+    assert MetadataTopicConfig().topic_configs == {
+        "cleanup.policy": "delete",
+        "retention.ms": "-1",
+        "min.insync.replicas": "2",
+        "remote.storage.enable": "false",
+    }
+
+
+def test_kafkas_names_are_understood_and_others_left_alone() -> None:
+    values = {
+        "remote.log.metadata.topic.num.partitions": "3",
+        "remote.log.metadata.topic.replication.factor": "1",
+        "remote.log.metadata.topic.retention.ms": "5",
+        "remote.log.metadata.topic.min.isr": "1",
+        "remote.log.metadata.consume.wait.ms": "6",
+        "remote.log.metadata.initialization.retry.max.timeout.ms": "7",
+        "remote.log.metadata.initialization.retry.interval.ms": "8",
+        "somebody.elses": "x",
+    }
+    assert MetadataTopicConfig.of(values) == MetadataTopicConfig(
+        partitions=3,
+        replication_factor=1,
+        retention_ms=5,
+        min_isr=1,
+        consume_wait_ms=6,
+        initialization_retry_max_timeout_ms=7,
+        initialization_retry_interval_ms=8,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("topic.num.partitions", "0"), ("topic.retention.ms", "0"), ("consume.wait.ms", "soon")],
+)
+def test_what_cannot_be_is_refused_by_name(key: str, value: str) -> None:
+    with pytest.raises(ValueError, match=f"remote.log.metadata.{key}={value}: expected"):
+        MetadataTopicConfig.of({f"remote.log.metadata.{key}": value})
+
+
+def test_options_of_one_kind_of_client_come_before_those_of_all() -> None:
+    values = {
+        "remote.log.metadata.common.client.request.timeout.ms": "1",
+        "remote.log.metadata.common.client.retry.backoff.ms": "2",
+        "remote.log.metadata.consumer.request.timeout.ms": "3",
+        "remote.log.metadata.producer.linger.ms": "4",
+    }
+    assert client_options(values, "consumer") == {"request_timeout_ms": "3", "retry_backoff_ms": "2"}
+    assert client_options(values, "producer") == {
+        "request_timeout_ms": "1",
+        "retry_backoff_ms": "2",
+        "linger_ms": "4",
+    }
