@@ -167,9 +167,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             if owed.count:
-                # One commit may answer many: they leave together, in the turn to come.
                 for one in owed.answered(request, answer):
                     self._writer.write(one)
+                # One commit may answer many: they leave together, with the last or in the turn to come.
+                if not owed.count and not self._in_turn:
+                    self._writer.flush()
                 self._schedule()
                 return
             self._writer.write(answer)
