@@ -1,8 +1,9 @@
 """A RemoteStorageManager over an object store, in the layout of Aiven's (see remote/segment_objects).
 
     copy     log, indexes, manifest: one put each, in this order. The manifest is the commit: without it
-             nothing of the segment can be read. When a put fails, what was put is deleted as far as that
-             works; delete_log_segment_data gets the rest.
+             nothing of the segment can be read. Then it is looked at again (`copy.verification`). When that
+             or a put fails, what was put is deleted as far as that works; delete_log_segment_data gets
+             the rest.
     read     manifest (cached) -> chunks (cached, read ahead) -> stream
     delete   manifest, indexes, log, by key: nothing has to be listed or read
 
@@ -52,6 +53,7 @@ from remote.segment_objects.upload import (
     plain_chunk_index,
     read_head,
 )
+from remote.segment_objects.verification import Verification, verify_contents, verify_objects
 from remote.storage_manager import (
     IndexType,
     LogSegmentData,
@@ -84,6 +86,7 @@ class ManagerSettings:
         default_factory=lambda: CacheSettings(size=1000, retention_ms=3_600_000)
     )
     index_cache: CacheSettings = field(default_factory=lambda: CacheSettings(size=10 * 1024 * 1024))
+    verification: Verification = Verification.SIZES
 
 
 class ObjectStorageManager:
@@ -106,6 +109,11 @@ class ObjectStorageManager:
         self._hints = ThreadPoolExecutor(1, thread_name_prefix="tier-hints")
         self._hinted: set[str] = set()
         self._hints_lock = threading.Lock()
+
+    @property
+    def store(self) -> ObjectStore:
+        """Where the objects are, for those who look at the bucket itself."""
+        return self._store
 
     @property
     def read_ahead_bytes(self) -> int:
@@ -203,11 +211,16 @@ class ObjectStorageManager:
                 raise RemoteStorageError(f"{segment.log} has {size} bytes, its metadata says {noted}")
             transform = Transform(self._is_to_be_compressed(file, segment.log), data_key)
             chunk_index, log_bytes = self._put_log(keys, file, size, transform)
-        indexes, index_sizes = join_indexes(_read_indexes(segment), INDEX_ORDER, Transform(data_key=data_key))
+        small_files = _read_indexes(segment)
+        indexes, index_sizes = join_indexes(small_files, INDEX_ORDER, Transform(data_key=data_key))
         self._store.put(keys.indexes, indexes, len(indexes))
         manifest = SegmentManifest(chunk_index, place_indexes(index_sizes), transform)
         encoded = encode_manifest(manifest, metadata, self.settings.key_ring)
         self._store.put(keys.manifest, encoded, len(encoded))
+        if self.settings.verification is not Verification.NONE:
+            verify_objects(self._store, keys, {keys.log: log_bytes, keys.indexes: len(indexes)}, encoded)
+        if self.settings.verification is Verification.CONTENTS:
+            verify_contents(self._store, keys, manifest, segment, small_files)
         return log_bytes, len(indexes), len(encoded)
 
     def _put_log(

@@ -2,7 +2,8 @@
 
 They come without `rsm.config.`. What differs from the plugin: `chunk.size` has a default; there is a chunk
 cache in memory with read-ahead unless `fetch.chunk.cache.class` is `none` or names another; indexes and
-manifests are fetched by those who ask for them, so that `thread.pool.size` of their caches does nothing.
+manifests are fetched by those who ask for them, so that `thread.pool.size` of their caches does nothing;
+`copy.verification` is ours.
 Unknown keys are logged and passed over, as Kafka does.
 
 Source: RemoteStorageManagerConfig, ChunkCacheConfig, DiskChunkCacheConfig, CacheConfig of Aiven's plugin.
@@ -30,6 +31,7 @@ from remote.segment_objects.encryption import KeyPair, KeyRing
 from remote.segment_objects.masked_store import MaskedStore
 from remote.segment_objects.object_keys import ObjectKeys
 from remote.segment_objects.rsa_oaep import MODULUS_BITS_MIN
+from remote.segment_objects.verification import Verification
 from storage.config_definition import (
     ConfigDefinition,
     ConfigError,
@@ -99,6 +101,13 @@ CONFIGS: Final = table(
             kind=ConfigKind.LIST,
             default=(),
             valid_values=tuple(field.name for field in CustomField),
+        ),
+        ConfigDefinition(
+            key="copy.verification",
+            kind=ConfigKind.STRING,
+            default=Verification.SIZES.value,
+            valid_values=tuple(each.value for each in Verification),
+            documentation="What is looked at after a copy; not a key of the plugin.",
         ),
         ConfigDefinition(key=f"{_CHUNKS}class", kind=ConfigKind.CLASS, default="memory", non_empty=True),
         ConfigDefinition(
@@ -191,6 +200,7 @@ def _manager_settings(parsed: Mapping[str, ConfigValue], values: Mapping[str, st
         custom_fields=tuple(CustomField[name] for name in fields),
         manifest_cache=_cache_settings(parsed, _MANIFESTS),
         index_cache=_cache_settings(parsed, _INDEXES),
+        verification=Verification(str(parsed["copy.verification"])),
     )
 
 

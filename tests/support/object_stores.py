@@ -126,6 +126,13 @@ class FailingStore(MemoryStore):
             super().delete([key])
             self._lose_answer(how, key)
 
+    def size(self, key: str) -> int:
+        """See the port; SHORT is a part of the object."""
+        how = self._next()
+        if how in (How.BEFORE, How.AFTER):
+            raise RemoteStorageError(f"{key}: made to fail")
+        return super().size(key) - (how is How.SHORT)
+
     def _next(self) -> How | None:
         with self._lock:
             number, self.counted = self.counted, self.counted + 1
@@ -135,6 +142,23 @@ class FailingStore(MemoryStore):
     def _lose_answer(how: How | None, key: str) -> None:
         if how is How.AFTER:
             raise RemoteStorageError(f"{key}: made to fail after it was done")
+
+
+class ForgetfulStore(MemoryStore):
+    """Takes every object and says so; of those whose key ends with `suffix` it keeps what `keeps` leaves."""
+
+    def __init__(self, suffix: str, keeps: Callable[[bytes], bytes | None]) -> None:
+        super().__init__()
+        self._suffix = suffix
+        self._keeps = keeps
+
+    def put(self, key: str, content: Content, size: int | None = None) -> None:
+        """See the port."""
+        super().put(key, content, size)
+        if key.endswith(self._suffix):
+            kept = self._keeps(self.objects.pop(key))
+            if kept is not None:
+                self.objects[key] = kept
 
 
 class GatedStore(MemoryStore):
