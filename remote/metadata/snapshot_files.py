@@ -1,13 +1,15 @@
 """Where a node keeps what it knows of remote segments, so that a restart does not read all again.
 
     <log directory>/remote-log-metadata/_rlmm_committed_offsets            `partition offset` per line
+    <log directory>/remote-log-metadata/partition-deletions         deletions of partitions under way
     <log directory>/remote-log-metadata/<topic id>-<partition>/remote_log_snapshot
     <log directory>/remote-log-metadata/<topic id>-<partition>/leader-epoch-highest-offsets
 
 Invariant, on disk at any time: a snapshot holds everything of its partition before the later of its own
 offset and the committed offset of its metadata partition. Therefore `write` removes snapshots of partitions
 that are not followed any more first, and commits last. The highest offsets, `epoch offset` per line, may be
-ahead of the snapshot, never behind. A damaged file counts as none: then the topic is read from its start.
+ahead of the snapshot, never behind; so may the deletions, each an int32 length and its record. A damaged
+file counts as none: then the topic is read from its start.
 
 I/O: blocks; one call at a time, in a thread. Errors: OSError, StorageFailure.
 Source: FileBasedRemoteLogMetadataCache and CommittedOffsetsFile of Apache Kafka 3.7 for the formats.
@@ -21,6 +23,7 @@ from typing import Final, NamedTuple
 
 from protocol.errors import DecodeError
 from protocol.ids import LeaderEpoch, Offset, uuid_text
+from remote.metadata.record_codec import decode_event, encode_event
 from remote.metadata.snapshot import (
     SNAPSHOT_FILE,
     PartitionSnapshot,
@@ -28,10 +31,15 @@ from remote.metadata.snapshot import (
     decode_snapshot,
     encode_snapshot,
 )
-from remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from remote.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
 from storage.files import FileSystem, write_atomically
 
 DIRECTORY: Final = "remote-log-metadata"
+DELETIONS_FILE: Final = "partition-deletions"
 COMMITTED_OFFSETS_FILE: Final = "_rlmm_committed_offsets"
 HIGHEST_OFFSETS_FILE: Final = "leader-epoch-highest-offsets"
 
@@ -63,10 +71,28 @@ class SnapshotFiles:
         self._fs = fs
         self._path = f"{log_directory}/{DIRECTORY}"
         self._committed: dict[int, Offset] | None = None
+        self._deletions: list[RemotePartitionDeleteMetadata] | None = None
+        self._is_damaged = False
+
+    def deletions(self) -> list[RemotePartitionDeleteMetadata]:
+        """The deletions of partitions that had begun and not ended."""
+        if self._deletions is None:
+            try:
+                self._deletions = _read_deletions(self._fs.read(f"{self._path}/{DELETIONS_FILE}"))
+            except FileNotFoundError:
+                self._deletions = []
+            except DecodeError as error:
+                _log.warning("all remote log metadata is read from its start: %s: %s", DELETIONS_FILE, error)
+                self._deletions = []
+                self._is_damaged = True
+        return self._deletions
 
     def load(self, partition: TopicIdPartition, metadata_partition: int) -> LoadedSnapshot | None:
         """What was kept of `partition`; None when there is nothing to rely on."""
         directory = self._directory_of(partition)
+        self.deletions()
+        if self._is_damaged:
+            return None
         try:
             data = self._fs.read(f"{directory}/{SNAPSHOT_FILE}")
             highest = _read_table(self._fs.read(f"{directory}/{HIGHEST_OFFSETS_FILE}"))
@@ -88,11 +114,15 @@ class SnapshotFiles:
         followed: Iterable[TopicIdPartition],
         snapshots: Iterable[PlannedSnapshot],
         committed: Mapping[int, Offset],
+        deletions: list[RemotePartitionDeleteMetadata] | None = None,
     ) -> None:
         """Keep `snapshots`; every other snapshot of `followed` holds all before what is `committed`."""
         self._read_committed()
         self._fs.makedirs(self._path)
         self._remove_others({_name_of(partition) for partition in followed})
+        if deletions != self.deletions() or self._is_damaged:
+            write_atomically(self._fs, f"{self._path}/{DELETIONS_FILE}", _deletions_text(deletions or ()))
+            self._deletions = list(deletions or ())
         for planned in snapshots:
             self._write_one(planned)
         self._fs.fsync_dir(self._path)
@@ -159,3 +189,21 @@ def _read_table(data: bytes) -> dict[int, int]:
     except ValueError as error:
         raise DecodeError(f"a damaged table: {error}") from None
     return rows
+
+
+def _deletions_text(deletions: Iterable[RemotePartitionDeleteMetadata]) -> bytes:
+    entries = map(encode_event, deletions)
+    return b"".join(len(entry).to_bytes(4, "big") + entry for entry in entries)
+
+
+def _read_deletions(data: bytes) -> list[RemotePartitionDeleteMetadata]:
+    deletions: list[RemotePartitionDeleteMetadata] = []
+    position = 0
+    while position < len(data):
+        behind = position + 4 + int.from_bytes(data[position : position + 4], "big")
+        event = decode_event(data[position + 4 : behind])
+        if behind > len(data) or not isinstance(event, RemotePartitionDeleteMetadata):
+            raise DecodeError(f"entry {len(deletions)} of {len(data)} bytes")
+        deletions.append(event)
+        position = behind
+    return deletions

@@ -12,7 +12,7 @@ from protocol.ids import Offset
 from remote.metadata.snapshot_files import PlannedSnapshot
 from remote.metadata.store import PartitionMetadataStore
 from remote.metadata.subscription import Subscription
-from remote.segment_metadata import TopicIdPartition
+from remote.segment_metadata import RemotePartitionDeleteMetadata, TopicIdPartition
 
 _CHANGED_SHARE = 8
 
@@ -23,6 +23,7 @@ class SnapshotPlan(NamedTuple):
     followed: list[TopicIdPartition]
     snapshots: list[PlannedSnapshot]
     committed: dict[int, Offset]
+    deletions: list[RemotePartitionDeleteMetadata]
 
 
 class SnapshotPlanner:
@@ -71,7 +72,7 @@ class SnapshotPlanner:
                     )
             if limit is not None and number in committed:
                 committed[number] = min(committed[number], limit)
-        return SnapshotPlan(followed, snapshots, committed)
+        return SnapshotPlan(followed, snapshots, committed, self._store.deletions())
 
     def written(self, plan: SnapshotPlan) -> None:
         """`plan` is on disk."""

@@ -200,6 +200,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
     async def _run(self) -> None:
         try:
             await self._initialize()
+            await self._load_deletions()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reading(self._read_tails))
                 group.create_task(self._reading(self._bring_up_newcomers))
@@ -274,6 +275,15 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
                 self._take(read, is_tail=False)
         elif not self._subscription.without_bounds():
             await self._newcomers_changed.wait()
+
+    async def _load_deletions(self) -> None:
+        if self._files is None:
+            return
+        try:
+            for deletion in await self._run_blocking(self._files.deletions):
+                self.store.apply(deletion)
+        except (OSError, StorageFailure) as error:
+            _log.warning("deletions of partitions that are under way could not be read: %s", error)
 
     async def _load(self, partition: TopicIdPartition) -> None:
         number = self.metadata_partition_of(partition)

@@ -319,3 +319,20 @@ async def test_an_unexpected_error_is_reported_and_ends_the_writes_that_wait() -
         assert "has ended" in said[0]
         with pytest.raises(RemoteMetadataError, match="has ended"):
             await copy(manager, 1)
+
+
+async def test_a_deletion_under_way_is_known_after_a_restart_that_reads_nothing_of_it() -> None:
+    topic, disk = MemoryTopic(1), CrashFileSystem()
+    marked = deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED, OTHER)
+    async with running(topic, PARTITION, disk=disk) as manager:
+        await manager.put_remote_partition_delete_metadata(marked)
+        await copy(manager, 0)
+    topic.read_count[0] = 0
+    async with running(topic, PARTITION, disk=disk) as manager:
+        assert topic.read_count[0] == 0
+        assert manager.partition_deletions() == [marked]
+        await manager.put_remote_partition_delete_metadata(
+            deletion(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED, OTHER)
+        )
+    async with running(topic, PARTITION, disk=disk) as manager:
+        assert not manager.partition_deletions()
