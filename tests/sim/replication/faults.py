@@ -114,6 +114,8 @@ class Faults:
     def _crash(self, broker: SimBroker) -> None:
         if broker.is_up:
             broker.stop()
+            # The start before has taken the marker of a clean shutdown away, even if nothing was registered.
+            broker.clean_epoch = None
             broker.log.crash(self._rng)
             self._world.ledger.restarted(broker.id)
             self._world.trace(f"{broker.id}: crashes, end {broker.log.log_end_offset}")
@@ -121,6 +123,7 @@ class Faults:
     def _wipe(self, broker: SimBroker) -> None:
         if broker.is_up:
             broker.stop()
+            broker.clean_epoch = None
             broker.log.wipe()
             self._world.ledger.restarted(broker.id)
             self._world.trace(f"{broker.id}: crashes, and gets an empty disk")
