@@ -110,7 +110,8 @@ def high_watermarks_never_go_back(world: World, node: SimNode) -> None:
 
 def committed_data_agrees(world: World, node: SimNode) -> None:
     """What a node takes for committed is what every other node does (Kafka's ConsistentCommittedData)."""
-    log, ledger = node.disk.log, world.ledger
+    log, ledger, quorum = node.disk.log, world.ledger, node.quorum
+    assert quorum is not None
     if node.checked_to < log.start_offset:
         node.checked_to = log.start_offset
     while node.checked_to < log.high_watermark:
@@ -119,7 +120,7 @@ def committed_data_agrees(world: World, node: SimNode) -> None:
         known = ledger.batch_at(node.checked_to)
         if known is None:
             committed_entries_are_on_a_majority(world, node)
-            ledger.extend(batch)
+            ledger.extend(batch, quorum.epoch)
         elif known is not batch and known != batch:
             raise Violation(
                 "committed_data_agrees", f"node {node.id} commits {batch}, elsewhere committed is {known}"
@@ -151,9 +152,16 @@ def committed_entries_are_on_a_majority(world: World, node: SimNode) -> None:
 
 
 def committed_entries_are_not_truncated(world: World, node: SimNode) -> None:
-    """What the cluster has committed stays in every log that has it, known to be committed there or not."""
+    """What the cluster has committed stays in every log that has it, known to be committed there or not.
+
+    But for one that has not come to the epoch of that commit: its copy did not count, and an earlier leader
+    who does not know yet that it leads no more may have it cut.
+    """
+    quorum = node.quorum
+    assert quorum is not None
     for batch in node.truncated:
-        if world.ledger.batch_at(batch.base_offset) == batch:
+        epoch = world.ledger.committed_in(batch)
+        if epoch is not None and quorum.epoch >= epoch:
             raise Violation(
                 "committed_entries_are_not_truncated",
                 f"node {node.id} drops offset {batch.base_offset} of epoch {batch.epoch}",

@@ -29,15 +29,17 @@ class Ledger:
         self.acknowledged = 0
         self._bases: list[int] = []
         self._digests: list[int] = []
+        self._committed_in: list[int] = []
 
     @property
     def end_offset(self) -> int:
         """Up to here the cluster has committed."""
         return self.batches[-1].next_offset if self.batches else 0
 
-    def extend(self, batch: StoredBatch) -> None:
-        """One more committed batch."""
+    def extend(self, batch: StoredBatch, epoch: int) -> None:
+        """One more committed batch; `epoch` is that of the leader who has committed it."""
         assert batch.base_offset == self.end_offset
+        self._committed_in.append(epoch)
         self._bases.append(batch.base_offset)
         self.batches.append(batch)
         self._digests.append(crc32(batch.data, self._digests[-1] if self._digests else 0))
@@ -50,6 +52,11 @@ class Ledger:
         if at < 0 or offset >= self.batches[at].next_offset:
             return None
         return self.batches[at]
+
+    def committed_in(self, batch: StoredBatch) -> int | None:
+        """The epoch in which a batch was committed, None when it was not."""
+        at = bisect_right(self._bases, batch.base_offset) - 1
+        return self._committed_in[at] if at >= 0 and self.batches[at] == batch else None
 
     def epoch_before(self, offset: int) -> int:
         """The epoch of the entry before `offset`."""

@@ -24,6 +24,7 @@ CORPUS = (
     9754,  # several steps before one write: what is told before it is of the epoch before
     17316,  # an answer of the epoch before, in the step that begins the next
     27550,  # the first again
+    45875,  # an observer obeys a leader who does not know that another has committed what it has cut
 )
 
 
