@@ -105,6 +105,7 @@ from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRe
 from protocol.record import BatchBuilder
 from protocol.registry import APIS, ApiKey, request_type, response_type
 from protocol.schema import ApiMessage, Struct
+from tests.support.eventually import wait_until
 from tests.support.fitting import fitted
 from tests.support.raw_client import RawClient, served_versions
 from tidelog.embedded import EmbeddedCluster
@@ -176,11 +177,20 @@ def offset_commit(topic_id: UUID) -> OffsetCommitRequest:
 
 def await_coordinator(client: RawClient) -> None:
     """The first question for a coordinator creates the topic of the offsets."""
-    ends = time.monotonic() + 10
     request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
-    while client.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code:
-        assert time.monotonic() < ends, "there is no coordinator"
-        time.sleep(0.005)
+    wait_until(lambda: not client.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code)
+
+
+def joined(client: RawClient) -> JoinGroupResponse:
+    """The answer of the coordinator, once its partition is made."""
+    answers: list[JoinGroupResponse] = []
+
+    def is_answered() -> bool:
+        answers.append(client.ask(join_request(GROUP), 3, JoinGroupResponse))
+        return not answers[-1].error_code
+
+    wait_until(is_answered)
+    return answers[-1]
 
 
 @pytest.fixture(scope="module")
@@ -201,8 +211,8 @@ def scene() -> Iterator[Scene]:
             for _ in range(3):
                 client.ask(produce_request(topic_id), 13, ProduceResponse)
             await_coordinator(client)
-            joined = client.ask(join_request(GROUP), 3, JoinGroupResponse)
-        yield Scene(cluster, topic_id, joined.member_id)
+            member_id = joined(client).member_id
+        yield Scene(cluster, topic_id, member_id)
 
 
 def list_offsets(scene: Scene, version: int) -> ListOffsetsRequest:
