@@ -12,7 +12,7 @@ help: ## list the targets
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --editable '.[test,spark]'
 	@touch $@
 
 install: $(STAMP) ## make .venv with the pinned dependencies
