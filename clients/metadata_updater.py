@@ -89,6 +89,8 @@ class MetadataUpdater:
     async def ready(self, deadline_ms: int) -> None:
         """Await the first metadata; an error names the servers that could not be reached."""
         while not self.metadata.brokers:
+            # A node that has just begun to listen may not know of any broker yet, itself included.
+            self.request_update()
             await self._update_or_explain("metadata of the cluster", deadline_ms)
 
     async def ensure_topic(self, topic: str, deadline_ms: int) -> None:

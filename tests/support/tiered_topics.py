@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -123,5 +124,7 @@ class TieredTopics:
 
     def objects(self, part: str = "") -> list[Path]:
         """The objects of the tier whose path has `part` in it."""
-        found = (path for path in self.cluster.tier_dir.rglob("*") if path.is_file())
+        # Unlike rglob, os.walk takes it well that directories go while it looks.
+        walk = os.walk(self.cluster.tier_dir)
+        found = (Path(folder, name) for folder, _, names in walk for name in names)
         return sorted(path for path in found if part in str(path))

@@ -90,12 +90,12 @@ def test_another_leader_goes_on_copying_and_reads_what_the_first_one_copied(
 ) -> None:
     tiered.create("tides")
     sent = messages(3000, 1)
-    opened.produce(CONFLUENT, "tides", sent)
+    opened.produce(CONFLUENT, "tides", sent, idempotent=True)
     first_start = wait_until_all_let_go(tiered, "tides")
     assert first_start > 0
     killed = kill_leader(tiered, "tides")
     more = messages(3000, 2)
-    opened.produce(CONFLUENT, "tides", more)
+    opened.produce(CONFLUENT, "tides", more, idempotent=True)
     assert wait_until_all_let_go(tiered, "tides") > first_start
     for client in (CONFLUENT, AIOKAFKA, TIDELOG):
         assert values(opened.consume(client, "tides", 6000)) == values(sent + more)
@@ -108,7 +108,7 @@ def test_an_empty_node_joins_without_copying_history_and_can_lead(
 ) -> None:
     tiered.create("tides")
     sent = messages(6000, 3)
-    opened.produce(CONFLUENT, "tides", sent, compression="lz4")
+    opened.produce(CONFLUENT, "tides", sent, compression="lz4", idempotent=True)
     local_start = wait_until_all_let_go(tiered, "tides")
     empty = next(node_id for node_id in NODES if node_id != tiered.leader("tides"))
     cluster.stop_node(empty)
@@ -122,7 +122,7 @@ def test_an_empty_node_joins_without_copying_history_and_can_lead(
     asyncio.run(lead(cluster, "tides", empty))
     wait_until(lambda: tiered.leader("tides") == empty, TIMEOUT_S)
     more = messages(3000, 8)
-    opened.produce(CONFLUENT, "tides", more)
+    opened.produce(CONFLUENT, "tides", more, idempotent=True)
     wait_until_all_let_go(tiered, "tides")
     assert values(opened.consume(AIOKAFKA, "tides", 9000)) == values(sent + more)
 
@@ -143,7 +143,7 @@ def test_a_restart_of_all_nodes_keeps_everything(
     tiered.create("tides")
     opener = Opened(cluster.bootstrap_servers)
     sent = messages(4000, 4)
-    opener.produce(CONFLUENT, "tides", sent)
+    opener.produce(CONFLUENT, "tides", sent, idempotent=True)
     before = wait_until_all_let_go(tiered, "tides")
     opener.close()
     objects = tiered.objects("tides")
@@ -154,7 +154,7 @@ def test_a_restart_of_all_nodes_keeps_everything(
     assert (border.log_start, border.log_end) == (0, 4000)
     assert border.local_start >= before
     more = messages(3000, 5)
-    opener.produce(CONFLUENT, "tides", more)
+    opener.produce(CONFLUENT, "tides", more, idempotent=True)
     wait_until_all_let_go(tiered, "tides")
     assert set(objects) <= set(tiered.objects("tides"))
     assert values(opener.consume(TIDELOG, "tides", 7000)) == values(sent + more)
@@ -165,7 +165,7 @@ def test_a_topic_that_is_deleted_while_a_node_is_away_leaves_nothing_in_the_buck
     tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
-    opened.produce(CONFLUENT, "tides", messages(3000, 6))
+    opened.produce(CONFLUENT, "tides", messages(3000, 6), idempotent=True)
     wait_until_all_let_go(tiered, "tides")
     killed = kill_leader(tiered, "tides")
     tiered.delete("tides")
@@ -178,7 +178,7 @@ def test_retention_moves_the_log_start_on_every_replica(
     tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
-    opened.produce(CONFLUENT, "tides", messages(6000, 7))
+    opened.produce(CONFLUENT, "tides", messages(6000, 7), idempotent=True)
     wait_until_all_let_go(tiered, "tides")
     before = tiered.objects("/tides-")
     tiered.alter("tides", {"retention.bytes": "2500000", "local.retention.bytes": "1"})

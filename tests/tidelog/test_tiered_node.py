@@ -66,7 +66,7 @@ def alter_broker(cluster: EmbeddedCluster, configs: Mapping[str, str]) -> None:
 def test_kip_950_a_topic_that_is_tiered_no_more_loses_what_is_remote_and_keeps_what_is_local(
     topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
 ) -> None:
-    opened.produce(CONFLUENT, topic, SENT)
+    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
     border = tiered.wait_until_tiered(topic)
     tiered.alter(topic, {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"})
     wait_until(lambda: not tiered.objects(f"/{topic}-"), TIMEOUT_S)
@@ -80,7 +80,7 @@ def test_a_topic_becomes_tiered_while_it_is_there(
 ) -> None:
     topic = f"late-{uuid4().hex[:8]}"
     tiered.create(topic, {"remote.storage.enable": "false", "local.retention.bytes": "-2"})
-    opened.produce(CONFLUENT, topic, SENT)
+    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
     assert tiered.border(topic).highest_remote == -1
     tiered.alter(topic, {"remote.storage.enable": "true", "local.retention.bytes": "1"})
     tiered.wait_until_tiered(topic)
@@ -95,7 +95,7 @@ def test_copying_pauses_and_goes_on_with_remote_log_copy_disable(
         topic,
         {"remote.log.copy.disable": "true", "local.retention.bytes": "-2", "local.retention.ms": "-2"},
     )
-    opened.produce(CONFLUENT, topic, SENT)
+    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
     before = tiered.border(topic).highest_remote
     tiered.alter(topic, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
     assert tiered.wait_until_tiered(topic).highest_remote > before == -1
@@ -128,7 +128,7 @@ def test_settings_change_while_the_broker_runs(cluster: EmbeddedCluster) -> None
 def test_metrics_have_kafkas_names(
     topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
 ) -> None:
-    opened.produce(CONFLUENT, topic, SENT)
+    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
     tiered.wait_until_tiered(topic)
     opened.consume(CONFLUENT, topic, len(SENT))
     text = cluster.run(lambda node: node.metrics.exposition()[0].decode())
@@ -163,7 +163,7 @@ def test_a_broker_starts_serves_and_stops_while_its_object_store_cannot_be_reach
         with EmbeddedCluster(tiered=True, config=config) as cluster:
             tiered, opened = TieredTopics(cluster), Opened(cluster.bootstrap_servers)
             tiered.create("tides")
-            opened.produce(CONFLUENT, "tides", SENT)
+            opened.produce(CONFLUENT, "tides", SENT, idempotent=True)
             received = opened.consume(CONFLUENT, "tides", len(SENT))
             assert len(received) == len(SENT)
             assert tiered.border("tides").local_start == 0

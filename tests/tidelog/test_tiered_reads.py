@@ -66,7 +66,7 @@ def test_every_client_reads_across_the_border_what_was_produced(
     compression: str, topic: str, tiered: TieredTopics, opened: Opened
 ) -> None:
     sent = messages(6000, 900)
-    opened.produce(CLIENTS["tidelog"], topic, sent, compression=compression)
+    opened.produce(CLIENTS["tidelog"], topic, sent, compression=compression, idempotent=True)
     border = tiered.wait_until_tiered(topic)
     assert 0 == border.log_start < border.local_start < border.log_end == len(sent)
     for name in ("confluent", "aiokafka", "tidelog"):
@@ -81,7 +81,7 @@ def test_the_tier_gives_the_very_bytes_that_the_local_log_had(
     topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
 ) -> None:
     tiered.alter(topic, {"local.retention.bytes": "1000000000"})
-    opened.produce(CLIENTS["confluent"], topic, messages(4000, 900), compression="lz4")
+    opened.produce(CLIENTS["confluent"], topic, messages(4000, 900), compression="lz4", idempotent=True)
 
     def whole_log(node: BrokerNode) -> bytes:
         segments = tiered.log(node, topic).segments
@@ -148,7 +148,7 @@ def test_list_offsets_tells_where_the_log_the_local_log_and_the_tier_begin_and_e
     topic: str, tiered: TieredTopics, opened: Opened
 ) -> None:
     sent = messages(4000, 900)
-    opened.produce(CLIENTS["confluent"], topic, sent)
+    opened.produce(CLIENTS["confluent"], topic, sent, idempotent=True)
     border = tiered.wait_until_tiered(topic)
     assert tiered.offset(topic, -1) == len(sent)
     assert tiered.offset(topic, -2) == 0
@@ -161,7 +161,7 @@ def test_points_in_time_are_found_on_both_sides_of_the_border(
     topic: str, tiered: TieredTopics, opened: Opened
 ) -> None:
     sent = messages(4000, 900)
-    opened.produce(CLIENTS["confluent"], topic, sent, compression="zstd")
+    opened.produce(CLIENTS["confluent"], topic, sent, compression="zstd", idempotent=True)
     border = tiered.wait_until_tiered(topic)
     for offset in (0, 1, 777, border.local_start - 1, border.local_start, len(sent) - 1):
         timestamp = sent[offset].timestamp_ms
@@ -176,7 +176,7 @@ def test_deleting_a_topic_empties_the_bucket_of_it_and_of_nothing_else(
     other = f"other-{topic}"
     tiered.create(other)
     for name in (topic, other):
-        opened.produce(CLIENTS["confluent"], name, messages(3000, 900))
+        opened.produce(CLIENTS["confluent"], name, messages(3000, 900), idempotent=True)
         tiered.wait_until_tiered(name)
     kept = tiered.objects(f"/{other}-")
     assert kept and tiered.objects(f"/{topic}-")
@@ -188,13 +188,13 @@ def test_deleting_a_topic_empties_the_bucket_of_it_and_of_nothing_else(
 def test_a_topic_that_is_made_again_at_once_keeps_what_is_its_own(
     topic: str, tiered: TieredTopics, opened: Opened
 ) -> None:
-    opened.produce(CLIENTS["confluent"], topic, messages(3000, 900))
+    opened.produce(CLIENTS["confluent"], topic, messages(3000, 900), idempotent=True)
     tiered.wait_until_tiered(topic)
     before = set(tiered.objects(f"/{topic}-"))
     tiered.delete(topic)
     tiered.create(topic)
     sent = messages(3000, 901)
-    opened.produce(CLIENTS["confluent"], topic, sent)
+    opened.produce(CLIENTS["confluent"], topic, sent, idempotent=True)
     tiered.wait_until_tiered(topic)
     wait_until(lambda: not before & set(tiered.objects(f"/{topic}-")), TIMEOUT_S)
     received = opened.consume(CLIENTS["confluent"], topic, len(sent))
@@ -205,13 +205,13 @@ def test_an_object_store_that_is_gone_keeps_nobody_from_producing_and_loses_noth
     topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
 ) -> None:
     first, second = messages(3000, 900), messages(3000, 901)
-    opened.produce(CLIENTS["confluent"], topic, first)
+    opened.produce(CLIENTS["confluent"], topic, first, idempotent=True)
     before = tiered.wait_until_tiered(topic)
     away = cluster.tier_dir.with_name("tier-away")
     cluster.tier_dir.rename(away)
     cluster.tier_dir.write_bytes(b"no directory")
     try:
-        opened.produce(CLIENTS["confluent"], topic, second)
+        opened.produce(CLIENTS["confluent"], topic, second, idempotent=True)
         during = tiered.border(topic)
         assert (during.local_start, during.highest_remote) == (before.local_start, before.highest_remote)
         assert during.log_end == len(first) + len(second)
