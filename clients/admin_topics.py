@@ -8,6 +8,7 @@ from clients.admin_base import AdminBase, one_result
 from clients.admin_types import (
     ActiveProducer,
     CreatedTopic,
+    EpochEnd,
     ListedOffset,
     NewTopic,
     TopicDescription,
@@ -16,9 +17,9 @@ from clients.admin_types import (
 from clients.failures import failure
 from clients.leader_requests import ask_leaders, partitions_by_topic
 from clients.metadata import PartitionMetadata
-from clients.offset_questions import OffsetsByTimestamp
+from clients.offset_questions import EpochEnds, OffsetsByTimestamp
 from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Offset, TopicPartition
+from protocol.ids import LeaderEpoch, Offset, TopicPartition
 from protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -219,6 +220,16 @@ class TopicAdmin(AdminBase):
             for tp, at in answers.results.items()
         }
         return {**listed, **answers.errors}
+
+    async def epoch_end_offsets(
+        self, epochs: Mapping[TopicPartition, LeaderEpoch], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, EpochEnd | KafkaError]:
+        """Where a leader epoch ends in the log of each partition's leader (KIP-320)."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        question = EpochEnds(epochs, self._client.metadata)
+        answers = await ask_leaders(self._client, epochs, question, deadline_ms)
+        ends = {name: EpochEnd(at.leader_epoch, at.end_offset) for name, at in answers.results.items()}
+        return {**ends, **answers.errors}
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from clients.assignors import Assignment, Subscription
@@ -164,6 +165,16 @@ class LogDirDescription:
     partitions: Mapping[TopicPartition, LogDirPartition]
     total_bytes: int = -1
     usable_bytes: int = -1
+
+
+class EpochEnd(NamedTuple):
+    """The largest leader epoch that is not above the one asked about, and where it ends (exclusive).
+
+    (-1, -1) when the leader does not know; an epoch older than all known ones ends where the oldest starts.
+    """
+
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

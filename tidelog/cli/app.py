@@ -40,6 +40,7 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "quorum": LazyCommand("tidelog.cli.quorum", "Show the quorum of controllers, and change who votes."),
     "storage": LazyCommand("tidelog.cli.storage", "Prepare the directories of a node for its cluster."),
     "log": LazyCommand("tidelog.cli.log", "Print and verify files of a log directory."),
+    "tier": LazyCommand("tidelog.cli.tier", "Show what is in remote storage, why, and whether it is whole."),
     "perf": LazyCommand("tidelog.cli.perf", "Measure how fast a cluster takes and gives records."),
 }
 

@@ -82,6 +82,7 @@ def _explain(error: Exception) -> tuple[int, str]:
     # Imported here: nothing of these is needed while all goes well.
     from clients.options import ConfigError as ClientConfigError
     from protocol.errors import DecodeError, KafkaError
+    from remote.storage_manager import RemoteStorageError
     from storage.config_definition import ConfigError
     from storage.errors import CorruptFile
 
@@ -89,7 +90,7 @@ def _explain(error: Exception) -> tuple[int, str]:
         return EXIT_USAGE, str(error)
     if isinstance(error, KafkaError):
         return EXIT_FAILURE, kafka_error_text(error)
-    if isinstance(error, CorruptFile | DecodeError):
+    if isinstance(error, CorruptFile | DecodeError | RemoteStorageError):
         return EXIT_FAILURE, str(error)
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""

@@ -1,0 +1,69 @@
+"""What was gathered of one partition, all of about one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from protocol.ids import LeaderEpoch, Offset
+from remote.inspection.history import PartitionHistory
+from remote.log_manager.remote_lineage import EpochLineage
+from remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from storage.config import LogConfig
+from storage.leader_epoch import EpochEntry
+
+NOTHING: Final = -1
+
+_FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """What the leader answers to ListOffsets and OffsetForLeaderEpoch."""
+
+    log_start_offset: Offset
+    local_log_start_offset: Offset
+    highest_offset_in_remote_storage: Offset = NOTHING
+    earliest_pending_upload_offset: Offset | None = None
+    """None when the leader does not know, or is too old to be asked."""
+    last_stable_offset: Offset
+    high_watermark: Offset
+    log_end_offset: Offset
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition; `lineage` are the leader epochs of its log, from the log start on.
+
+    `now_ms` is the moment at which it was seen.
+    """
+
+    partition: TopicIdPartition
+    offsets: PartitionOffsets
+    lineage: tuple[EpochEntry, ...]
+    history: PartitionHistory
+    config: LogConfig = field(default_factory=LogConfig)
+    local_size_bytes: int | None = None
+    now_ms: int = 0
+
+    @property
+    def segments(self) -> list[RemoteLogSegmentMetadata]:
+        """Every segment that is known and not deleted, by start offset."""
+        return list(self.history.cache.segments())
+
+    @property
+    def epoch_lineage(self) -> EpochLineage:
+        """The lineage, to be asked."""
+        return EpochLineage(self.lineage)
+
+    def with_log_start(self, log_start_offset: Offset) -> PartitionView:
+        """The same with a log start that was asked for later."""
+        later = max(self.offsets.log_start_offset, log_start_offset)
+        return replace(self, offsets=replace(self.offsets, log_start_offset=later))
+
+
+def finished(segments: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
+    """Those that readers may be given."""
+    return [segment for segment in segments if segment.state is _FINISHED]

@@ -1,0 +1,209 @@
+"""`tidelog tier fsck`: one line for each finding, a summary, and an exit status (shell).
+
+| status | |
+|---|---|
+| 0 | clean; notes do not count |
+| 1 | something was found |
+| 2 | it could not be looked at: no broker, no bucket, wrong settings |
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import typer
+
+from clients.options import ConfigError as ClientConfigError
+from protocol.errors import KafkaError
+from remote.inspection.bucket import Bucket
+from remote.inspection.findings import Finding, Severity
+from remote.inspection.fsck import (
+    bucket_findings,
+    confirmed,
+    deep_findings,
+    metadata_findings,
+    segments_to_read,
+)
+from remote.inspection.offline import offline_views
+from remote.inspection.states import history_findings
+from remote.inspection.views import PartitionView, finished
+from remote.storage_manager import RemoteStorageError
+from storage.config_definition import ConfigError
+from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text
+from tidelog.cli.output import print_json
+from tidelog.cli.progress import bar
+from tidelog.cli.tier_sources import gather
+
+EXIT_CANNOT_LOOK: Final = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FsckOptions:
+    """What to look at, and how closely."""
+
+    bootstrap: str
+    topics: Sequence[str]
+    """Empty for all."""
+    is_deep: bool = False
+    is_offline: bool = False
+    patience_ms: int = 0
+    as_json: bool = False
+
+
+@dataclass(slots=True)
+class Report:
+    """What was looked at and found."""
+
+    findings: list[Finding] = field(default_factory=list)
+    views: list[PartitionView] = field(default_factory=list)
+    bytes_read: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing but notes was found."""
+        return all(finding.kind.severity is Severity.NOTE for finding in self.findings)
+
+
+@contextmanager
+def exit_when_blind() -> Iterator[None]:
+    """What keeps fsck from looking becomes one line and status 2."""
+    try:
+        yield
+    except KafkaError as error:
+        complain(kafka_error_text(error))
+    except (UsageFailure, ConfigError, ClientConfigError, RemoteStorageError) as error:
+        complain(str(error))
+    except OSError as error:
+        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    else:
+        return
+    raise typer.Exit(EXIT_CANNOT_LOOK)
+
+
+def run_fsck(bucket: Bucket, options: FsckOptions) -> None:
+    """Look, print, and end with the status."""
+    report = _look_offline(bucket, options) if options.is_offline else _look(bucket, options)
+    _print(report, options.as_json)
+    if not report.is_clean:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def _look(bucket: Bucket, options: FsckOptions) -> Report:
+    views, found = _shallow(bucket, options)
+    report = Report(found, views)
+    if options.is_deep:
+        report.findings += _deep(bucket, report)
+    if report.findings:
+        views, again = _shallow(bucket, options)
+        report.findings = confirmed(report.findings, again, views)
+    return report
+
+
+def _shallow(bucket: Bucket, options: FsckOptions) -> tuple[list[PartitionView], list[Finding]]:
+    is_all = not options.topics
+    seen = gather(options.bootstrap, options.topics or None, whole_history=is_all)
+    views = list(seen.partitions)
+    found: list[Finding] = []
+    known = {view.partition for view in views}
+    if is_all:
+        found += history_findings(seen.history, seen.topic_ids, seen.now_ms, options.patience_ms)
+        known |= {partition for partition, _ in seen.history}
+    with _segments_bar(views) as on_segment:
+        for view in views:
+            found += metadata_findings(view, options.patience_ms)
+            found += bucket_findings(bucket, view, on_segment)
+    if is_all:
+        found += bucket.stray_findings(known)
+    return views, found
+
+
+def _look_offline(bucket: Bucket, options: FsckOptions) -> Report:
+    with bar("manifests", None) as show:
+        views, found = offline_views(bucket, options.topics, _Steps(show))
+    if not views and not found:
+        raise UsageFailure(f"there is nothing of {', '.join(options.topics) or 'any topic'} in the bucket")
+    report = Report(found, views)
+    with _segments_bar(views) as on_segment:
+        for view in views:
+            report.findings += metadata_findings(view, options.patience_ms)
+            sizes = bucket.sizes(view.partition)
+            mine = {finding.segment for finding in found}
+            seen = bucket.findings(view, sizes, on_segment)
+            report.findings += [finding for finding in seen if finding.segment not in mine]
+    if options.is_deep:
+        report.findings += _deep(bucket, report)
+    return report
+
+
+def _deep(bucket: Bucket, report: Report) -> list[Finding]:
+    segments = segments_to_read(report.views, report.findings)
+    total = sum(segment.segment_size_bytes for segment in segments)
+    with bar("bytes", total) as show:
+        steps = _Steps(show)
+        found = deep_findings(bucket, report.views, report.findings, steps.add)
+    report.bytes_read = steps.done
+    return found
+
+
+class _Steps:
+    """Counts from several threads and shows."""
+
+    def __init__(self, show: Callable[[int, str], None]) -> None:
+        self._show = show
+        self._lock = threading.Lock()
+        self.done = 0
+
+    def __call__(self) -> None:
+        self.add(1)
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self.done += count
+            self._show(self.done, "")
+
+
+@contextmanager
+def _segments_bar(views: Sequence[PartitionView]) -> Iterator[_Steps]:
+    with bar("segments", sum(len(finished(view.segments)) for view in views)) as show:
+        yield _Steps(show)
+
+
+def _print(report: Report, as_json: bool) -> None:
+    segments = sum(len(finished(view.segments)) for view in report.views)
+    notes = sum(finding.kind.severity is Severity.NOTE for finding in report.findings)
+    counted = len(report.findings) - notes
+    if as_json:
+        print_json(
+            {
+                "partitions": len(report.views),
+                "segments": segments,
+                "bytes_read": report.bytes_read,
+                "findings": [_document(finding) for finding in report.findings],
+            }
+        )
+        return
+    for finding in report.findings:
+        print(finding)
+    read = f", {report.bytes_read} bytes read" if report.bytes_read else ""
+    print(
+        f"{len(report.views)} partitions, {segments} remote segments{read}: "
+        f"{counted or 'no'} findings, {notes or 'no'} notes"
+    )
+
+
+def _document(finding: Finding) -> dict[str, object]:
+    partition = finding.partition
+    return {
+        "severity": finding.kind.severity,
+        "kind": finding.kind,
+        "topic": None if partition is None else partition.topic,
+        "partition": None if partition is None else partition.partition,
+        "place": finding.place,
+        "meaning": finding.kind.meaning,
+        "detail": finding.detail or None,
+        "segment_id": finding.segment,
+    }

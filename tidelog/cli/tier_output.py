@@ -1,0 +1,264 @@
+"""How `tidelog tier` shows what it sees: figures of partitions, segments, places, departures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from protocol.ids import uuid_text
+from remote.inspection.bucket import Bucket
+from remote.inspection.byte_range import ByteRange
+from remote.inspection.coverage import epoch_spans
+from remote.inspection.departures import Departure, departures, local_only_bytes
+from remote.inspection.placing import (
+    Place,
+    UploadReason,
+    Whereabouts,
+    pending_offset,
+    upload_reasons,
+)
+from remote.inspection.views import PartitionView, finished
+from remote.segment_metadata import RemoteLogSegmentMetadata
+from remote.segment_objects.custom_metadata import decode_custom_metadata
+from tidelog.cli.output import print_table
+
+PARTITION_COLUMNS = (
+    "partition",
+    "start",
+    "local start",
+    "remote end",
+    "pending",
+    "stable",
+    "end",
+    "segments",
+    "remote bytes",
+    "behind",
+    "behind bytes",
+    "behind segments",
+)
+SEGMENT_COLUMNS = ("partition", "start", "end", "epochs", "state", "bytes", "newest", "object", "custom")
+
+
+def partition_document(view: PartitionView) -> dict[str, Any]:
+    """One partition, for machines."""
+    offsets, partition = view.offsets, view.partition
+    visible = finished(view.segments)
+    behind_bytes = None if view.local_size_bytes is None else local_only_bytes(view)
+    return {
+        "topic": partition.topic,
+        "topic_id": partition.topic_id,
+        "partition": partition.partition,
+        "is_tiered": view.config.remote_storage_enable,
+        "leader_epoch": offsets.leader_epoch,
+        "log_start_offset": offsets.log_start_offset,
+        "local_log_start_offset": offsets.local_log_start_offset,
+        "highest_offset_in_remote_storage": offsets.highest_offset_in_remote_storage,
+        "earliest_pending_upload_offset": pending_offset(view),
+        "last_stable_offset": offsets.last_stable_offset,
+        "high_watermark": offsets.high_watermark,
+        "log_end_offset": offsets.log_end_offset,
+        "segments": len(visible),
+        "remote_bytes": sum(segment.segment_size_bytes for segment in visible),
+        "behind_offsets": max(0, offsets.high_watermark - pending_offset(view)),
+        "behind_bytes": behind_bytes,
+        "behind_segments": None if behind_bytes is None else behind_bytes // view.config.segment_bytes,
+    }
+
+
+def print_partitions(views: Iterable[PartitionView]) -> None:
+    """A line for each partition."""
+    rows = []
+    for view in views:
+        shown = partition_document(view)
+        remote_end = shown["highest_offset_in_remote_storage"]
+        rows.append(
+            (
+                view.partition.topic_partition,
+                shown["log_start_offset"],
+                shown["local_log_start_offset"],
+                None if remote_end < 0 else remote_end,
+                shown["earliest_pending_upload_offset"],
+                shown["last_stable_offset"],
+                shown["high_watermark"],
+                shown["segments"],
+                shown["remote_bytes"],
+                shown["behind_offsets"],
+                shown["behind_bytes"],
+                shown["behind_segments"],
+            )
+        )
+    print_table(PARTITION_COLUMNS, rows)
+
+
+def segment_document(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -> dict[str, Any]:
+    """One segment, for machines; `object_key` is that of its log."""
+    return {
+        "segment_id": segment.remote_log_segment_id.id,
+        "start_offset": segment.start_offset,
+        "end_offset": segment.end_offset,
+        "leader_epochs": {str(entry.epoch): entry.start_offset for entry in segment.segment_leader_epochs},
+        "state": segment.state.name,
+        "size_bytes": segment.segment_size_bytes,
+        "max_timestamp_ms": segment.max_timestamp_ms,
+        "event_timestamp_ms": segment.event_timestamp_ms,
+        "broker_id": segment.broker_id,
+        "is_txn_index_empty": segment.is_txn_index_empty,
+        "object_key": object_key(segment, bucket),
+        "custom_metadata": custom_text(segment),
+    }
+
+
+def object_key(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -> str:
+    """The key of the segment's log; without a bucket as it is without a prefix."""
+    from remote.segment_objects.object_keys import ObjectKeys
+
+    keys = ObjectKeys().of(segment) if bucket is None else bucket.keys(segment)
+    return keys.shown(keys.log)
+
+
+def custom_text(segment: RemoteLogSegmentMetadata) -> str | None:
+    """Custom metadata in words where it is the bundled storage manager's, else in hex."""
+    data = segment.custom_metadata
+    if not data:
+        return None
+    try:
+        fields = decode_custom_metadata(data)._asdict()
+    except ValueError:
+        return data.hex()
+    return " ".join(f"{name}={value}" for name, value in fields.items() if value is not None) or data.hex()
+
+
+def print_segments(views: Iterable[PartitionView], bucket: Bucket | None) -> None:
+    """A line for each segment that is known."""
+    rows = [
+        (
+            view.partition.topic_partition,
+            segment.start_offset,
+            segment.end_offset,
+            ",".join(f"{entry.epoch}@{entry.start_offset}" for entry in segment.segment_leader_epochs),
+            segment.state.name.lower(),
+            segment.segment_size_bytes,
+            moment(segment.max_timestamp_ms),
+            object_key(segment, bucket),
+            custom_text(segment),
+        )
+        for view in views
+        for segment in view.segments
+    ]
+    print_table(SEGMENT_COLUMNS, rows)
+
+
+def moment(timestamp_ms: int | None) -> str | None:
+    """A timestamp in UTC."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
+
+
+# --- explain ------------------------------------------------------------------------------
+
+
+def explain_document(
+    view: PartitionView, place: Whereabouts | None, where: ByteRange | None, count: int
+) -> dict[str, Any]:
+    """All that `explain` has to say, for machines."""
+    return {
+        **partition_document(view),
+        "lineage": [{"leader_epoch": epoch, "start_offset": start} for epoch, start in view.lineage],
+        "offset": None if place is None else _place_document(view, place, where),
+        "not_tiered": [
+            {"obstacle": reason.obstacle, "meaning": reason.obstacle.value, "detail": reason.detail}
+            for reason in not_tiered(view, place)
+        ],
+        "departures": [
+            {
+                "start_offset": departure.segment.start_offset,
+                "end_offset": departure.segment.end_offset,
+                "segment_id": departure.segment.remote_log_segment_id.id,
+                "reason": departure.reason,
+                "at_ms": departure.at_ms,
+                "after_bytes": departure.after_bytes,
+            }
+            for departure in departures(view, count)
+        ],
+    }
+
+
+def not_tiered(view: PartitionView, place: Whereabouts | None) -> list[UploadReason]:
+    """Why the offset asked about, or else the next one, is not in the tier; empty when it is."""
+    if place is not None:
+        return list(upload_reasons(view, place.offset)) if place.place is Place.LOCAL else []
+    first = pending_offset(view)
+    return list(upload_reasons(view, first)) if first < view.offsets.high_watermark else []
+
+
+def print_explanation(
+    view: PartitionView, place: Whereabouts | None, where: ByteRange | None, count: int
+) -> None:
+    """All that `explain` has to say, for people."""
+    print_partitions([view])
+    print()
+    spans = list(epoch_spans(view.lineage, view.offsets.log_end_offset))
+    print_table(("leader epoch", "first offset", "last offset"), [(e, s, end - 1) for e, s, end in spans])
+    if place is not None:
+        print()
+        _print_place(place, where)
+    reasons = not_tiered(view, place)
+    if reasons:
+        subject = f"offset {pending_offset(view) if place is None else place.offset}"
+        print(f"\n{subject} is not in the tier:")
+        for reason in reasons:
+            print(f"  {reason.obstacle.value}{f' ({reason.detail})' if reason.detail else ''}")
+    going = departures(view, count)
+    if going:
+        print("\nnext to go:")
+        print_table(("start", "end", "when", "why"), [_departure_row(view, each) for each in going])
+
+
+def _place_document(view: PartitionView, place: Whereabouts, where: ByteRange | None) -> dict[str, Any]:
+    segment = place.segment
+    return {
+        "offset": place.offset,
+        "place": place.place,
+        "meaning": place.place.value,
+        "leader_epoch": place.epoch,
+        "segment": None if segment is None else segment_document(segment, None),
+        "bytes": None if where is None else asdict(where),
+    }
+
+
+def _print_place(place: Whereabouts, where: ByteRange | None) -> None:
+    print(f"offset {place.offset}: {place.place.value}")
+    if place.epoch is not None:
+        print(f"  leader epoch  {place.epoch}")
+    if place.segment is not None:
+        segment = place.segment
+        print(f"  segment       {uuid_text(segment.remote_log_segment_id.id)}")
+        print(f"  holds         {segment.start_offset}-{segment.end_offset}")
+        if where is None:
+            print(f"  object        {object_key(segment, None)}")
+    if where is not None:
+        how = [word for word, is_so in (("zstd", where.is_compressed), ("AES", where.is_encrypted)) if is_so]
+        print(f"  object        {where.key}")
+        print(f"  log bytes     {where.log_start}-{where.log_end - 1}")
+        stored = f"  stored bytes  {where.stored_start}-{where.stored_end - 1}"
+        print(stored + (f" ({', '.join(how)})" if how else ""))
+
+
+def _departure_row(view: PartitionView, departure: Departure) -> tuple[object, ...]:
+    segment = departure.segment
+    if departure.reason is not None:
+        return segment.start_offset, segment.end_offset, "now", departure.reason.value
+    when, why = [], []
+    if departure.at_ms is not None:
+        when.append(moment(departure.at_ms) or "")
+        why.append(f"retention.ms={view.config.retention_ms}")
+    if departure.after_bytes is not None:
+        when.append(f"{departure.after_bytes} bytes later")
+        why.append(f"retention.bytes={view.config.retention_bytes}")
+    return segment.start_offset, segment.end_offset, " or ".join(when), ", ".join(why)
