@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from rich.console import Console
 
 from tidelog.demo.comparison import Content, Fingerprint, OffsetGap, Received
 from tidelog.demo.corpus import Corpus
-from tidelog.demo.run import Demo
+from tidelog.demo.run import PARTITIONS, TIERED, Demo
 
 LINES = [(b"a", b"1\n"), (b"a", b"2\n"), (b"b", b"3\n"), (b"a", b"4\n")]
 
@@ -60,19 +61,27 @@ def test_the_lines_of_a_file_are_the_file_whatever_ends_them(tmp_path: Path) -> 
     assert [path.as_posix() for path in corpus.paths] == ["one.py", "sub/two.py"]
     assert b"".join(line.value for line in corpus.lines()) == contents["one.py"]
     assert {line.key for line in corpus.lines()} == {b"one.py"}
+    assert list(corpus.lines_of(corpus.paths[0])) == list(corpus.lines())
 
 
 async def test_the_demo_runs_to_its_end_on_a_small_text(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.mkdir()
     for number in range(40):
-        lines = "".join(f"{number} {line} {'x' * (line % 90)}\n" for line in range(number * 7))
+        lines = "".join(f"{number} {line} {'x' * (line % 90)}\n" for line in range(number * 20))
         (text / f"{number}.py").write_text(lines)
     output = io.StringIO()
-    demo = Demo(Corpus(text), tmp_path, Console(file=output, width=160))
+    topic_configs = {**TIERED, "internal.segment.bytes": "16384"}
+    demo = Demo(Corpus(text), tmp_path, Console(file=output, width=160), topic_configs)
     try:
         assert await demo.run(), output.getvalue()
     finally:
         demo.close()
     assert "DIFFERS" not in output.getvalue()
     assert output.getvalue().count("equal") == 3
+    copied = re.search(r"copied ([\d.]+) MB of the ([\d.]+) MB", output.getvalue())
+    assert copied is not None and float(copied[1]) < float(copied[2]) / 2, output.getvalue()
+    assert len(demo.watch.borders) == PARTITIONS
+    for border in demo.watch.borders:
+        assert 0 == border.log_start < border.local_start == border.remote_end <= border.high_watermark
+        assert border.remote.count > 1 == border.local.count

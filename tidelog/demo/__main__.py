@@ -1,8 +1,10 @@
 """Run the demo; the exit code is 0 only when every byte that was produced was read back by everybody.
 
-start        three nodes, a topic of six partitions with three replicas each
-produce      every line of the standard library, keyed by file, with the bundled producer; a node is
-             killed meanwhile and comes back afterwards; read with the bundled consumer
+start        three nodes, a tiered topic of six partitions with three replicas each, segments of 1 MiB
+produce      every line of the standard library, keyed by file, with the bundled producer, while segments
+             move to the tier and a node is killed
+empty node   the killed one comes back without its disk, and copies only what is in no segment of the tier;
+             read from offset 0 with the bundled consumer
 restart      all nodes cleanly, then read with confluent-kafka, a group of two
 kill -9      all nodes and start them again, then read with aiokafka, a group of two
 compare      count, offsets without a gap, order per key, SHA-256 of all content

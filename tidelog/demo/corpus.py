@@ -33,13 +33,13 @@ class Corpus:
         """The modules that came with this Python."""
         return cls(Path(sysconfig.get_path("stdlib")))
 
-    def count_lines(self) -> int:
-        """How many lines there are."""
-        return sum(len((self.root / path).read_bytes().splitlines()) for path in self.paths)
+    def lines_of(self, path: Path) -> Iterator[Line]:
+        """Every line of one of `paths`; together they are the file."""
+        key = path.as_posix().encode()
+        for line in (self.root / path).read_bytes().splitlines(keepends=True):
+            yield Line(key, line)
 
     def lines(self) -> Iterator[Line]:
-        """Every line of every file; the lines of a file together are the file."""
+        """Every line of every file."""
         for path in self.paths:
-            key = path.as_posix().encode()
-            for line in (self.root / path).read_bytes().splitlines(keepends=True):
-                yield Line(key, line)
+            yield from self.lines_of(path)

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from types import TracebackType
 
 from rich import progress as bars
-from rich.console import Console
+from rich.console import Console, RenderableType
+
+
+class _BarBelow(bars.Progress):
+    """A bar, and above it what `above` gives at that moment."""
+
+    above: Callable[[], RenderableType] | None = None
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        if self.above is not None:
+            yield self.above()
+        yield from super().get_renderables()
 
 
 class Progress:
-    """Counts records of one step; `total` None when it is not known beforehand."""
+    """Counts records of one step; `total` None when it is not known beforehand.
 
-    def __init__(self, console: Console, name: str, total: int | None) -> None:
+    `above` is shown over the bar, made anew each time the terminal is refreshed.
+    """
+
+    def __init__(
+        self,
+        console: Console,
+        name: str,
+        total: int | None,
+        above: Callable[[], RenderableType] | None = None,
+    ) -> None:
         self._console = console
         self._name = name
         self._count = 0
@@ -24,7 +45,8 @@ class Progress:
                 bars.TextColumn("{task.completed:,} records"),
                 bars.TimeElapsedColumn(),
             )
-            self._bar = bars.Progress(*columns, console=console, transient=True)
+            self._bar = bar = _BarBelow(*columns, console=console, transient=True)
+            bar.above = above
             self._task = self._bar.add_task(name, total=total)
 
     def advance(self, records: int) -> None:

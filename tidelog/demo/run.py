@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from clients.admin import Admin
+from clients.admin import Admin, ElectionType
 from clients.producer import Producer
 from tidelog.demo.comparison import Content, Fingerprint, Received
 from tidelog.demo.corpus import Corpus
 from tidelog.demo.progress import Progress
 from tidelog.demo.readers import Advance, read_with_aiokafka, read_with_confluent, read_with_tidelog
+from tidelog.demo.tier_view import MEGA, TierView
+from tidelog.demo.tier_watch import TierWatch
 from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.local_cluster.tiering import TIER_FOLDER, tiered_settings
 
 TOPIC = "standard-library"
 NODES = 3
 PARTITIONS = 6
-# The node that dies while the text is written, when this part of it has been sent, and comes back at the end.
+# The node that dies while the text is written, when this part of its files has been sent. Its disk is lost.
 VICTIM = 2
 KILLED_AFTER = 0.4
 # A crash is to be noticed within the demo's patience, not a data centre's.
@@ -31,7 +34,12 @@ SETTINGS = {
     "broker.heartbeat.interval.ms": "300",
     "offsets.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "1000",
+    # Segments are to move while somebody looks on.
+    "remote.log.manager.task.interval.ms": "300",
+    "log.retention.check.interval.ms": "300",
 }
+# Small segments, of which each leaves the local disk as soon as it is in the tier.
+TIERED = {"remote.storage.enable": "true", "segment.bytes": "1048576", "local.retention.bytes": "1"}
 # How many deliveries may be outstanding before their outcome is looked at.
 DELIVERIES_CHECKED_TOGETHER = 20_000
 
@@ -50,10 +58,20 @@ async def _read_in_threads(servers: str, topic: str, expected: int, advance: Adv
 class Demo:
     """One run over `corpus`; the nodes' data and logs stand in `folder`."""
 
-    def __init__(self, corpus: Corpus, folder: Path, console: Console | None = None) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        folder: Path,
+        console: Console | None = None,
+        topic_configs: Mapping[str, str] = TIERED,
+    ) -> None:
         self._corpus = corpus
         self._console = console or Console()
-        self.cluster = LocalCluster.create(folder / "cluster", NODES, settings=SETTINGS)
+        self._topic_configs = topic_configs
+        settings = tiered_settings(folder, NODES, SETTINGS)
+        self.cluster = LocalCluster.create(folder / "cluster", NODES, settings=settings)
+        self._view = TierView(self.cluster.layout, folder / TIER_FOLDER, TOPIC)
+        self.watch = TierWatch(self._view, self.cluster.bootstrap_servers, self._console)
         self._rates = Table("step", "records", "seconds", "records/s", "MB/s", title="Rates")
         self._comparison = Table("reader", "records", "keys", "per member", "SHA-256", "", title="Comparison")
 
@@ -62,7 +80,10 @@ class Demo:
         say = self._console.print
         say(f"{NODES} nodes at {self.cluster.bootstrap_servers} ready after {await self._start():.1f} s")
         source = await self._produce()
-        say(f"node {VICTIM} is back: all brokers are there after {await self._start([VICTIM]):.1f} s")
+        moved_s = await self.watch.until_tiered()
+        say(f"after another {moved_s:.1f} s only the active segments are on disk, all others in the tier")
+        say(self.watch.table)
+        await self._replace_the_victim()
         equal = await self._read("tidelog", read_with_tidelog, source)
         await asyncio.to_thread(self.cluster.stop)
         say(f"clean restart of all: ready after {await self._start():.1f} s")
@@ -89,13 +110,36 @@ class Demo:
         for node_id in self.cluster.nodes:
             self.cluster.kill(node_id)
 
+    async def _replace_the_victim(self) -> None:
+        """Start the node that died with an empty disk, and let it lead what it led."""
+        self.cluster.wipe(VICTIM)
+        started_s = await self._start([VICTIM])
+        whole_s = await self.watch.until_whole()
+        copied = self._view.on_disk(VICTIM)
+        borders = self.watch.borders
+        whole_bytes = sum(border.remote.size_bytes + border.local.size_bytes for border in borders)
+        self._console.print(
+            f"node {VICTIM} is back with an empty disk: there after {started_s:.1f} s, all of it in sync "
+            f"after another {whole_s:.1f} s; copied {copied.size_bytes / MEGA:.1f} MB of the "
+            f"{whole_bytes / MEGA:.1f} MB that are in the topic ({copied.size_bytes / whole_bytes:.0%})"
+        )
+        async with Admin(self.cluster.bootstrap_servers) as admin:
+            elected = await admin.elect_leaders(ElectionType.PREFERRED)
+        self._console.print(
+            f"it leads {sum(name.topic == TOPIC for name in elected)} partitions from now on, "
+            "and serves what it has never copied"
+        )
+
     async def _produce(self) -> Fingerprint:
         async with Admin(self.cluster.bootstrap_servers) as admin:
-            await admin.create_topic(TOPIC, num_partitions=PARTITIONS)
+            await admin.create_topic(TOPIC, num_partitions=PARTITIONS, configs=self._topic_configs)
         content = Content()
         started = time.perf_counter()
-        with Progress(self._console, "produce", None) as progress:
-            async with Producer(self.cluster.bootstrap_servers, linger_ms=5) as producer:
+        with Progress(self._console, "produce", None, lambda: self.watch.table) as progress:
+            async with (
+                self.watch.following(),
+                Producer(self.cluster.bootstrap_servers, linger_ms=5) as producer,
+            ):
                 await self._send_all(producer, content, progress)
         source = content.fingerprint()
         self._add_rate("produce: tidelog", source, time.perf_counter() - started)
@@ -103,22 +147,24 @@ class Demo:
 
     async def _send_all(self, producer: Producer, content: Content, progress: Progress) -> None:
         deliveries = []
-        kill_at = int(KILLED_AFTER * self._corpus.count_lines())
-        for number, (key, value) in enumerate(self._corpus.lines()):
+        kill_at = int(KILLED_AFTER * len(self._corpus.paths))
+        for number, path in enumerate(self._corpus.paths):
             if number == kill_at:
                 await asyncio.to_thread(self.cluster.kill, VICTIM)
-                self._console.print(f"kill -9 of node {VICTIM} after {number:,} records")
-            content.add(key, value)
-            delivery = producer.send_nowait(TOPIC, value, key=key)
-            if delivery is None:
-                delivery = await producer.send(TOPIC, value, key=key)
-            deliveries.append(delivery)
-            if len(deliveries) == DELIVERIES_CHECKED_TOGETHER:
-                progress.advance(len(deliveries))
-                # An earlier half is done while the later one is still on its way.
-                for done in deliveries:
-                    await done
-                deliveries.clear()
+                self._console.print(f"kill -9 of node {VICTIM} after {content.records:,} records")
+                self._console.print(self.watch.table)
+            for key, value in self._corpus.lines_of(path):
+                content.add(key, value)
+                delivery = producer.send_nowait(TOPIC, value, key=key)
+                if delivery is None:
+                    delivery = await producer.send(TOPIC, value, key=key)
+                deliveries.append(delivery)
+                if len(deliveries) == DELIVERIES_CHECKED_TOGETHER:
+                    progress.advance(len(deliveries))
+                    # An earlier half is done while the later one is still on its way.
+                    for done in deliveries:
+                        await done
+                    deliveries.clear()
         await producer.flush()
         for done in deliveries:
             await done

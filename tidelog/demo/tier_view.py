@@ -1,0 +1,160 @@
+"""Where the records of a tiered topic are: offsets as clients are told them, files and objects as they lie.
+
+log start .. remote end            in the tier
+local start .. high watermark      on the disks of the replicas, committed
+local start .. remote end          in both, for as long as local retention says
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from clients.admin import Admin, OffsetSpec, TopicDescription
+from protocol.errors import KafkaError
+from protocol.ids import TopicPartition, uuid_text
+from tidelog.local_cluster.layout import ClusterLayout
+
+ASKED: Final = (
+    OffsetSpec.EARLIEST,
+    OffsetSpec.EARLIEST_LOCAL,
+    OffsetSpec.LATEST_TIERED,
+    OffsetSpec.LATEST,
+)
+MEGA: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Segments in one place: how many log files, and their bytes together."""
+
+    count: int
+    size_bytes: int
+
+    @classmethod
+    def below(cls, folders: Iterable[Path]) -> Segments:
+        """The log files that are in `folders` at this moment; a folder that is not there has none."""
+        sizes = [size for folder in folders for size in _log_sizes(folder)]
+        return cls(len(sizes), sum(sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class Border:
+    """One partition as its leader tells it; `remote_end` is exclusive."""
+
+    partition: int
+    leader: int
+    log_start: int
+    local_start: int
+    remote_end: int
+    high_watermark: int
+    local: Segments
+    remote: Segments
+
+    @property
+    def is_tiered(self) -> bool:
+        """Whether all but the active segment is in the tier, and nowhere else."""
+        return self.local.count == 1 and self.local_start == self.remote_end
+
+
+class TierView:
+    """Looks at one topic of a local cluster whose tier is a directory.
+
+    Errors: KafkaError when the cluster does not answer.
+    """
+
+    def __init__(self, layout: ClusterLayout, tier: Path, topic: str) -> None:
+        self._layout = layout
+        self._tier = tier
+        self._topic = topic
+
+    async def borders(self, admin: Admin) -> list[Border]:
+        """Every partition whose leader answers, in order."""
+        topic = await self._described(admin)
+        leaders = {each.partition: each.leader for each in topic.partitions if each.leader >= 0}
+        names = [TopicPartition(self._topic, number) for number in leaders]
+        found = {spec: await admin.list_offsets(dict.fromkeys(names, int(spec))) for spec in ASKED}
+        remote = self._tier / f"{self._topic}-{uuid_text(topic.topic_id)}"
+        borders = []
+        for name in names:
+            answers = (found[spec][name] for spec in ASKED)
+            offsets = [answer.offset for answer in answers if not isinstance(answer, KafkaError)]
+            if len(offsets) < len(ASKED):
+                continue  # its leader changes at this moment
+            log_start, local_start, latest_tiered, high_watermark = offsets
+            leader = leaders[name.partition]
+            borders.append(
+                Border(
+                    name.partition,
+                    leader,
+                    log_start,
+                    local_start,
+                    latest_tiered + 1,
+                    high_watermark,
+                    Segments.below([self._layout.data_folder(leader) / str(name)]),
+                    Segments.below([remote / str(name.partition)]),
+                )
+            )
+        return borders
+
+    async def is_whole(self, admin: Admin) -> bool:
+        """Whether every replica of every partition is in sync."""
+        topic = await self._described(admin)
+        return all(set(each.in_sync_replicas) == set(each.replicas) for each in topic.partitions)
+
+    def on_disk(self, node_id: int) -> Segments:
+        """What a node has of the topic on its own disk."""
+        return Segments.below(self._layout.data_folder(node_id).glob(f"{self._topic}-*"))
+
+    async def _described(self, admin: Admin) -> TopicDescription:
+        topic = (await admin.describe_topics([self._topic]))[self._topic]
+        if isinstance(topic, KafkaError):
+            raise topic
+        return topic
+
+
+def border_table(borders: Sequence[Border], title: str) -> Table:
+    """The borders with their sum in the last line, in 80 columns."""
+    table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
+    local_bytes = sum(each.local.size_bytes for each in borders)
+    remote_bytes = sum(each.remote.size_bytes for each in borders)
+    local_count = sum(each.local.count for each in borders)
+    remote_count = sum(each.remote.count for each in borders)
+    for heading, footer in (
+        ("", ""),
+        ("leader", ""),
+        ("log\nstart", ""),
+        ("local\nstart", ""),
+        ("remote\nend", ""),
+        ("high\nwatermark", f"{sum(each.high_watermark for each in borders):,}"),
+        ("segments\nlocal/remote", f"{local_count} / {remote_count}"),
+        ("MB\nlocal/remote", _megabytes(local_bytes, remote_bytes)),
+    ):
+        table.add_column(heading, footer, justify="right", no_wrap=True)
+    for each in borders:
+        offsets = (each.log_start, each.local_start, each.remote_end, each.high_watermark)
+        table.add_row(
+            str(each.partition),
+            str(each.leader),
+            *(f"{offset:,}" for offset in offsets),
+            f"{each.local.count} / {each.remote.count}",
+            _megabytes(each.local.size_bytes, each.remote.size_bytes),
+        )
+    return table
+
+
+def _megabytes(local_bytes: int, remote_bytes: int) -> str:
+    return f"{local_bytes / MEGA:.1f} / {remote_bytes / MEGA:.1f}"
+
+
+def _log_sizes(folder: Path) -> Iterator[int]:
+    for path in folder.glob("*.log"):
+        try:
+            yield path.stat().st_size
+        except FileNotFoundError:
+            continue  # moved on since it was listed
