@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from benchmarks.suites.arrow import arrow
 from benchmarks.suites.clients import clients
 from benchmarks.suites.consume import consume
 from benchmarks.suites.controller import controller
@@ -14,6 +15,7 @@ from benchmarks.suites.produce import produce
 from benchmarks.suites.replication import replication
 from benchmarks.suites.requests import requests
 from benchmarks.suites.start_and_memory import start_and_memory
+from benchmarks.suites.tier_read import tier_read
 from benchmarks.suites.timers import timers
 
 SUITES: Final[dict[str, Suite]] = {
@@ -27,4 +29,6 @@ SUITES: Final[dict[str, Suite]] = {
     "timers": timers,
     "replication": replication,
     "controller": controller,
+    "tier-read": tier_read,
+    "arrow": arrow,
 }

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
-from protocol.compression import BytesLike
+from protocol.compression import BytesLike, Compression
 from protocol.errors import DecodeError
 from protocol.ids import Offset, TopicPartition
 from protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, read_payload
@@ -66,7 +66,7 @@ class ArrowDecoder:
         self._settings = settings or DecoderSettings()
         self._schema = record_schema(include_headers=self._settings.include_headers)
         self._headers: list[BatchHeader] = []
-        self._payloads: list[bytes] = []
+        self._payloads: list[BytesLike] = []
         self._gathered_rows = 0
         self._gathered_bytes = 0
         self.next_offset = start_offset
@@ -120,13 +120,22 @@ class ArrowDecoder:
             return
         try:
             if visible.shows(view, position, header):
-                payload = read_payload(view, position, header, settings.max_decompressed_bytes)
+                payload = self._payload(view, position, header)
                 self._headers.append(header)
                 self._payloads.append(payload)
                 self._gathered_rows += header.record_count
                 self._gathered_bytes += len(payload)
         except DecodeError as error:
             raise self._damaged(f"the batch at offset {header.base_offset}: {error}") from error
+
+    def _payload(self, view: memoryview, position: int, header: BatchHeader) -> BytesLike:
+        """What stands behind the header, expanded; not copied when there is nothing to expand."""
+        if (
+            header.compression is Compression.NONE
+            and header.size_bytes <= self._settings.max_decompressed_bytes
+        ):
+            return view[position + BATCH_OVERHEAD : position + header.size_bytes]
+        return read_payload(view, position, header, self._settings.max_decompressed_bytes)
 
     def _is_full(self) -> bool:
         return (
@@ -185,7 +194,7 @@ class ArrowDecoder:
         return DecodeError(f"{self._topic_partition}: {reason}")
 
 
-def _joined(headers: list[BatchHeader], payloads: list[bytes]) -> Payloads:
+def _joined(headers: list[BatchHeader], payloads: list[BytesLike]) -> Payloads:
     """The payloads in one buffer, and the headers' fields as columns."""
     columns = list(zip(*headers, strict=True))
     by_name = dict(zip(BatchHeader._fields, columns, strict=True))

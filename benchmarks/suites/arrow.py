@@ -1,0 +1,90 @@
+"""Record batches into Arrow, by CPU time: beside the plain loop, and beside a reader that reads nothing.
+
+Checksums are checked by both. What comes out is put into Arrow's stream format, as Spark's Python worker
+does; the reader that reads nothing does that alone, which is all that could be left to gain.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from benchmarks.figures import Compared, Figure
+from benchmarks.suites.effort import MEGA, MESSAGE_BYTES, Effort, size_name
+from protocol.batch import crc_is_valid, iterate_headers
+from protocol.compression import Compression
+from protocol.ids import TopicPartition
+from protocol.record import BatchBuilder, read_records
+
+_BATCH_BYTES = 16 * 1024
+_LOG_BYTES = 48 * 1024 * 1024
+_TIDES = TopicPartition("tides", 0)
+_AT_LEAST_OF_PLAIN = 1.5
+
+
+def arrow(effort: Effort) -> Iterator[Figure]:
+    """Records per second of CPU, for small and larger records, with and without compression."""
+    for size in MESSAGE_BYTES:
+        for compression in (Compression.NONE, Compression.LZ4):
+            log, count = _log(int(_LOG_BYTES * effort.scale), size, compression)
+            name = f"batches to Arrow, {size_name(size)}, {compression.name.lower()}"
+            pairs = [(_rate(_decoded, log, count), _rate(_plain, log, count)) for _ in range(effort.rounds)]
+            compared = Compared.of(pairs)
+            yield compared.figure(name, "M records/s", "plain loop", at_least=_AT_LEAST_OF_PLAIN)
+            rows = next(_decoded_batches(log))
+            pairs = [(_rate(_decoded, log, count), _ready_rate(rows, count)) for _ in range(effort.rounds)]
+            yield Compared.of(pairs).figure(name, "M records/s", "ready Arrow batches")
+
+
+def _log(size_bytes: int, value_bytes: int, compression: Compression) -> tuple[bytes, int]:
+    """Batches as producers fill them, half of each value random, and how many records they hold."""
+    randomness = random.Random(value_bytes)
+    batches: list[bytes] = []
+    count = total = 0
+    while total < size_bytes:
+        builder = BatchBuilder(base_offset=count, compression=compression)
+        while builder.estimated_size_bytes < _BATCH_BYTES:
+            random_part = randomness.randbytes(value_bytes // 2)
+            value = random_part + bytes(value_bytes // 2 - randomness.randrange(value_bytes // 8))
+            builder.append(1_700_000_000_000 + count // 10, b"key-%d" % (count % 1000), value)
+            count += 1
+        total += builder.estimated_size_bytes
+        batches.append(bytes(builder.build()))
+    return b"".join(batches), count
+
+
+def _rate(work: Callable[[bytes], None], log: bytes, count: int) -> float:
+    start = time.process_time()
+    work(log)
+    return count / (time.process_time() - start) / MEGA
+
+
+def _ready_rate(rows: Any, count: int) -> float:
+    start = time.process_time()
+    written = 0
+    while written < count:
+        rows.serialize()
+        written += rows.num_rows
+    return written / (time.process_time() - start) / MEGA
+
+
+def _plain(log: bytes) -> None:
+    for position, header in iterate_headers(log):
+        assert crc_is_valid(log, position, header)
+        read_records(log, position, header)
+
+
+def _decoded(log: bytes) -> None:
+    for batch in _decoded_batches(log):
+        batch.serialize()
+
+
+def _decoded_batches(log: bytes) -> Iterator[Any]:
+    # Here, so that the other suites need no Arrow.
+    from spark_connector.arrow.decoder import ArrowDecoder
+
+    decoder = ArrowDecoder(_TIDES, 0, 1 << 62)
+    yield from decoder.add(log)
+    yield from decoder.finish()
