@@ -157,12 +157,17 @@ class PartitionMetadataStore(CacheQuestions):
 
     def _apply_deletion(self, event: RemotePartitionDeleteMetadata) -> Outcome:
         partition = event.topic_id_partition
+        before = self._deletions.get(partition)
         if event.state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            cache = self._caches.get(partition)
+            if before is None and cache:
+                return Outcome.ILLEGAL_MOVE  # another node ended it, and these segments are new
             self._deletions.pop(partition, None)
-            if partition in self._caches:
+            if cache is not None:
                 self._caches[partition] = RemoteLogMetadataCache(partition)
             return Outcome.APPLIED
-        before = self._deletions.get(partition)
+        if before is None and event.state is not RemotePartitionDeleteState.DELETE_PARTITION_MARKED:
+            return Outcome.ILLEGAL_MOVE  # it has ended: somebody came late, and must not begin it again
         if before is not None and before.state > event.state:
             return Outcome.ILLEGAL_MOVE
         self._deletions[partition] = event

@@ -38,6 +38,8 @@ class Subscription:
         self.tail: dict[int, Offset] = {}
         self.catch_up: dict[int, Offset] = {}
         self._followers: dict[int, dict[TopicIdPartition, Follower]] = {}
+        self._told_by_tail: dict[int, set[TopicIdPartition]] = {}
+        """Until the past was read once: who is not here, and of whose deletion the tail has told."""
 
     def add(self, partition: TopicIdPartition, metadata_partition: int, position: Offset) -> None:
         """A user partition comes, of which everything before `position` is known already."""
@@ -53,6 +55,7 @@ class Subscription:
             self._followers.pop(metadata_partition, None)
             self.tail.pop(metadata_partition, None)
             self.catch_up.pop(metadata_partition, None)
+            self._told_by_tail.pop(metadata_partition, None)
 
     def without_bounds(self) -> list[int]:
         """The metadata partitions with newcomers that nobody has begun to catch up."""
@@ -79,7 +82,9 @@ class Subscription:
         newcomers = self._newcomers(metadata_partition)
         if not newcomers:
             return []
-        self.tail.setdefault(metadata_partition, bounds.end)
+        if metadata_partition not in self.tail:
+            self.tail[metadata_partition] = bounds.end
+            self._told_by_tail[metadata_partition] = set()
         first = min(follower.position for follower in newcomers.values())
         self.catch_up[metadata_partition] = max(first, bounds.start)
         return self._join(metadata_partition)
@@ -92,6 +97,24 @@ class Subscription:
             for partition, follower in followers.items()
             if follower.is_joined is is_tail
         }
+
+    def hears_deletion(
+        self, metadata_partition: int, partition: TopicIdPartition, offset: Offset, *, is_tail: bool
+    ) -> bool:
+        """Whether a step in the deletion of `partition`, which need not be here, is news.
+
+        The past is read anew for every newcomer, and tells of deletions that are over long since: nobody
+        else may take them for new, as what has come behind them would be taken away.
+        """
+        follower = self._followers.get(metadata_partition, {}).get(partition)
+        if follower is not None:
+            return follower.is_joined is is_tail and offset >= follower.position
+        told_by_tail = self._told_by_tail.get(metadata_partition)
+        if not is_tail:
+            return told_by_tail is not None and partition not in told_by_tail
+        if told_by_tail is not None:
+            told_by_tail.add(partition)
+        return True
 
     def advance(self, read: ReadRecords, *, is_tail: bool) -> list[TopicIdPartition]:
         """The records were taken over; answers the user partitions that have caught up by this."""
@@ -126,6 +149,7 @@ class Subscription:
         if position is None or position < self.tail[metadata_partition]:
             return []
         del self.catch_up[metadata_partition]
+        self._told_by_tail.pop(metadata_partition, None)
         joined = self._newcomers(metadata_partition)
         for follower in joined.values():
             follower.is_joined = True

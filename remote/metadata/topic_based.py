@@ -321,8 +321,11 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
                 _log.error("metadata partition %d, offset %d is passed over: %s", number, offset, error)
                 continue
             partition = partition_of(event)
-            is_deletion = isinstance(event, RemotePartitionDeleteMetadata)
-            if not is_deletion and offset < listeners.get(partition, _NEVER):
+            if isinstance(event, RemotePartitionDeleteMetadata):
+                is_news = self._subscription.hears_deletion(number, partition, offset, is_tail=is_tail)
+            else:
+                is_news = offset >= listeners.get(partition, _NEVER)
+            if not is_news:
                 continue
             outcome = self.store.apply(event)
             if outcome in (Outcome.APPLIED, Outcome.REPEATED) and partition in listeners:
