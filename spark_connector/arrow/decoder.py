@@ -22,7 +22,7 @@ from protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_heade
 from protocol.compression import BytesLike, Compression
 from protocol.errors import DecodeError
 from protocol.ids import Offset, TopicPartition
-from protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, read_payload
+from protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, RECORD_BYTES_MIN, read_payload
 from spark_connector.arrow.binary_columns import pieces_column
 from spark_connector.arrow.header_column import headers_column
 from spark_connector.arrow.record_fields import FieldReader, Payloads, RecordFields
@@ -130,12 +130,13 @@ class ArrowDecoder:
 
     def _payload(self, view: memoryview, position: int, header: BatchHeader) -> BytesLike:
         """What stands behind the header, expanded; not copied when there is nothing to expand."""
-        if (
-            header.compression is Compression.NONE
-            and header.size_bytes <= self._settings.max_decompressed_bytes
-        ):
-            return view[position + BATCH_OVERHEAD : position + header.size_bytes]
-        return read_payload(view, position, header, self._settings.max_decompressed_bytes)
+        limit = self._settings.max_decompressed_bytes
+        if header.compression is not Compression.NONE or header.size_bytes > limit:
+            return read_payload(view, position, header, limit)
+        payload = view[position + BATCH_OVERHEAD : position + header.size_bytes]
+        if header.record_count * RECORD_BYTES_MIN > len(payload):
+            raise DecodeError(f"{header.record_count} records cannot stand in {len(payload)} bytes")
+        return payload
 
     def _is_full(self) -> bool:
         return (

@@ -313,6 +313,16 @@ def test_a_checksum_that_does_not_hold_names_partition_and_offset() -> None:
         decode(bytes(log))
 
 
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
+def test_a_count_of_records_that_cannot_be_takes_no_memory(compression: Compression) -> None:
+    builder = BatchBuilder(compression=compression)
+    builder.append(0, None, b"value")
+    batch = builder.build()
+    write_header(batch, 0, read_header(batch)._replace(record_count=2**31 - 1))
+    with pytest.raises(DecodeError, match="2147483647 records cannot stand in"):
+        decode(bytes(batch))
+
+
 def test_batches_out_of_order_are_refused() -> None:
     log = flat_log(3, 5, 20)
     third = len(log) // 3
