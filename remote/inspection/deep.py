@@ -209,7 +209,8 @@ class _BatchesSeen:
         if header.last_offset > self._metadata.end_offset:
             self._first.setdefault(Kind.WRONG_OFFSETS, f"{place} reaches behind the segment's end")
         epoch = _epoch_at(self._metadata.segment_leader_epochs, header.base_offset)
-        if header.partition_leader_epoch != epoch:
+        # Below its first epoch the segment was below the log start already when it was copied.
+        if epoch is not None and header.partition_leader_epoch != epoch:
             self._first.setdefault(
                 Kind.WRONG_EPOCH,
                 f"{place} is of epoch {header.partition_leader_epoch}, the metadata says {epoch}",

@@ -1,0 +1,228 @@
+"""Which offsets are held how often: by scenario, and against a model that looks at each offset by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remote.inspection.coverage import coverage_findings, disagreement
+from remote.inspection.findings import Finding, Kind, Severity
+from remote.inspection.fsck import metadata_findings
+from remote.inspection.views import PartitionView, finished
+from remote.metadata.store import RemoteLogEvent
+from storage.leader_epoch import EpochEntry, LeaderEpochCache
+from tests.support.remote_segments import DELETING, step
+from tests.support.tier_views import copied, view_of
+
+LINEAGE = ((5, 0), (7, 100))
+WHOLE = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 100)]), *copied(2, 120, 199, 7)]
+
+
+def brief(found: Sequence[Finding]) -> list[tuple[Kind, str]]:
+    return [(finding.kind, finding.place.partition(" AAA")[0]) for finding in found]
+
+
+def test_a_tier_that_holds_everything_once() -> None:
+    view = view_of(WHOLE, LINEAGE, local_start=150)
+    assert metadata_findings(view) == []
+
+
+def test_a_segment_that_is_missing_below_the_local_start_and_above() -> None:
+    events = WHOLE[:2] + WHOLE[4:]
+    assert brief(coverage_findings(view_of(events, LINEAGE, local_start=200))) == [
+        (Kind.GAP, "offsets 60-119")
+    ]
+    assert brief(coverage_findings(view_of(events, LINEAGE, local_start=90))) == [
+        (Kind.GAP, "offsets 60-89"),
+        (Kind.GAP_AHEAD, "offsets 90-119"),
+    ]
+    assert brief(coverage_findings(view_of(events, LINEAGE, log_start=119, local_start=200)))[0] == (
+        Kind.GAP,
+        "offset 119",
+    )
+
+
+def test_a_segment_that_is_being_deleted_holds_nothing() -> None:
+    view = view_of([*WHOLE, step(0, DELETING)], LINEAGE, local_start=200)
+    assert brief(coverage_findings(view)) == [(Kind.GAP, "offsets 0-59")]
+    assert coverage_findings(view.with_log_start(60)) == []
+
+
+def test_nothing_is_in_the_tier_and_nothing_has_to_be() -> None:
+    assert metadata_findings(view_of([], LINEAGE, local_start=0)) == []
+
+
+def test_another_leader_copied_some_records_again() -> None:
+    events = [*WHOLE, *copied(3, 150, 210, 7)]
+    found = coverage_findings(view_of(events, LINEAGE, local_start=211))
+    assert [(one.kind, one.place) for one in found] == [(Kind.OVERLAP, "offsets 150-199")]
+    assert found[0].kind.severity is Severity.NOTE
+    assert "segment 120-199" in found[0].detail and "segment 150-210" in found[0].detail
+
+
+def test_unclean_election_a_segment_of_records_that_the_log_never_had() -> None:
+    events = [*WHOLE, *copied(3, 120, 300, 6)]
+    found = coverage_findings(view_of(events, LINEAGE, local_start=200))
+    assert [one.kind for one in found] == [Kind.UNREACHABLE]
+    assert found[0].place.startswith("segment 120-300 ")
+
+
+def test_log_divergence_an_epoch_that_went_on_in_the_segment_leaves_a_gap_here() -> None:
+    events = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 110)]), *copied(2, 120, 199, 7)]
+    found = coverage_findings(view_of(events, LINEAGE, local_start=200))
+    assert brief(found) == [(Kind.GAP, "offsets 100-109")]
+
+
+def test_a_leader_that_does_not_know_who_wrote_the_oldest_records() -> None:
+    view = view_of(WHOLE, LINEAGE[1:], local_start=200)
+    assert brief(coverage_findings(view))[0] == (Kind.UNKNOWN_EPOCH, "offsets 0-99")
+
+
+def test_a_segment_below_the_log_start_waits_for_its_deletion() -> None:
+    found = coverage_findings(view_of(WHOLE, LINEAGE, log_start=60, local_start=200))
+    assert [(one.kind, one.kind.severity) for one in found] == [(Kind.BELOW_START, Severity.NOTE)]
+
+
+@pytest.mark.parametrize(("told", "is_odd"), [(199, False), (150, True), (-1, True), (250, True)])
+def test_a_leader_that_counts_on_another_end(told: int, is_odd: bool) -> None:
+    view = view_of(WHOLE, LINEAGE, local_start=200)
+    offsets = view.offsets
+    object.__setattr__(offsets, "highest_offset_in_remote_storage", told)
+    assert (disagreement(view) is not None) is is_odd
+
+
+# --- against a model ----------------------------------------------------------------------
+
+
+class History(NamedTuple):
+    """A log and a tier, drawn at random; `segments` are (start, end, epochs)."""
+
+    lineage: list[tuple[int, int]]
+    segments: list[tuple[int, int, list[tuple[int, int]]]]
+    log_start: int
+    local_start: int
+    end: int
+
+
+@st.composite
+def lineages(draw: st.DrawFn) -> list[tuple[int, int]]:
+    epochs = sorted(draw(st.sets(st.integers(0, 12), min_size=1, max_size=4)))
+    starts = [
+        0,
+        *sorted(draw(st.sets(st.integers(1, 80), min_size=len(epochs) - 1, max_size=len(epochs) - 1))),
+    ]
+    return list(zip(epochs, starts, strict=True))
+
+
+@st.composite
+def clean_histories(draw: st.DrawFn) -> History:
+    lineage = draw(lineages())
+    end = lineage[-1][1] + draw(st.integers(2, 40))
+    cuts = sorted(draw(st.sets(st.integers(1, end - 1), max_size=6)) | {0, end - 1})
+    segments = [(start, behind - 1, epochs_in(lineage, start, behind)) for start, behind in pairwise(cuts)]
+    local_start = draw(st.integers(0, cuts[-1]))
+    return History(lineage, segments, draw(st.integers(0, local_start)), local_start, end)
+
+
+@st.composite
+def any_histories(draw: st.DrawFn) -> History:
+    """A clean one with segments taken out, doubled, shifted, and written in other epochs."""
+    history = draw(clean_histories())
+    segments = []
+    for start, end, epochs in history.segments:
+        match draw(st.sampled_from(["keep", "keep", "keep", "drop", "longer", "other epochs"])):
+            case "keep":
+                segments.append((start, end, epochs))
+            case "longer":
+                behind = end + draw(st.integers(1, 10))
+                segments.append((start, behind, epochs_in(history.lineage, start, behind + 1)))
+            case "other epochs":
+                others = draw(lineages())
+                segments.append((start, end, epochs_in(others, start, end + 1)))
+    return history._replace(segments=segments)
+
+
+def epochs_in(lineage: list[tuple[int, int]], start: int, end: int) -> list[tuple[int, int]]:
+    cache = LeaderEpochCache.of(EpochEntry(*entry) for entry in lineage)
+    return [tuple(entry) for entry in cache.entries_in_range(start, end)]  # type: ignore[misc]
+
+
+def as_view(history: History) -> PartitionView:
+    events: list[RemoteLogEvent] = []
+    for number, (start, end, epochs) in enumerate(history.segments):
+        events += copied(number, start, end, epochs)
+    return view_of(
+        events,
+        history.lineage,
+        log_start=history.log_start,
+        local_start=history.local_start,
+        end=history.end,
+    )
+
+
+def held_by(history: History, offset: int) -> int:
+    """How many segments have `offset` in the epoch in which the log has it."""
+    epoch = LeaderEpochCache.of(EpochEntry(*each) for each in history.lineage).epoch_for_offset(offset)
+    return sum(
+        start <= offset <= end
+        and LeaderEpochCache.of(EpochEntry(*each) for each in epochs).epoch_for_offset(offset) == epoch
+        for start, end, epochs in history.segments
+    )
+
+
+def told_offsets(found: Sequence[Finding], kind: Kind) -> set[int]:
+    offsets: set[int] = set()
+    for finding in found:
+        if finding.kind is kind:
+            first, _, last = finding.place.split()[-1].partition("-")
+            offsets |= set(range(int(first), int(last or first) + 1))
+    return offsets
+
+
+@given(clean_histories())
+def test_a_clean_tier_gives_no_finding(history: History) -> None:
+    found = metadata_findings(as_view(history))
+    assert {finding.kind for finding in found} <= {Kind.BELOW_START}
+
+
+@given(any_histories())
+def test_gaps_and_overlaps_are_found_where_they_are_and_nowhere_else(history: History) -> None:
+    view = as_view(history)
+    found = coverage_findings(view)
+    counts = {offset: held_by(history, offset) for offset in range(history.log_start, history.end + 12)}
+    gaps = {offset for offset, count in counts.items() if not count and offset < history.local_start}
+    assert told_offsets(found, Kind.GAP) == gaps
+    assert told_offsets(found, Kind.OVERLAP) == {offset for offset, count in counts.items() if count > 1}
+    last_held = max((offset for offset, count in counts.items() if count), default=-1)
+    ahead = {
+        offset for offset, count in counts.items() if not count and history.local_start <= offset <= last_held
+    }
+    assert told_offsets(found, Kind.GAP_AHEAD) == ahead
+
+
+@given(any_histories())
+def test_what_is_no_gap_is_served_by_the_metadata_cache(history: History) -> None:
+    view = as_view(history)
+    gaps = told_offsets(coverage_findings(view), Kind.GAP)
+    for offset in range(history.log_start, history.local_start):
+        epoch = view.epoch_lineage.epoch_at(offset)
+        assert epoch is not None
+        assert (view.history.cache.segment(epoch, offset) is None) is (offset in gaps)
+
+
+@given(any_histories())
+def test_a_segment_is_unreachable_when_it_holds_nothing_of_the_log(history: History) -> None:
+    view = as_view(history)
+    found = {finding.segment for finding in coverage_findings(view) if finding.kind is Kind.UNREACHABLE}
+    for segment in finished(view.segments):
+        if segment.end_offset < history.log_start:
+            continue
+        number = segment.remote_log_segment_id.id.int - 1
+        alone = history._replace(segments=[history.segments[number]])
+        holds = any(held_by(alone, offset) for offset in range(segment.start_offset, segment.end_offset + 1))
+        assert (segment.remote_log_segment_id.id in found) is not holds

@@ -1,0 +1,167 @@
+"""Where an offset is, why it is not in the tier, and what goes next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remote.inspection.departures import departures, local_only_bytes
+from remote.inspection.placing import Obstacle, Place, locate, pending_offset, upload_reasons
+from remote.inspection.views import PartitionView
+from remote.log_manager.expiration_plan import Reason
+from tests.support.remote_segments import started
+from tests.support.tier_views import NOW_MS, TIERED, copied, ids, view_of
+
+LINEAGE = ((5, 0), (7, 100))
+EVENTS = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 100)]), *copied(2, 120, 199, 7)]
+
+
+def the_view(**changes: object) -> PartitionView:
+    return view_of(EVENTS, LINEAGE, **{"log_start": 30, "local_start": 130, "end": 300, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("offset", "place", "epoch", "segment"),
+    [
+        (29, Place.BELOW_START, None, None),
+        (30, Place.REMOTE, 5, 0),
+        (99, Place.REMOTE, 5, 1),
+        (100, Place.REMOTE, 7, 1),
+        (129, Place.REMOTE, 7, 2),
+        (130, Place.BOTH, 7, 2),
+        (200, Place.LOCAL, 7, None),
+        (300, Place.BEYOND_END, None, None),
+    ],
+)
+def test_where_an_offset_is(offset: int, place: Place, epoch: int | None, segment: int | None) -> None:
+    found = locate(the_view(), offset)
+    assert (found.place, found.epoch) == (place, epoch)
+    assert (None if found.segment is None else ids([found.segment])[0]) == segment
+
+
+def test_an_offset_that_should_be_in_the_tier_and_is_nowhere() -> None:
+    view = view_of(EVENTS[:2] + EVENTS[4:], LINEAGE, local_start=130)
+    assert locate(view, 70).place is Place.NOWHERE
+
+
+def obstacles(view: PartitionView, offset: int) -> list[Obstacle]:
+    return [reason.obstacle for reason in upload_reasons(view, offset)]
+
+
+def test_the_active_segment_is_what_is_left_when_nothing_else_is_in_the_way() -> None:
+    assert obstacles(the_view(), 200) == [Obstacle.ACTIVE]
+
+
+def test_switches_of_the_topic() -> None:
+    assert obstacles(the_view(config=replace(TIERED, remote_storage_enable=False)), 200) == [
+        Obstacle.TOPIC_NOT_TIERED
+    ]
+    assert obstacles(the_view(config=replace(TIERED, remote_log_copy_disable=True)), 200) == [
+        Obstacle.COPY_DISABLED
+    ]
+
+
+def test_an_open_transaction() -> None:
+    reasons = list(upload_reasons(the_view(last_stable=220), 230))
+    assert [reason.obstacle for reason in reasons] == [
+        Obstacle.NOT_STABLE,
+        Obstacle.EARLIER_FIRST,
+        Obstacle.ACTIVE,
+    ]
+    assert reasons[0].detail == "it is 220, the high watermark is 300"
+    assert reasons[1].detail == "next is offset 200"
+
+
+def test_a_copy_that_failed() -> None:
+    view = view_of([*EVENTS, started(3, 200, 250, 7)], LINEAGE, local_start=130, end=300)
+    assert obstacles(view, 260) == [Obstacle.FAILED_COPY, Obstacle.EARLIER_FIRST, Obstacle.ACTIVE]
+    young = replace(view, now_ms=4000)
+    assert obstacles(young, 260) == [Obstacle.COPYING, Obstacle.EARLIER_FIRST, Obstacle.ACTIVE]
+
+
+def test_kip_1241_young_segments_wait() -> None:
+    config = replace(TIERED, remote_copy_lag_ms=60_000, remote_copy_lag_bytes=1 << 20)
+    assert obstacles(the_view(config=config), 200) == [Obstacle.COPY_LAG, Obstacle.ACTIVE]
+
+
+def test_what_is_pending_is_what_the_leader_says_or_what_follows_the_tier() -> None:
+    view = the_view()
+    assert pending_offset(view) == 200
+    told = replace(view, offsets=replace(view.offsets, earliest_pending_upload_offset=210))
+    assert pending_offset(told) == 210
+
+
+# --- departures -----------------------------------------------------------------------------
+
+
+def test_nothing_goes_without_a_limit() -> None:
+    assert departures(the_view(), 3) == []
+
+
+def test_time_decides_for_each_segment_and_those_below_it() -> None:
+    # Segments are as new as 1000 ms + their last offset.
+    config = replace(TIERED, retention_ms=NOW_MS - 1100)
+    found = departures(the_view(config=config), 3)
+    assert [(ids([one.segment]), one.reason) for one in found] == [
+        ([0], Reason.RETENTION_TIME),
+        ([1], None),
+        ([2], None),
+    ]
+    assert [one.at_ms for one in found] == [None, NOW_MS - 1100 + 1119, NOW_MS - 1100 + 1199]
+    assert all(one.after_bytes is None for one in found)
+
+
+def test_size_decides_by_what_is_kept_and_what_is_only_local() -> None:
+    config = replace(TIERED, retention_bytes=5000)
+    view = the_view(config=config, local_size_bytes=1500)
+    assert local_only_bytes(view) == 1500
+    # 3 segments of 1000 bytes and 1500 local ones: the first goes when 6000 are there, with 1500 more.
+    assert [(ids([one.segment])[0], one.after_bytes) for one in departures(view, 9)] == [
+        (0, 1500),
+        (1, 2500),
+        (2, 3500),
+    ]
+    now = departures(the_view(config=replace(TIERED, retention_bytes=3000), local_size_bytes=1500), 1)
+    assert [(ids([one.segment])[0], one.reason) for one in now] == [(0, Reason.RETENTION_SIZE), (1, None)]
+
+
+def test_what_is_on_both_sides_is_not_only_local() -> None:
+    view = the_view(local_start=120, local_size_bytes=1700)
+    assert local_only_bytes(view) == 700
+
+
+@given(
+    retention_bytes=st.integers(0, 6000),
+    local_bytes=st.integers(0, 3000),
+    growth=st.integers(0, 6000),
+)
+def test_size_a_segment_goes_exactly_when_the_log_has_grown_as_foretold(
+    retention_bytes: int, local_bytes: int, growth: int
+) -> None:
+    config = replace(TIERED, retention_bytes=retention_bytes)
+    before = departures(the_view(config=config, local_size_bytes=local_bytes), 3)
+    after = departures(the_view(config=config, local_size_bytes=local_bytes + growth), 3)
+    gone = {ids([one.segment])[0] for one in after if one.reason is not None}
+    foretold = {
+        ids([one.segment])[0]
+        for one in before
+        if one.reason is not None or (one.after_bytes is not None and one.after_bytes <= growth)
+    }
+    assert gone == foretold
+
+
+@given(retention_ms=st.integers(0, NOW_MS), later_ms=st.integers(0, NOW_MS))
+def test_time_a_segment_goes_exactly_when_it_was_foretold(retention_ms: int, later_ms: int) -> None:
+    view = the_view(config=replace(TIERED, retention_ms=retention_ms))
+    before = departures(view, 3)
+    after = departures(replace(view, now_ms=view.now_ms + later_ms), 3)
+    gone = {ids([one.segment])[0] for one in after if one.reason is not None}
+    foretold = {
+        ids([one.segment])[0]
+        for one in before
+        if one.reason is not None or (one.at_ms is not None and one.at_ms <= view.now_ms + later_ms)
+    }
+    assert gone == foretold

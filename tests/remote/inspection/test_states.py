@@ -1,0 +1,145 @@
+"""Copies and deletions that stand still, records that make no sense, partitions of topics that are gone."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remote.inspection.findings import Finding, Kind
+from remote.inspection.history import MetadataHistory, RecordPlace
+from remote.inspection.states import PATIENCE_MS, copy_under_way, history_findings, state_findings
+from remote.metadata.record_codec import encode_event
+from remote.metadata.store import RemoteLogEvent
+from remote.segment_metadata import RemotePartitionDeleteState
+from tests.support.remote_segments import (
+    DELETED,
+    DELETING,
+    FINISHED,
+    PARTITION,
+    deletion,
+    started,
+    step,
+)
+from tests.support.tier_views import NOW_MS, copied, history_of, ids, view_of
+
+MARKED, DELETING_PARTITION, GONE = RemotePartitionDeleteState
+WHOLE = [*copied(0, 0, 9), *copied(1, 10, 19)]
+
+
+def kinds(found: list[Finding]) -> list[Kind]:
+    return [finding.kind for finding in found]
+
+
+def test_a_copy_that_is_under_way() -> None:
+    view = view_of([*WHOLE, started(2, 20, 29)], local_start=10)
+    assert state_findings(view, patience_ms=NOW_MS) == []
+    copying = copy_under_way(view, patience_ms=NOW_MS)
+    assert copying is not None and ids([copying]) == [2]
+
+
+def test_a_copy_that_takes_too_long() -> None:
+    view = view_of([*WHOLE, started(2, 20, 29)], local_start=10)
+    (finding,) = state_findings(view, PATIENCE_MS)
+    assert (finding.kind, finding.detail) == (Kind.DANGLING_COPY, "since 9997 s")
+    assert copy_under_way(view) is None
+
+
+def test_a_copy_whose_records_another_one_holds_is_given_up() -> None:
+    view = view_of([*copied(0, 0, 9), started(2, 10, 19), *copied(1, 10, 19)], local_start=10)
+    (finding,) = state_findings(view, patience_ms=NOW_MS)
+    assert (finding.kind, finding.detail) == (Kind.DANGLING_COPY, "another segment holds the same records")
+
+
+def test_a_copy_after_which_another_began_is_given_up() -> None:
+    view = view_of([*WHOLE, started(2, 20, 29), started(3, 20, 25)], local_start=10)
+    (finding,) = state_findings(view, patience_ms=NOW_MS)
+    assert finding.detail == "another copy has begun since"
+    copying = copy_under_way(view, patience_ms=NOW_MS)
+    assert copying is not None and ids([copying]) == [3]
+
+
+def test_a_deletion_that_does_not_end() -> None:
+    view = view_of([*WHOLE, step(0, DELETING)], log_start=10, local_start=20)
+    assert kinds(state_findings(view)) == [Kind.UNFINISHED_DELETION]
+    assert state_findings(view, patience_ms=NOW_MS) == []
+    ended = view_of([*WHOLE, step(0, DELETING), step(0, DELETED)], log_start=10, local_start=20)
+    assert state_findings(ended) == []
+
+
+def test_a_partition_whose_deletion_does_not_end() -> None:
+    view = view_of([*WHOLE, deletion(MARKED), deletion(DELETING_PARTITION)])
+    (finding,) = state_findings(view)
+    assert (finding.kind, finding.place) == (
+        Kind.UNFINISHED_PARTITION_DELETION,
+        "DELETE_PARTITION_STARTED",
+    )
+
+
+def test_a_partition_that_was_deleted_has_no_segments_and_knows_which_it_had() -> None:
+    history = history_of([*WHOLE, deletion(MARKED), deletion(GONE)])
+    assert (len(history.cache), len(history.deleted), history.deletion) == (0, 2, None)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [step(0, FINISHED), step(9, FINISHED), started(0, 0, 9)],
+    ids=["after its deletion", "never begun", "begun again"],
+)
+def test_a_record_that_does_not_follow_is_told_and_ignored(event: RemoteLogEvent) -> None:
+    before = [*WHOLE, step(0, DELETING)]
+    view = view_of([*before, event], log_start=10, local_start=20)
+    assert kinds(state_findings(view, NOW_MS)) == [Kind.ILLEGAL_RECORD]
+    assert ids(view.segments) == ids(view_of(before).segments)
+
+
+def test_records_that_come_twice_are_nothing_to_tell() -> None:
+    twice = [event for event in (*WHOLE, step(0, DELETING), step(0, DELETED)) for _ in range(2)]
+    # A start that comes again after the end would not follow.
+    del twice[1], twice[4]
+    assert state_findings(view_of(twice, log_start=10, local_start=20), NOW_MS) == []
+
+
+# --- the topic as a whole -------------------------------------------------------------------
+
+
+def metadata(*events: RemoteLogEvent) -> MetadataHistory:
+    history = MetadataHistory()
+    for number, event in enumerate(events):
+        history.record(RecordPlace(4, number), encode_event(event))
+    return history
+
+
+def test_segments_of_a_topic_that_is_gone() -> None:
+    live, gone = {PARTITION.topic_id}, set[object]()
+    assert history_findings(metadata(*WHOLE), live, NOW_MS) == []
+    (finding,) = history_findings(metadata(*WHOLE), gone, NOW_MS)  # type: ignore[arg-type]
+    assert (finding.kind, finding.detail) == (Kind.ABANDONED_PARTITION, "2 segments")
+    (finding,) = history_findings(metadata(*WHOLE, deletion(MARKED)), frozenset(), NOW_MS)
+    assert finding.kind is Kind.UNFINISHED_PARTITION_DELETION
+    assert history_findings(metadata(*WHOLE, deletion(MARKED)), frozenset(), NOW_MS, NOW_MS) == []
+    assert history_findings(metadata(*WHOLE, deletion(GONE)), frozenset(), NOW_MS) == []
+
+
+def test_records_that_nobody_can_decode_and_a_topic_that_was_cut() -> None:
+    history = metadata(*WHOLE)
+    history.record(RecordPlace(4, 77), b"\x01\x63\x00")
+    history.record(RecordPlace(4, 78), None)
+    history.cut[4] = 12
+    found = history_findings(history, {PARTITION.topic_id}, NOW_MS)
+    assert kinds(found) == [Kind.UNREADABLE_RECORD, Kind.UNREADABLE_RECORD, Kind.LOST_HISTORY]
+    assert found[0].place == "metadata partition 4, offset 77"
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 1, 2, 3])), max_size=40))
+def test_any_order_of_records_is_taken_and_a_segment_is_known_or_gone(steps: list[tuple[int, int]]) -> None:
+    events: list[RemoteLogEvent] = []
+    for number, state in steps:
+        if state == 0:
+            events.append(started(number, 10 * number, 10 * number + 9))
+        else:
+            events.append(step(number, (FINISHED, DELETING, DELETED)[state - 1]))
+    view = view_of(events, local_start=0)
+    state_findings(view)
+    known = {segment.remote_log_segment_id.id for segment in view.segments}
+    assert not known & view.history.deleted
