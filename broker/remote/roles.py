@@ -59,13 +59,14 @@ class RemoteRoles:
         self._stop([each for each in gone if each not in deleted], deletes_remote=False)
         self._assign((*changes.led, *changes.followed))
 
-    def configs_changed(self, delta: MetadataDelta, _image: MetadataImage) -> None:
+    def configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Follow topics that become tiered, or cease to be; after the logs have their new configs."""
         if self._is_closed:
             return
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
                 self._follow_config(name)
+                self._keep_what_is_tiered_again(name, image)
 
     def close(self) -> None:
         """Hear nothing more: the node shuts down."""
@@ -80,6 +81,14 @@ class RemoteRoles:
                 if known is not None:
                     deletes = partition.log.config.remote_log_delete_on_disable
                     self._stop([known], deletes_remote=deletes)
+
+    def _keep_what_is_tiered_again(self, topic: str, image: MetadataImage) -> None:
+        """A deletion that this node has not come to yet may be of a partition that is elsewhere by now."""
+        found = image.topics_by_name.get(topic)
+        removing = [each for each in self._manager.removing if found and each.topic_id == found.id]
+        own = image.configs.get((ResourceType.TOPIC, topic), {})
+        if removing and own.get("remote.storage.enable", "").lower() == "true":
+            self._manager.keep_partitions(removing)
 
     def _assign(self, partitions: Iterable[Partition]) -> None:
         leaders: list[TieredReplica] = []

@@ -194,10 +194,16 @@ class RemoteLogManager:
                 is_leader = tasks is not None and tasks.role.is_leader
                 delay_ms = 0 if is_leader else TAKEOVER_INTERVALS * self._interval_ms()
                 after = tasks.ended() if tasks is not None else None
-                self._remover.remove(partition, after=after, delay_ms=delay_ms)
+                self._remover.remove(partition, after=after, delay_ms=delay_ms, begins=True)
         still_used = frozenset() if deletes_remote else self._remover.partitions
         if not deletes_remote:
             self._context.metadata.on_stop_partitions([each for each in stopped if each not in still_used])
+
+    def keep_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """These are tiered again and are not here: their deletion, if one has begun, is their leader's."""
+        for partition in partitions:
+            if not self.is_assigned(partition):
+                self._remover.leave(partition)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Stop everything; what is under way gets `timeout_s` to come to an end and is broken off then.

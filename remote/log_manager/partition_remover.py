@@ -7,8 +7,9 @@
 Work is by topic id: a topic of the same name that is made again has another id, and nothing in common.
 Every step may be taken twice and by several nodes. The node that led the partition begins at once; one
 that followed, or that finds another's deletion in the metadata, waits a while and then sees what is left.
-A partition that comes back here (remote storage was switched on again) keeps its new leader from copying
-until the deletion is over, see `is_pending`.
+A partition that comes back (remote storage was switched on again) keeps its new leader from copying until
+the deletion is over, see `is_pending`. What is copied then is not this deletion's: a node that hears of the
+end deletes nothing more, and only who was told to begins a deletion, once.
 
 Source: KIP-405 (RemotePartitionRemover), KIP-950; KAFKA-15313, KAFKA-15414, KAFKA-16511.
 """
@@ -49,8 +50,10 @@ class KnowsPartitionDeletions(Protocol):
         ...
 
 
-async def remove_partition(context: RemoteLogContext, partition: TopicIdPartition) -> None:
-    """Delete everything of `partition`, or what is left of it.
+async def remove_partition(
+    context: RemoteLogContext, partition: TopicIdPartition, *, begins: bool = True
+) -> None:
+    """Delete everything of `partition`, or what is left of it; without `begins` only if that is under way.
 
     Errors: RemoteMetadataError and the storage manager's; to be called again then.
     """
@@ -58,7 +61,8 @@ async def remove_partition(context: RemoteLogContext, partition: TopicIdPartitio
     if not metadata.is_ready(partition):
         raise RemoteMetadataNotReady(f"the remote metadata of {partition} is not read yet")
     state = pending_state(context, partition)
-    if state is None and next(metadata.list_remote_log_segments(partition), None) is None:
+    is_empty = next(metadata.list_remote_log_segments(partition), None) is None
+    if state is None and (is_empty or not begins):
         return  # nothing was ever copied, or somebody else has done it
     if state is None:
         faults(FaultPoint.BEFORE_PARTITION_MARKED)
@@ -73,6 +77,8 @@ async def remove_partition(context: RemoteLogContext, partition: TopicIdPartitio
         if segment.remote_log_segment_id.id not in context.in_progress
     ]:
         for segment in segments:
+            if _has_ended(context, partition):
+                return  # by another node: what is there now came afterwards
             await delete_segment(context, segment)
     if next(metadata.list_remote_log_segments(partition), None) is not None:
         raise RemoteMetadataError(f"{partition}: a copy is still under way")
@@ -92,6 +98,12 @@ def pending_state(
         if deletion.topic_id_partition == partition:
             return deletion.state
     return None
+
+
+def _has_ended(context: RemoteLogContext, partition: TopicIdPartition) -> bool:
+    """Whether the deletion that was under way is not any more."""
+    is_known = isinstance(context.metadata, KnowsPartitionDeletions)
+    return is_known and pending_state(context, partition) is None
 
 
 async def _put(
@@ -131,12 +143,20 @@ class RemotePartitionRemover:
         return partition in self._jobs or pending_state(self._context, partition) is not None
 
     def remove(
-        self, partition: TopicIdPartition, *, after: Awaitable[None] | None = None, delay_ms: int = 0
+        self,
+        partition: TopicIdPartition,
+        *,
+        after: Awaitable[None] | None = None,
+        delay_ms: int = 0,
+        begins: bool = False,
     ) -> None:
-        """Delete all of `partition`, once `after` is over and `delay_ms` have passed; one job each."""
+        """Delete all of `partition`, once `after` is over and `delay_ms` have passed; one job each.
+
+        Without `begins` a deletion that is under way is finished, and none is begun.
+        """
         if partition not in self._jobs:
             job = asyncio.get_running_loop().create_task(
-                self._remove(partition, after, delay_ms), name=f"remote-partition-remover-{partition}"
+                self._remove(partition, after, delay_ms, begins), name=f"remote-partition-remover-{partition}"
             )
             self._jobs[partition] = job
             job.add_done_callback(lambda _: self._jobs.pop(partition, None))
@@ -144,7 +164,7 @@ class RemotePartitionRemover:
             after.close()
 
     def leave(self, partition: TopicIdPartition) -> None:
-        """Another node leads `partition` now, and finishes its deletion if there is one."""
+        """Another node leads `partition` now, and finishes its deletion if there is one that has begun."""
         job = self._jobs.get(partition)
         if job is not None:
             job.cancel()
@@ -173,7 +193,7 @@ class RemotePartitionRemover:
             await asyncio.wait(jobs)
 
     async def _remove(
-        self, partition: TopicIdPartition, after: Awaitable[None] | None, delay_ms: int
+        self, partition: TopicIdPartition, after: Awaitable[None] | None, delay_ms: int, begins: bool
     ) -> None:
         context = self._context
         if after is not None:
@@ -186,7 +206,9 @@ class RemotePartitionRemover:
                 if not context.metadata.is_ready(partition):
                     context.metadata.on_partition_leadership_changes((), (partition,))
                 async with self._turns:
-                    await remove_partition(context, partition)
+                    # Once it has begun it may end without us, and is not begun again.
+                    begins = begins and pending_state(context, partition) is None
+                    await remove_partition(context, partition, begins=begins)
                 break
             except Exception as error:
                 level = logging.DEBUG if isinstance(error, RemoteMetadataNotReady) else logging.WARNING

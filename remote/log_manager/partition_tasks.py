@@ -52,7 +52,7 @@ class PartitionTasks:
         """Begin to run them."""
         assert not self._tasks
         if not self.role.is_leader:
-            self._add("follower", FollowerTask(self._context, self.role).run, self._pools.follower)
+            self._add("follower", self._follow, self._pools.follower)
             return
         self._copy = CopyTask(self._context, self.role)
         self._add("copy", self._unless_deleted(self._copy.run), self._pools.copy)
@@ -98,6 +98,11 @@ class PartitionTasks:
         if self._before is not None:
             await self._before.ended()
             self._before = None
+
+    async def _follow(self) -> None:
+        # What is in remote storage of a log that was not tiered for a while goes: nobody counts on it.
+        if not self._remover.is_pending(self.role.replica.topic_id_partition):
+            await FollowerTask(self._context, self.role).run()
 
     def _unless_deleted(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def run_unless_deleted() -> None:

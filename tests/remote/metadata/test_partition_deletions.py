@@ -1,4 +1,4 @@
-"""Deletions of partitions in a metadata partition that is read by several, some of them for the second time."""
+"""Deletions of partitions in a metadata partition that is read by several, by some for the second time."""
 
 from __future__ import annotations
 

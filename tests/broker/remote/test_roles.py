@@ -1,0 +1,47 @@
+"""What the RemoteLogManager hears of partitions that come, go, and are tiered no more, or again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from broker.remote.roles import RemoteRoles
+from cluster.delta import MetadataDelta
+from cluster.image import ResourceType
+from protocol.metadata_records.config_record import ConfigRecord
+from remote.log_manager.manager import RemoteLogManager
+from remote.segment_metadata import TopicIdPartition
+from tests.support.replicas import NODE, Replicas
+
+
+class ToldManager:
+    """Writes down what it is told; `removing` is what it is asked for."""
+
+    def __init__(self, removing: Iterable[TopicIdPartition]) -> None:
+        self.removing = frozenset(removing)
+        self.kept: list[TopicIdPartition] = []
+
+    def keep_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
+        self.kept += partitions
+
+
+@pytest.mark.parametrize(("value", "is_kept"), [("true", True), ("false", False)])
+def test_a_deletion_of_a_partition_that_moved_away_ends_when_its_topic_is_tiered_again(
+    value: str, is_kept: bool
+) -> None:
+    replicas = Replicas()
+    topic_id = replicas.create("t", isr=(NODE + 1,))
+    mine, other = TopicIdPartition(topic_id, "t", 0), TopicIdPartition(UUID(int=5), "t", 0)
+    manager = ToldManager([mine, other])
+    roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
+    delta = MetadataDelta(replicas.image)
+    delta.replay(
+        ConfigRecord(
+            resource_type=ResourceType.TOPIC, resource_name="t", name="remote.storage.enable", value=value
+        )
+    )
+    roles.configs_changed(delta, delta.image(replicas.image.offset + 1, 1))
+    assert manager.kept == ([mine] if is_kept else [])

@@ -1,0 +1,125 @@
+"""Deletions of partitions whose topic is tiered again meanwhile (KIP-950): nobody deletes what is new."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+
+from remote.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+)
+from tests.remote.log_manager.test_manager import QUICK, Site, replica
+from tests.support.eventually import eventually
+from tests.support.logs import NOW_MS
+from tests.support.loops import on_both_loops
+from tests.support.tier_world import PARTITION, TIERED, sealed_segments
+
+MARKED, STARTED, FINISHED = RemotePartitionDeleteState
+
+
+def step(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
+    return RemotePartitionDeleteMetadata(PARTITION, state, NOW_MS, broker_id=77)
+
+
+@on_both_loops
+async def test_a_follower_does_not_count_on_remote_segments_that_are_being_deleted() -> None:
+    leading = Site()
+    following = Site(site=leading)
+    leading.manager.start()
+    leading.manager.on_leadership_change([replica(leading.log(3))], [])
+    await eventually(lambda: len(leading.finished()) == 3)
+    await leading.close()
+    await leading.metadata.close()
+    following.metadata.on_partition_leadership_changes((), (PARTITION,))
+    await following.metadata.put_remote_partition_delete_metadata(step(MARKED))
+    log = following.log(3)
+    following.manager.start()
+    following.manager.on_leadership_change([], [replica(log)])
+    for _ in range(60):
+        await asyncio.sleep(0)
+    assert not log.is_remote_log_known
+    assert log.highest_offset_in_remote_storage == -1
+    await following.close()
+
+
+@on_both_loops
+async def test_a_leader_that_reads_of_a_finished_deletion_while_it_catches_up_deletes_nothing_new() -> None:
+    site = Site()
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(3))], [])
+    await eventually(lambda: len(site.finished()) == 3)
+    await site.close()
+
+    reborn = Site(site=site)
+    reborn.metadata.held_back.add(PARTITION)
+    reborn.metadata.store.apply(step(MARKED))  # read already; the end of it, and the segments, are not
+    log = reborn.log()
+    sealed_segments(log, 3)
+    reborn.manager.start()
+    reborn.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: PARTITION in reborn.manager.removing)
+    reborn.metadata.store.apply(step(FINISHED))
+    reborn.metadata.held_back.clear()
+    reborn.metadata.on_partition_leadership_changes((PARTITION,), ())
+    await eventually(lambda: not reborn.manager.removing and log.is_remote_log_known)
+    assert len(reborn.finished()) == 3
+    assert len(reborn.tier.copies) == 3
+    await reborn.close()
+
+
+@on_both_loops
+async def test_a_node_that_took_a_deletion_over_leaves_alone_what_came_after_another_has_ended_it() -> None:
+    entered, door = threading.Event(), threading.Event()
+    leading = Site()
+    helping = Site(site=leading)
+    leading.manager.start()
+    log = leading.log(3)
+    leading.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: len(leading.finished()) == 3)
+    helping.metadata.on_partition_leadership_changes((), (PARTITION,))
+    delete = helping.tier.delete_log_segment_data
+
+    def first_waits(metadata: RemoteLogSegmentMetadata) -> None:
+        if not entered.is_set():
+            entered.set()
+            assert door.wait(30)
+        delete(metadata)
+
+    helping.tier.delete_log_segment_data = first_waits  # type: ignore[method-assign]
+    await leading.metadata.put_remote_partition_delete_metadata(step(MARKED))
+    leading.clock.now_ms += 10
+    helping.clock.now_ms += 10 * QUICK.remote_log_manager_task_interval_ms
+    helping.manager.start()
+    await eventually(entered.is_set)
+    # The other node, which leads the partition again, comes to the end and copies anew.
+    log.update_config(replace(TIERED, remote_storage_enable=False))
+    log.update_config(TIERED)
+    await eventually(lambda: not leading.metadata.partition_deletions() and len(leading.finished()) == 3)
+    door.set()
+    await eventually(lambda: not helping.manager.removing)
+    assert len(leading.finished()) == 3
+    assert len(leading.tier.copies) == 3
+    await leading.close()
+    await helping.close()
+
+
+@on_both_loops
+async def test_a_deletion_that_this_node_still_has_to_do_ends_when_the_topic_is_tiered_again_elsewhere() -> (
+    None
+):
+    site = Site()
+    site.manager.start()
+    log = site.log(2)
+    site.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: len(site.finished()) == 2)
+    site.tier.faults.before = 1 << 30
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    await eventually(lambda: bool(site.metadata.partition_deletions()))
+    # The partition has moved away; whoever leads it ends the deletion, and copies anew.
+    site.manager.keep_partitions([PARTITION])
+    await eventually(lambda: not site.manager.removing)
+    assert len(site.tier.copies) == 2
+    await site.close()
