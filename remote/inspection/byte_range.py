@@ -1,16 +1,18 @@
-"""Where in the bucket the batch with an offset is: through the offset index and the chunks of the manifest.
+"""Where in the bucket the batch with an offset is: offset index, batch headers, chunks of the manifest.
 
 I/O: blocks. Errors: RemoteStorageError.
 """
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import dataclass
 
 from protocol.errors import DecodeError
 from protocol.ids import Offset
 from remote.index_cache.memory_file import MemoryFile
 from remote.inspection.bucket import Bucket
+from remote.reader.batch_stream import PIECE_BYTES, BatchStream
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.segment_objects.manifest import SegmentManifest
 from remote.storage_manager import IndexType, RemoteStorageError
@@ -23,12 +25,14 @@ _INDEX_BYTES_MAX = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class ByteRange:
-    """Bytes [`log_start`, `log_end`) of the log file, in [`stored_start`, `stored_end`) of object `key`.
+    """The batch of offsets [`base_offset`, `last_offset`]: bytes [`log_start`, `log_end`) of the log file.
 
-    The batch begins in this range: an offset index has an entry for some batches only.
+    They are in [`stored_start`, `stored_end`) of object `key`: whole chunks where those are transformed.
     """
 
     key: str
+    base_offset: Offset
+    last_offset: Offset
     log_start: int
     log_end: int
     stored_start: int
@@ -42,28 +46,30 @@ def byte_range(bucket: Bucket, segment: RemoteLogSegmentMetadata, offset: Offset
     keys = bucket.keys(segment)
     data = read_all(bucket.storage.fetch_index(segment, IndexType.OFFSET), _INDEX_BYTES_MAX)
     try:
-        manifest = bucket.manifest(keys.manifest)
         index = OffsetIndex(MemoryFile("offset index", data), segment.start_offset, _INDEX_BYTES_MAX)
         index.sanity_check()
         start = index.lookup(offset).position
-        following = index.first_at_or_after_position(start + 1)
+        manifest = bucket.manifest(keys.manifest)
     except (DecodeError, CorruptIndex) as error:
         raise RemoteStorageError(f"{keys.shown(keys.indexes)}: {error}") from error
-    size = manifest.chunk_index.original_file_size
-    end = size if following is None else following.position
-    if not start < end <= size:
-        place = f"bytes {start} to {end} of {size}"
-        raise RemoteStorageError(f"{keys.shown(keys.indexes)}: the offset index leads to {place}")
-    stored_start, stored_end = _stored(manifest, start, end)
-    transform = manifest.transform
+    if not start < manifest.chunk_index.original_file_size:
+        raise RemoteStorageError(f"{keys.shown(keys.indexes)}: the offset index leads to byte {start}")
+    with closing(bucket.storage.fetch_log_segment(segment, start)) as stream:
+        batch = BatchStream(segment, stream, start).first_reaching(offset, PIECE_BYTES)
+    if batch is None:
+        raise RemoteStorageError(f"{keys.shown(keys.log)}: no batch reaches offset {offset}")
+    end = batch.position + batch.size_bytes
+    stored_start, stored_end = _stored(manifest, batch.position, end)
     return ByteRange(
         keys.shown(keys.log),
-        start,
+        batch.base_offset,
+        batch.last_offset,
+        batch.position,
         end,
         stored_start,
         stored_end,
-        transform.compression,
-        transform.data_key is not None,
+        manifest.transform.compression,
+        manifest.transform.data_key is not None,
     )
 
 

@@ -245,6 +245,7 @@ def _print_place(place: Whereabouts, where: ByteRange | None) -> None:
     if where is not None:
         how = [word for word, is_so in (("zstd", where.is_compressed), ("AES", where.is_encrypted)) if is_so]
         print(f"  object        {where.key}")
+        print(f"  batch         {where.base_offset}-{where.last_offset}")
         print(f"  log bytes     {where.log_start}-{where.log_end - 1}")
         stored = f"  stored bytes  {where.stored_start}-{where.stored_end - 1}"
         print(stored + (f" ({', '.join(how)})" if how else ""))

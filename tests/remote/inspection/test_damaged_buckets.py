@@ -13,11 +13,12 @@ import pytest
 from protocol.batch import iterate_headers
 from protocol.ids import uuid_text
 from remote.inspection.bucket import Bucket
+from remote.inspection.byte_range import byte_range
 from remote.inspection.coverage import coverage_findings
 from remote.inspection.deep import inspect_segment
 from remote.inspection.findings import Finding, Kind, Severity
 from remote.inspection.offline import offline_views
-from remote.segment_metadata import EpochStart, RemoteLogSegmentState
+from remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from remote.storage_manager import IndexType, RemoteStorageError
 from storage.checkpoints import encode_leader_epochs
 from storage.leader_epoch import EpochEntry
@@ -70,7 +71,21 @@ def test_what_was_copied_is_clean_in_every_way_of_storing_it(kind: str, tmp_path
     ]
     assert views[0].lineage == tier.view().lineage
     assert views[0].partition == tier.view().partition
+    for segment in tier.segments:
+        _finds_every_batch(tier, segment)
     tier.bucket.close()
+
+
+def _finds_every_batch(tier: TierBucket, segment: RemoteLogSegmentMetadata) -> None:
+    """Every offset is where `explain` says."""
+    log = tier.bucket.storage.fetch_log_segment(segment, 0).read()
+    for position, header in iterate_headers(log):
+        for offset in range(header.base_offset, header.last_offset + 1):
+            where = byte_range(tier.bucket, segment, offset)
+            assert (where.log_start, where.log_end) == (position, position + header.size_bytes)
+            assert (where.base_offset, where.last_offset) == (header.base_offset, header.last_offset)
+            stored = (tier.root / where.key).stat().st_size
+            assert 0 <= where.stored_start < where.stored_end <= stored
 
 
 def test_a_deleted_segment_that_left_nothing_is_no_finding(tier: TierBucket) -> None:
