@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.fetch_read import (
     FetchLimits,
@@ -28,6 +28,7 @@ from broker.remote_fetch import RemoteReader
 from broker.replica_manager import ReplicaManager
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch_view import FetchPartition, FetchPartitionResult
+from protocol.ids import NO_LEADER_EPOCH, Offset
 from remote.reader.requests import RemoteRead, RemoteReadRequest
 from remote.segment_metadata import TopicIdPartition
 
@@ -147,9 +148,25 @@ class DelayedRemoteFetch(DelayedOperation):
             )
             return FetchPartitionResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         read = outcome.result()
+        if not len(read.records) and read.next_offset > moved.asked.fetch_offset:
+            return self._read_behind_gap(moved, read.next_offset, result)
         result.records = read.records
         result.aborted_transactions = read.aborted_transactions
         return result
+
+    def _read_behind_gap(
+        self, moved: MovedPartition, offset: Offset, nothing: FetchPartitionResult
+    ) -> FetchPartitionResult:
+        """Remote storage has nothing up to `offset`, as in a log that was compacted once: go on locally.
+
+        Else a reader would ask for the same again and again (KAFKA-15388).
+        """
+        if offset < moved.partition.log.local_log_start_offset:
+            return nothing
+        asked = replace(moved.asked, fetch_offset=offset, last_fetched_epoch=NO_LEADER_EPOCH)
+        limits = replace(self._limits, max_bytes=moved.max_bytes, preferred_replica=None)
+        taken_bytes = 0 if moved.at_least_one else 1
+        return read_partitions(self._replicas, [asked], limits, taken_bytes=taken_bytes).results[0][1]
 
     def cancel(self) -> None:
         """Stop waiting and reading: whoever asked is gone."""

@@ -383,3 +383,29 @@ async def test_without_remote_storage_on_this_node_the_offset_is_out_of_range() 
     broker = TieredBroker()
     broker.fetch_handler._remote = None
     assert partitions_of(broker.fetch(1))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+async def test_kafka_15388_a_reader_in_a_gap_at_the_end_of_what_is_remote_goes_on_locally(
+    isolation_level: int,
+) -> None:
+    """The topic was compacted before it was tiered: its last remote segment ends with offsets that went."""
+    broker = TieredBroker()
+    request = broker.fetch(3, isolation_level=isolation_level)
+    ((_, outcome),) = broker.tier.reader.reads
+    outcome.set_result(RemoteRead(b"", 4, [] if isolation_level else None))
+    await settled()
+    (answer,) = partitions_of(request)
+    local = broker.partition().log.read(4, 100_000).records
+    assert local is not None
+    assert (answer.error_code, answer.records) == (0, local.read())
+
+
+async def test_a_remote_read_that_gave_nothing_for_want_of_room_is_not_taken_for_a_gap() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(1)
+    ((_, outcome),) = broker.tier.reader.reads
+    outcome.set_result(RemoteRead(b"", 2))
+    await settled()
+    (answer,) = partitions_of(request)
+    assert (answer.error_code, answer.records) == (0, b"")
