@@ -1,0 +1,82 @@
+"""Values of options: read from text, or refused in one line that names option, value and what is allowed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
+_UNIT_MS: Final[Mapping[str, int]] = {
+    "": 1,
+    "ms": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+
+
+class OptionError(ValueError):
+    """An option that is missing, unknown or not allowed; the text names option, value and allowed values."""
+
+    @classmethod
+    def of(cls, option: str, value: object, allowed: str) -> OptionError:
+        """The refusal of a value."""
+        return cls(f"option {option}={value!r} is not allowed: expected {allowed}")
+
+
+def read_bool(option: str, text: str) -> bool:
+    """`true` or `false` in any case."""
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise OptionError.of(option, text, "true or false")
+    return word == "true"
+
+
+def read_number(option: str, text: str, lowest: int = 0) -> int:
+    """A whole number of at least `lowest`."""
+    try:
+        number = int(text.strip())
+    except ValueError:
+        number = lowest - 1
+    if number < lowest:
+        raise OptionError.of(option, text, f"a whole number >= {lowest}")
+    return number
+
+
+def read_duration_ms(option: str, text: str) -> int:
+    """Milliseconds of a duration as Spark writes them: `15m`, `30s`; a bare number is milliseconds."""
+    found = _DURATION.fullmatch(text)
+    if found is None or found[2].lower() not in _UNIT_MS:
+        raise OptionError.of(option, text, "a duration such as 15m, with unit ms, s, m, min, h or d")
+    return int(found[1]) * _UNIT_MS[found[2].lower()]
+
+
+def read_choice(option: str, text: str, choices: Iterable[str]) -> str:
+    """One of `choices`, in any case."""
+    word = text.strip().lower()
+    allowed = tuple(choices)
+    if word not in allowed:
+        raise OptionError.of(option, text, " or ".join(allowed))
+    return word
+
+
+def read_json_object(option: str, text: str, example: str) -> dict[str, Any]:
+    """A JSON object without a key that comes twice."""
+    try:
+        value = json.loads(text, object_pairs_hook=_without_repetition)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise OptionError.of(option, text, f"JSON such as {example}")
+    return value
+
+
+def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key comes twice")
+    return found

@@ -1,0 +1,147 @@
+"""Options have the names and values of Spark's Kafka source; refusals are one line that helps."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.ids import TopicPartition
+from spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, AtTimestamps, Bound
+from spark_connector.planning.option_values import OptionError
+from spark_connector.planning.source_options import (
+    SourceOptions,
+    read_includes_headers,
+    read_source_options,
+)
+from spark_connector.planning.topic_choice import TopicChoice
+
+LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides"}
+
+
+def read(options: dict[str, str] | None = None, *, is_streaming: bool = True) -> SourceOptions:
+    return read_source_options({**LEAST, **(options or {})}, is_streaming=is_streaming)
+
+
+def test_defaults_are_those_of_sparks_own_source() -> None:
+    stream, batch = read(), read(is_streaming=False)
+    assert (stream.starting, batch.starting, batch.ending) == (Bound.LATEST, Bound.EARLIEST, Bound.LATEST)
+    assert stream.fail_on_data_loss
+    assert not stream.include_headers
+    assert (stream.max_offsets_per_trigger, stream.min_partitions) == (None, None)
+    assert (stream.max_trigger_delay_ms, stream.fetch_offset_retries) == (900_000, 3)
+    assert not stream.client.read_committed
+
+
+def test_names_are_read_in_any_case() -> None:
+    options = read({"MINPARTITIONS": "7", "includeheaders": "TRUE", "maxOffsetsPerTrigger": "10"})
+    assert (options.min_partitions, options.include_headers, options.max_offsets_per_trigger) == (7, True, 10)
+    assert read_includes_headers({"INCLUDEHEADERS": "true"})
+    assert not read_includes_headers({})
+
+
+def test_topics_are_subscribed_matched_or_assigned() -> None:
+    counts = {"tides": 2, "tides-2": 1, "moons": 3}
+    assert read({"subscribe": " tides, ,moons "}).topics.named_topics == ("tides", "moons")
+    pattern = TopicChoice(pattern="tides.*")
+    assert {topic for topic, _ in pattern.partitions(counts)} == {"tides", "tides-2"}
+    assigned = TopicChoice(assigned=frozenset({TopicPartition("moons", 1), TopicPartition("moons", 7)}))
+    assert assigned.partitions(counts) == {TopicPartition("moons", 1)}
+    assert assigned.missing(counts) == ["moons-7"]
+    assert TopicChoice(topics=("tides", "suns")).missing(counts) == ["suns"]
+
+
+def test_where_to_begin_and_end_is_said_in_three_ways_of_rising_rank() -> None:
+    at = {"startingOffsets": '{"tides":{"0":5,"1":-2}}'}
+    by_time = {"startingOffsetsByTimestamp": '{"tides":{"0":1000}}', **at}
+    one_time = {"startingTimestamp": "2000", **by_time}
+    first, second = TopicPartition("tides", 0), TopicPartition("tides", 1)
+    assert read(at).starting == AtOffsets("startingOffsets", {first: 5, second: -2})
+    assert read(by_time).starting == AtTimestamps("startingOffsetsByTimestamp", {first: 1000})
+    assert read(one_time).starting == AtTimestamp("startingTimestamp", 2000)
+    assert read({"startingOffsets": "EARLIEST"}).starting is Bound.EARLIEST
+    assert read({"endingTimestamp": "7"}, is_streaming=False).ending == AtTimestamp("endingTimestamp", 7)
+
+
+def test_options_of_clients_are_passed_on_by_kafkas_names() -> None:
+    client = read(
+        {
+            "kafka.isolation.level": "read_committed",
+            "kafka.fetch.max.bytes": "1000",
+            "kafka.check.crcs": "false",
+            "kafka.group.id": "no effect",
+            "kafka.ssl.truststore.location": "/ca.pem",
+        }
+    ).client
+    assert client.read_committed
+    assert (client.values["fetch_max_bytes"], client.values["check_crcs"]) == (1000, False)
+    assert client.values["bootstrap_servers"] == "localhost:9092"
+    assert "group_id" not in client.values
+    assert client.tls == {"ssl.truststore.location": "/ca.pem"}
+    assert "fetch_max_bytes" not in client.admin_values()
+
+
+def test_limits_of_triggers_have_no_meaning_in_batches() -> None:
+    assert read({"maxOffsetsPerTrigger": "5"}, is_streaming=False).max_offsets_per_trigger is None
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"subscribe": ","}, "option subscribe=',' is not allowed: expected names of topics"),
+        (
+            {"assign": "{}"},
+            "exactly one of the options subscribe, subscribePattern, assign is needed, given: ",
+        ),
+        ({"startingOffset": "latest"}, "no option 'startingOffset': did you mean startingOffsets"),
+        ({"startingOffsets": "5"}, "startingOffsets='5' is not allowed: expected earliest or latest or JSON"),
+        (
+            {"startingOffsets": '{"t":{"0":-3}}'},
+            "expected an offset, -2 for earliest, -1 for latest; t-0 has -3",
+        ),
+        ({"startingOffsets": '{"t":{"x":3}}'}, "offset of partition 'x' of topic 't' is 3"),
+        ({"startingOffsets": '{"t":{"0":1},"t":{"0":2}}'}, "expected JSON such as"),
+        ({"startingTimestamp": "-5"}, "startingTimestamp='-5' is not allowed: expected a whole number >= 0"),
+        ({"startingOffsetsByTimestampStrategy": "none"}, "expected error or latest"),
+        ({"endingOffsets": "latest"}, "endingOffsets='latest' is not allowed here: streams have no end"),
+        ({"failOnDataLoss": "yes"}, "option failOnDataLoss='yes' is not allowed: expected true or false"),
+        ({"minPartitions": "0"}, "option minPartitions='0' is not allowed: expected a whole number >= 1"),
+        ({"maxTriggerDelay": "5 moons"}, "expected a duration such as 15m"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
+            "expected at most maxOffsetsPerTrigger=8",
+        ),
+        ({"kafka.auto.offset.reset": "latest"}, "use the option startingOffsets instead"),
+        ({"kafka.fetch.max.byte": "5"}, "kafka.fetch.max.byte: .*did you mean fetch_max_bytes"),
+        (
+            {"kafka.isolation.level": "serializable"},
+            "option kafka.isolation.level: .*read_uncommitted, read_comm",
+        ),
+        ({"kafka.fetch.max.bytes": "many"}, "kafka.fetch.max.bytes='many' is not allowed: expected a whole"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "no SASL yet"),
+        ({"kafka.bootstrap.servers": "nowhere"}, "option kafka.bootstrap.servers: .*host:port"),
+    ],
+)
+def test_a_refusal_names_option_value_and_what_is_allowed(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text) as caught:
+        read(options)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"startingOffsets": "latest"}, "expected earliest or JSON"),
+        ({"endingOffsets": "earliest"}, "expected latest or JSON"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "expected an offset, -2 for earliest; t-0 has -1"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "expected an offset, -1 for latest; t-0 has -2"),
+    ],
+)
+def test_batches_begin_before_the_end_and_end_after_the_beginning(options: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        read(options, is_streaming=False)
+
+
+def test_servers_and_topics_are_needed() -> None:
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is needed"):
+        read_source_options({"subscribe": "tides"}, is_streaming=True)
+    with pytest.raises(OptionError, match="given: none of them"):
+        read_source_options({"kafka.bootstrap.servers": "a:1"}, is_streaming=True)
