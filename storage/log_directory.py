@@ -33,7 +33,9 @@ from storage.errors import CorruptCheckpoint, CorruptFile, StorageFailure
 from storage.files import FileSystem, parent_directory
 from storage.log import PartitionLog
 from storage.partition_directory import (
+    NAME_BYTES_MAX,
     DirectoryKind,
+    PartitionDirectory,
     directory_name,
     parse_directory_name,
     renamed_directory_name,
@@ -103,6 +105,8 @@ class LogDirectory:
         self.lost: frozenset[TopicPartition] = frozenset()
         """What was here when the directory went offline."""
         self.offline_reason: str | None = None
+        self.found_out_of_use: list[tuple[TopicPartition, UUID]] = []
+        """Deleted and stray partitions that were still on the disk at the start, by their topic ids."""
         self._is_loaded = False
         self._settings = settings
         self._deleted = DeletedFiles()
@@ -134,13 +138,25 @@ class LogDirectory:
                 continue
             if parsed is None:
                 _log.warning("%s is ignored: it is not named like a partition", path)
-            elif parsed.kind is DirectoryKind.DELETED:
+                continue
+            self._note_out_of_use(parsed, path)
+            if parsed.kind is DirectoryKind.DELETED:
                 self._deleted.add([path], now_ms)
             elif parsed.kind is not DirectoryKind.IN_USE:
                 _log.warning("%s is left alone: it is out of use", path)
             elif parsed.topic_partition.topic != METADATA_TOPIC:
                 self._load_partition(parsed.topic_partition, now_ms, clean)
         self._is_loaded = True
+
+    def _note_out_of_use(self, parsed: PartitionDirectory, path: str) -> None:
+        is_cut = len(path) - len(self.path) > NAME_BYTES_MAX
+        if parsed.kind not in (DirectoryKind.DELETED, DirectoryKind.STRAY) or is_cut:
+            return
+        try:
+            topic_id = PartitionMetadataFile(self.fs, path).read()
+        except (OSError, CorruptFile, DecodeError):
+            return  # half removed, or made before it had an id
+        self.found_out_of_use.append((parsed.topic_partition, topic_id))
 
     def _load_partition(self, topic_partition: TopicPartition, now_ms: int, clean: bool) -> None:
         config = self._settings.config_of(topic_partition.topic)

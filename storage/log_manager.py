@@ -298,6 +298,9 @@ class LogManager:
                 for key, log in directory.logs.items()
                 if key not in expected or log.topic_id not in (None, expected[key])
             ]
+            directory.found_out_of_use += [
+                (key, topic_id) for key in found if (topic_id := directory.logs[key].topic_id) is not None
+            ]
             for topic_partition in found:
                 _log.warning(
                     "partition %s in %s is set aside: the metadata does not place it here",
@@ -307,6 +310,11 @@ class LogManager:
             self._retire_in(directory, found, DirectoryKind.STRAY, now_ms)
             strays += found
         return strays
+
+    @property
+    def found_out_of_use(self) -> list[tuple[TopicPartition, UUID]]:
+        """Partitions that the start found here and that the metadata does not place here, by their topic ids."""
+        return [each for directory in self.online_directories for each in directory.found_out_of_use]
 
     def set_damaged_aside(self, topic_partition: TopicPartition, now_ms: int) -> bool:
         """Rename a partition whose files are damaged, so that it can be made anew; False when it is not."""

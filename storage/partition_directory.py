@@ -15,7 +15,7 @@ from uuid import UUID
 
 from protocol.ids import TopicPartition
 
-_NAME_BYTES_MAX: Final = 255
+NAME_BYTES_MAX: Final = 255
 _PARTITION_MAX: Final = 2**31 - 1
 
 
@@ -43,7 +43,7 @@ def directory_name(topic_partition: TopicPartition) -> str:
 def renamed_directory_name(topic_partition: TopicPartition, kind: DirectoryKind, unique_id: UUID) -> str:
     """The name under which a directory goes out of use; a topic name too long for it is cut."""
     tail = f"-{topic_partition.partition}.{unique_id.hex}{kind.value}"
-    return topic_partition.topic[: _NAME_BYTES_MAX - len(tail)] + tail
+    return topic_partition.topic[: NAME_BYTES_MAX - len(tail)] + tail
 
 
 def parse_directory_name(name: str) -> PartitionDirectory | None:

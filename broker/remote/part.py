@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from broker.config import BrokerConfig
 from broker.listeners import Listener
@@ -35,6 +36,7 @@ from broker.replication.remote_tier import FollowersTier
 from broker.wiring.node_context import NodeContext
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
+from protocol.ids import TopicPartition
 from remote.index_cache.cache import RemoteIndexCache
 from remote.log_manager.manager import RemoteLogManager
 from remote.pools import BoundedPool
@@ -126,6 +128,21 @@ class RemotePart:
         """Take over the partitions that are here, and follow them and the settings from now on."""
         self._ports.replicas.listeners.append(self)
         self.roles.take_over()
+
+    def remove_deleted(
+        self, found_out_of_use: Iterable[tuple[TopicPartition, UUID]], image: MetadataImage
+    ) -> None:
+        """Delete what is remote of topics that were deleted while this node was away, or as it ended.
+
+        Nobody else may know: a node that dies before it marks the deletion leaves no word of it, and when
+        all nodes do, only their directories tell. What others have done already is found to be done.
+        """
+        gone = [
+            TopicIdPartition(topic_id, *name)
+            for name, topic_id in dict.fromkeys(found_out_of_use)
+            if topic_id not in image.topics_by_id
+        ]
+        self.manager.stop_partitions(gone, deletes_remote=True)
 
     def start(self) -> None:
         """Begin to work; the node is reachable now."""

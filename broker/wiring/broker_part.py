@@ -193,6 +193,7 @@ class BrokerPart:
         self._groups.start()
         if self.remote is not None:
             self.remote.follow()
+            self.remote.remove_deleted(self._logs.found_out_of_use, self._store.image)
             self._store.subscribe(self.remote.configs_changed)
         self._replication.start()
         self._report_serving()
