@@ -313,7 +313,7 @@ class LogManager:
 
     @property
     def found_out_of_use(self) -> list[tuple[TopicPartition, UUID]]:
-        """Partitions that the start found here and that the metadata does not place here, by their topic ids."""
+        """Partitions that the start found here, and the metadata does not place here, by topic id."""
         return [each for directory in self.online_directories for each in directory.found_out_of_use]
 
     def set_damaged_aside(self, topic_partition: TopicPartition, now_ms: int) -> bool:
