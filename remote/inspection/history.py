@@ -25,6 +25,9 @@ from remote.segment_metadata import (
     TopicIdPartition,
 )
 
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 _DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 
@@ -38,6 +41,15 @@ class RecordPlace(NamedTuple):
         return f"metadata partition {self.metadata_partition}, offset {self.offset}"
 
 
+class FailedCopies(NamedTuple):
+    """Attempts to copy a segment that were given up, one after the other, and none succeeded since."""
+
+    start_offset: Offset
+    end_offset: Offset
+    attempts: int
+    last_ms: int
+
+
 @dataclass(slots=True)
 class PartitionHistory:
     """One partition; `deleted` are the ids of segments that are gone, `illegal` what was ignored and why."""
@@ -46,6 +58,8 @@ class PartitionHistory:
     deleted: set[UUID] = field(default_factory=set)
     illegal: list[tuple[RecordPlace, RemoteLogEvent]] = field(default_factory=list)
     deletion: RemotePartitionDeleteMetadata | None = None
+    failed: dict[Offset, FailedCopies] = field(default_factory=dict)
+    """By start offset."""
 
     @classmethod
     def empty(cls, partition: TopicIdPartition) -> PartitionHistory:
@@ -62,12 +76,26 @@ class PartitionHistory:
             if event.state is not _DELETED:
                 self.illegal.append((place, event))
             return
+        before = self.cache.get(event.remote_log_segment_id)
         is_new = isinstance(event, RemoteLogSegmentMetadata)
         outcome = self.cache.add(event) if is_new else self.cache.update(event)  # type: ignore[arg-type]
         if outcome in (Outcome.ILLEGAL_MOVE, Outcome.UNKNOWN_SEGMENT):
             self.illegal.append((place, event))
-        elif event.state is _DELETED:
+            return
+        if event.state is _DELETED:
             self.deleted.add(segment_id)
+        if before is not None and before.state is _STARTED:
+            self._copy_ended(before, event.state, event.event_timestamp_ms)
+
+    def _copy_ended(
+        self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, timestamp_ms: int
+    ) -> None:
+        start, end = segment.start_offset, segment.end_offset
+        if state is _FINISHED:
+            self.failed = {at: one for at, one in self.failed.items() if one.end_offset > end}
+        elif state is _DELETING:
+            attempts = self.failed[start].attempts if start in self.failed else 0
+            self.failed[start] = FailedCopies(start, end, attempts + 1, timestamp_ms)
 
     def _apply_deletion(self, event: RemotePartitionDeleteMetadata) -> None:
         if event.state is not RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:

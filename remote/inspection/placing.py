@@ -17,6 +17,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from protocol.ids import LeaderEpoch, Offset
+from remote.inspection.departures import local_only_bytes
+from remote.inspection.findings import offsets_text
 from remote.inspection.history import segment_name
 from remote.inspection.states import copy_under_way, dangling_copies
 from remote.inspection.views import PartitionView
@@ -52,6 +54,7 @@ class Obstacle(Enum):
     NOT_STABLE = "not below the last stable offset: a transaction is open, or followers lack it"
     COPYING = "a copy is under way"
     FAILED_COPY = "a copy began and did not end: look for errors in the leader's log"
+    BACKLOG = "more than the active segment waits: copies are slow, limited, or fail"
     EARLIER_FIRST = "segments are copied in their order, earlier ones wait too"
     COPY_LAG = "young segments wait (KIP-1241)"
     ACTIVE = "otherwise its segment is the active one, which is copied after it rolls"
@@ -101,22 +104,37 @@ def upload_reasons(view: PartitionView, offset: Offset) -> Iterator[UploadReason
         if offsets.last_stable_offset < offsets.high_watermark:
             detail += f", the high watermark is {offsets.high_watermark}"
         yield UploadReason(Obstacle.NOT_STABLE, detail)
-    copying = copy_under_way(view)
-    if copying is not None and copying.start_offset <= offset:
-        yield UploadReason(Obstacle.COPYING, segment_name(copying))
-    for segment, reason in dangling_copies(view):
-        first = offsets.highest_offset_in_remote_storage
-        if first < segment.end_offset and segment.start_offset <= offset:
-            yield UploadReason(Obstacle.FAILED_COPY, f"{segment_name(segment)}, {reason}")
+    yield from _begun_copies(view, offset)
     first = pending_offset(view)
     if first < offset:
         yield UploadReason(Obstacle.EARLIER_FIRST, f"next is offset {first}")
+    # No segment, the active one included, is larger than segment.bytes.
+    behind_bytes = local_only_bytes(view)
+    has_backlog = behind_bytes > config.segment_bytes
+    if has_backlog:
+        yield UploadReason(Obstacle.BACKLOG, f"{behind_bytes} bytes are on disk only")
     lag_ms, lag_bytes = config.effective_remote_copy_lag_ms, config.effective_remote_copy_lag_bytes
     if lag_ms != 0 and lag_bytes != 0:
         detail = f"remote.copy.lag.ms {_limit(lag_ms)}, remote.copy.lag.bytes {_limit(lag_bytes)}"
         yield UploadReason(Obstacle.COPY_LAG, detail)
-    detail = f"segment.bytes {config.segment_bytes}, segment.ms {config.segment_ms}"
-    yield UploadReason(Obstacle.ACTIVE, detail)
+    if first < offset or not has_backlog:
+        detail = f"segment.bytes {config.segment_bytes}, segment.ms {config.segment_ms}"
+        yield UploadReason(Obstacle.ACTIVE, detail)
+
+
+def _begun_copies(view: PartitionView, offset: Offset) -> Iterator[UploadReason]:
+    """Copies at or before `offset` that are under way, or came to nothing."""
+    highest = view.offsets.highest_offset_in_remote_storage
+    copying = copy_under_way(view)
+    if copying is not None and copying.start_offset <= offset:
+        yield UploadReason(Obstacle.COPYING, segment_name(copying))
+    for segment, reason in dangling_copies(view):
+        if highest < segment.end_offset and segment.start_offset <= offset:
+            yield UploadReason(Obstacle.FAILED_COPY, f"{segment_name(segment)}, {reason}")
+    for failed in view.history.failed.values():
+        if highest < failed.end_offset and failed.start_offset <= offset:
+            span = offsets_text(failed.start_offset, failed.end_offset)
+            yield UploadReason(Obstacle.FAILED_COPY, f"{span}, {failed.attempts} attempts given up")
 
 
 def _limit(value: int) -> str:

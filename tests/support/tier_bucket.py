@@ -38,7 +38,9 @@ class TierBucket:
     def __init__(self, folder: Path, values: Mapping[str, str] | None = None) -> None:
         self.root = folder / "bucket"
         self.root.mkdir()
-        own = {"storage.backend.class": "filesystem", "storage.root": str(self.root), "chunk.size": "1000"}
+        own = {"storage.backend.class": "filesystem", "chunk.size": "1000"}
+        if "storage.backend.class" not in (values or {}):
+            own["storage.root"] = str(self.root)
         self.bucket = Bucket.open({**own, **(values or {})})
         self.log = open_log(OsFileSystem(), CONFIG, directory=str(folder / "events-0"))
         self.history = MetadataHistory()

@@ -171,6 +171,29 @@ def test_explain_says_which_segment_goes_next_and_when(
     assert document(cluster, "explain", "tides-0")["departures"] == []
 
 
+def test_explain_knows_that_copies_fail_and_when_they_succeed_again(
+    cluster: EmbeddedCluster, tiered: TieredTopics
+) -> None:
+    topic = f"tides-{uuid4().hex[:8]}"
+    tiered.create(topic)
+    (empty,) = document(cluster, "ls", topic)
+    in_the_way = cluster.tier_dir / f"{topic}-{empty['topic_id']}"
+    in_the_way.write_text("no directory can be made here")
+    opened = Opened(cluster.bootstrap_servers)
+    opened.produce(CONFLUENT, topic, SENT)
+    opened.close()
+
+    def obstacles() -> list[str]:
+        return [one["obstacle"] for one in document(cluster, "explain", f"{topic}-0")["not_tiered"]]
+
+    wait_until(lambda: {"failed_copy", "backlog"} <= set(obstacles()), TIMEOUT_S)
+    assert "attempts given up)" in output(cluster, "explain", f"{topic}-0")
+    in_the_way.unlink()
+    tiered.wait_until_tiered(topic)
+    assert obstacles() == ["active"]
+    assert fsck(cluster, topic, "--deep") == []
+
+
 def test_explain_wants_a_partition(cluster: EmbeddedCluster) -> None:
     line = tidelog_failure("tier", "explain", "tides", code=2, bootstrap=cluster.bootstrap_servers)
     assert "'tides' is not TOPIC-PARTITION" in line
@@ -190,13 +213,14 @@ def test_fsck_of_what_is_whole(arguments: list[str], cluster: EmbeddedCluster, t
         "tier", "fsck", *arguments, *bucket_options(cluster), bootstrap=cluster.bootstrap_servers
     )
     assert text.endswith("no findings, no notes\n")
-    (shown,) = document(cluster, "ls", topic)
-    assert (f"{shown['remote_bytes']} bytes read" in text) is ("--deep" in arguments)
+    looked_at = document(cluster, "ls", *(["tides"] if arguments[0] == "tides" else []))
+    size = sum(one["remote_bytes"] for one in looked_at)
+    assert (f"{size} bytes read" in text) is ("--deep" in arguments)
 
 
 def object_of(cluster: EmbeddedCluster, number: int, suffix: str) -> Path:
-    found = sorted(path for path in cluster.tier_dir.rglob(f"*.{suffix}") if "tides-" in str(path))
-    return found[number]
+    (folder,) = cluster.tier_dir.glob("tides-" + "?" * 22)
+    return sorted(folder.rglob(f"*.{suffix}"))[number]
 
 
 def remove_log(cluster: EmbeddedCluster) -> None:

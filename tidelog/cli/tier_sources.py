@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _PREFIX_KEY: Final = "remote.log.storage.manager.impl.prefix"
 _PREFIX: Final = "rsm.config."
+_GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_ATTEMPTS_MAX: Final = 5
 
 ConfigFile = Annotated[
     Path | None,
@@ -86,8 +88,18 @@ def gather(
 
     async def work(admin: Admin) -> ClusterView:
         gatherer = Gatherer(admin, bootstrap)
-        topics = await gatherer.tiered_topics() if names is None else names
-        return await gatherer.view(topics, numbers, whole_history=whole_history)
+        if names is not None:
+            return await gatherer.view(names, numbers, whole_history=whole_history)
+        attempts = 0
+        while True:
+            topics = await gatherer.tiered_topics()
+            try:
+                return await gatherer.view(topics, whole_history=whole_history)
+            except KafkaError as error:
+                # A topic may go between the list and the look.
+                attempts += 1
+                if error.code not in _GONE or attempts == _ATTEMPTS_MAX:
+                    raise
 
     return with_admin(bootstrap, work)
 

@@ -12,7 +12,7 @@ from remote.inspection.departures import departures, local_only_bytes
 from remote.inspection.placing import Obstacle, Place, locate, pending_offset, upload_reasons
 from remote.inspection.views import PartitionView
 from remote.log_manager.expiration_plan import Reason
-from tests.support.remote_segments import started
+from tests.support.remote_segments import DELETED, DELETING, started, step
 from tests.support.tier_views import NOW_MS, TIERED, copied, ids, view_of
 
 LINEAGE = ((5, 0), (7, 100))
@@ -80,6 +80,28 @@ def test_a_copy_that_failed() -> None:
     assert obstacles(view, 260) == [Obstacle.FAILED_COPY, Obstacle.EARLIER_FIRST, Obstacle.ACTIVE]
     young = replace(view, now_ms=4000)
     assert obstacles(young, 260) == [Obstacle.COPYING, Obstacle.EARLIER_FIRST, Obstacle.ACTIVE]
+
+
+def test_a_copy_that_fails_again_and_again() -> None:
+    attempts = [
+        event
+        for number in (7, 8, 9)
+        for event in (started(number, 200, 250, 7), step(number, DELETING), step(number, DELETED))
+    ]
+    view = view_of([*EVENTS, *attempts], LINEAGE, local_start=130, end=300)
+    reasons = list(upload_reasons(view, 200))
+    assert [reason.obstacle for reason in reasons] == [Obstacle.FAILED_COPY, Obstacle.ACTIVE]
+    assert reasons[0].detail == "offsets 200-250, 3 attempts given up"
+    ended = view_of([*EVENTS, *attempts, *copied(10, 200, 250, 7)], LINEAGE, local_start=130, end=300)
+    assert obstacles(ended, 251) == [Obstacle.ACTIVE]
+
+
+def test_more_bytes_wait_than_the_active_segment_can_have() -> None:
+    config = replace(TIERED, segment_bytes=1000)
+    view = the_view(config=config, local_start=200, local_size_bytes=1001)
+    assert obstacles(view, 200) == [Obstacle.BACKLOG]
+    assert obstacles(view, 250) == [Obstacle.EARLIER_FIRST, Obstacle.BACKLOG, Obstacle.ACTIVE]
+    assert obstacles(replace(view, local_size_bytes=1000), 200) == [Obstacle.ACTIVE]
 
 
 def test_kip_1241_young_segments_wait() -> None:
