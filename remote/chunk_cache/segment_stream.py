@@ -35,6 +35,11 @@ class _ChunkedStream:
             return whole if isinstance(whole, bytes) and len(whole) == len(views[0]) else bytes(views[0])
         return b"".join(views)
 
+    def read_view(self, size: int, /) -> Buffer:
+        """The same without a copy where the bytes are of one chunk; it keeps that chunk in memory."""
+        views = list(self.views(size))
+        return views[0] if len(views) == 1 else b"".join(views)
+
     def views(self, size: int = -1) -> Iterator[memoryview]:
         """The same without a copy: views of chunks, in order."""
         left = len(self._piece) + self._end - self._position

@@ -237,6 +237,8 @@ class LocalDirectoryStore:
 class _FileStream(ExactStream):
     """A range of an open file."""
 
+    piece_bytes_max = 4 * PIECE_BYTES_MAX
+
     def __init__(self, store: str, key: str, descriptor: int, position: int, length: int) -> None:
         super().__init__(store, key, length)
         self._descriptor: int | None = descriptor

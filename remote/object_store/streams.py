@@ -18,6 +18,9 @@ class ExactStream(ABC):
     Errors: RemoteStorageError when the store ends before it gave them all.
     """
 
+    piece_bytes_max = PIECE_BYTES_MAX
+    """What is asked of `_next` at most; pieces are joined, which costs a copy."""
+
     def __init__(self, store: str, key: str, length: int) -> None:
         self._store = store
         self._key = key
@@ -36,7 +39,7 @@ class ExactStream(ABC):
         wanted = self._left if size < 0 else min(size, self._left)
         pieces = []
         while wanted:
-            piece = self._next(min(wanted, PIECE_BYTES_MAX))
+            piece = self._next(min(wanted, self.piece_bytes_max))
             if not piece:
                 raise failure(self._store, "read", self._key, f"it ended {self._left} bytes too early")
             pieces.append(piece)

@@ -9,15 +9,25 @@ ends before the segment does; RemoteStorageError.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC
 from protocol.ids import Offset
 from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.storage_manager import ReadableStream, RemoteStorageError
-from remote.streams import read_up_to
+from remote.storage_manager import RemoteStorageError
 
 PIECE_BYTES: Final = 256 * 1024
+
+Piece: TypeAlias = bytes | memoryview
+
+
+class PieceStream(Protocol):
+    """Bytes read once from the front, as views where nobody needs a copy."""
+
+    def read(self, size: int, /) -> Piece:
+        """The next bytes, at most `size`; empty at the end."""
+        ...
+
 
 # Base offset, length, leader epoch, magic, CRC, attributes, last offset delta.
 _HEAD: Final = struct.Struct(">qiib4x2xi")
@@ -43,10 +53,10 @@ class BatchSpan(NamedTuple):
 class BatchStream:
     """The batches of `metadata`'s segment from `position` on, which must be where one starts."""
 
-    def __init__(self, metadata: RemoteLogSegmentMetadata, stream: ReadableStream, position: int) -> None:
+    def __init__(self, metadata: RemoteLogSegmentMetadata, stream: PieceStream, position: int) -> None:
         self._metadata = metadata
         self._stream = stream
-        self._buffer: bytes | memoryview = b""
+        self._buffer: Piece = b""
         self._buffer_position = position
         self._next_position = position
         self._last_offset = metadata.start_offset - 1
@@ -74,11 +84,11 @@ class BatchStream:
         at = position - self._buffer_position
         data = memoryview(self._buffer)[at : at + size]
         if len(data) < size:
-            data = memoryview(b"".join((data, read_up_to(self._stream, size - len(data)))))
+            data = memoryview(b"".join((data, self._read_up_to(size - len(data)))))
             self._buffer, self._buffer_position = data, position
         return data
 
-    def span_at(self, buffer: bytes | memoryview, at: int, position: int) -> BatchSpan:
+    def span_at(self, buffer: Piece, at: int, position: int) -> BatchSpan:
         """The batch whose header is at `at` of `buffer`, behind those seen before."""
         base_offset, length, _, magic, delta = _HEAD.unpack_from(buffer, at)
         span = BatchSpan(position, length + LOG_OVERHEAD, base_offset, base_offset + delta)
@@ -120,11 +130,11 @@ class BatchStream:
         rest = self._buffer[at:]
         to_skip = at - len(self._buffer)
         while to_skip > 0:
-            skipped = len(read_up_to(self._stream, min(to_skip, PIECE_BYTES)))
+            skipped = len(self._read_up_to(min(to_skip, PIECE_BYTES)))
             if not skipped:
                 raise self._ended(self._next_position)
             to_skip -= skipped
-        data = read_up_to(self._stream, piece_bytes)
+        data = self._read_up_to(piece_bytes)
         self._buffer = b"".join((rest, data)) if rest else data
         self._buffer_position = self._next_position
         if len(self._buffer) >= BATCH_OVERHEAD:
@@ -132,6 +142,18 @@ class BatchStream:
         if self._buffer or self._next_position < self._metadata.segment_size_bytes:
             raise self._ended(self._next_position + len(self._buffer))
         return False
+
+    def _read_up_to(self, size: int) -> Piece:
+        """The next `size` bytes; fewer only where the stream ends."""
+        data = self._stream.read(size)
+        if len(data) >= size or not data:
+            return data
+        parts = [data]
+        missing = size - len(data)
+        while missing and (data := self._stream.read(missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
 
     def _ended(self, position: int) -> ShortSegment:
         return ShortSegment(

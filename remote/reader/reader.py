@@ -64,6 +64,8 @@ class RemoteLogReader:
         auxiliary_pool: BoundedPool | None = None,
     ) -> None:
         self._storage = storage
+        # Asked once: to look for the methods of a protocol takes as long as reading some batches.
+        self._prefetching = storage if isinstance(storage, Prefetching) else None
         self._metadata = metadata
         self._index_cache = index_cache
         self._pool = pool
@@ -162,7 +164,8 @@ class RemoteLogReader:
         self, request: RemoteReadRequest, metadata: RemoteLogSegmentMetadata, read: SegmentRead
     ) -> None:
         """Announce the next segment when one reader after the other comes near the end of this one."""
-        if not read.records or not isinstance(self._storage, Prefetching):
+        prefetching = self._prefetching
+        if not read.records or prefetching is None:
             return
         partition = request.topic_id_partition
         if not self._sequential.goes_on(partition, request.offset, read.next_offset):
@@ -174,7 +177,7 @@ class RemoteLogReader:
             return
         following = part_at(self._metadata, partition, request.log.leader_epochs, behind)
         if following is not None and self._sequential.is_news(following.metadata):
-            self._storage.prefetch_log_segment(following.metadata)
+            prefetching.prefetch_log_segment(following.metadata)
 
     # -- records by timestamp
 

@@ -5,13 +5,14 @@ I/O: blocks; called from reader threads. Errors: RemoteStorageError, also Damage
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from typing import Final, NamedTuple
 
 from protocol.batch import BATCH_OVERHEAD
 from protocol.ids import Offset
 from remote.index_cache.cache import RemoteIndexCache
-from remote.reader.batch_stream import PIECE_BYTES, BatchStream, DamagedSegment, ShortSegment
+from remote.reader.batch_stream import PIECE_BYTES, BatchStream, DamagedSegment, Piece, ShortSegment
 from remote.reader.lineage import SegmentPart
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.storage_manager import ReadableStream, RemoteStorageManager
@@ -86,14 +87,13 @@ class SegmentBytes:
         self._stream: ReadableStream | None = None
         self._open(end)
 
-    def read(self, size: int = -1, /) -> bytes:
+    def read(self, size: int, /) -> Piece:
         """The next bytes, at most `size`; empty at the segment's end, or where the tier has no more."""
-        assert self._stream is not None and size >= 0, size
-        data = self._stream.read(size)
+        data = self._read(size)
         if not data and self._position == self._range_end < self._metadata.segment_size_bytes:
             self.close()
             self._open(self._position + max(size, PIECE_BYTES))
-            data = self._stream.read(size)
+            data = self._read(size)
         self._position += len(data)
         return data
 
@@ -101,6 +101,12 @@ class SegmentBytes:
         """Stop reading."""
         if self._stream is not None:
             self._stream.close()
+
+    def _read(self, size: int) -> Piece:
+        assert self._stream is not None and size >= 0, size
+        # Streams out of a cache can do without a copy.
+        read: Callable[[int], Piece] = getattr(self._stream, "read_view", self._stream.read)
+        return read(size)
 
     def _open(self, end: int) -> None:
         self._range_end = min(end, self._metadata.segment_size_bytes)

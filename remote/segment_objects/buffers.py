@@ -10,8 +10,11 @@ from remote.storage_manager import ReadableStream
 
 Buffer: TypeAlias = bytes | memoryview
 
-PIECE_BYTES: Final = 1024 * 1024
-"""How much is read from a stream at a time where the pieces need not be joined."""
+PIECE_BYTES: Final = 4 * 1024 * 1024
+"""How much is read from a stream at a time where the pieces need not be joined.
+
+As much as a chunk has by default: a slice of one piece is a view, one over a border is a copy.
+"""
 
 
 class Pieces:

@@ -211,6 +211,20 @@ def test_a_slice_of_a_kept_chunk_is_not_copied() -> None:
     cache.close()
 
 
+def test_a_view_is_a_copy_only_where_it_crosses_chunks() -> None:
+    store = MemoryStore()
+    log = bytes(range(250)) * 10
+    cache = make_cache(store)
+    segment = put_segment(store, log, 1000)
+    within = CachedSegmentStream(cache, segment, 100, 900).read_view(500)
+    again = CachedSegmentStream(cache, segment, 200, 900).read_view(500)
+    assert isinstance(within, memoryview) and isinstance(again, memoryview)
+    assert within.obj is again.obj
+    assert (within, again) == (log[100:600], log[200:700])
+    assert CachedSegmentStream(cache, segment, 900, 2500).read_view(1200) == log[900:2100]
+    cache.close()
+
+
 def test_chunks_of_a_deleted_segment_are_dropped() -> None:
     store = MemoryStore()
     segment, other = put_segment(store, LOG, 1000), put_segment(store, LOG, 1000, "other")
