@@ -18,10 +18,11 @@ POLL_S: Final = 0.02
 
 
 class NodeProcess:
-    """`python -m broker` on a properties file; `folder` keeps its pid and its log."""
+    """`python -m broker` on a properties file, or another `module`; `folder` keeps its pid and its log."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, module: str = "broker") -> None:
         self.folder = folder
+        self._module = module
         self.log_path = folder / "node.log"
         self._properties = folder / "server.properties"
         self._pid_path = folder / "pid"
@@ -49,7 +50,7 @@ class NodeProcess:
             return
         with self.log_path.open("ab") as log:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "broker", "--config", str(self._properties)],
+                [sys.executable, "-m", self._module, "--config", str(self._properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
