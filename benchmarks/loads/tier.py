@@ -1,0 +1,144 @@
+"""Reading a topic through as a consumer does, and the same bytes straight from the object store.
+
+The reader takes answers into one buffer and looks at the lengths of batches only, so that the broker is
+what is measured. Each place is read by a thread of its own, on a connection of its own.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Any, Final
+
+from benchmarks.delayed_store import delayed
+from benchmarks.frames import FETCH_VERSION, SIZE_BYTES, batch, fetch_frame, produce_frame
+from benchmarks.loads.options import main
+from benchmarks.loads.pipelined import ask, connect
+from protocol.batch import LOG_OVERHEAD, read_header
+from protocol.codec import decode
+from protocol.framing import read_response_header
+from protocol.messages.fetch import FetchResponse, PartitionData
+from protocol.registry import ApiKey
+from remote.object_store.backends import object_store
+
+BUFFER_BYTES: Final = 8 * 1024 * 1024
+PIECE_BYTES: Final = 1024 * 1024
+_BATCH_HEAD: Final = struct.Struct(">qi")
+_SIZE: Final = struct.Struct(">i")
+
+
+def tier(kind: str, **options: Any) -> dict[str, Any]:
+    """Run the load called `kind`."""
+    return {"fill": fill, "read": read, "gets": gets, "puts": puts}[kind](**options)
+
+
+def fill(
+    host: str, port: int, topic: str, partitions: int, partition_bytes: int, batch_bytes: int
+) -> dict[str, Any]:
+    """Append at least `partition_bytes` to each partition of a topic that is there."""
+    frame = produce_frame(topic, partitions, batch(batch_bytes, 1000))
+    count = partition_bytes // batch_bytes + 1
+    with connect(host, port) as connection:
+        for _ in range(count):
+            ask(connection, frame)
+    return {"batches": count * partitions}
+
+
+def read(host: str, port: int, places: Sequence[tuple[str, int, int]], max_bytes: int) -> dict[str, Any]:
+    """Read each (topic, partition, end offset) from offset 0 to its end; bytes of records per second."""
+    started = time.perf_counter()
+    total = _in_threads([lambda place=place: _read_one(host, port, *place, max_bytes) for place in places])
+    return {"bytes_per_s": total / (time.perf_counter() - started), "bytes": total}
+
+
+def gets(
+    backend: str, values: dict[str, str], keys: Sequence[str], part_bytes: int, threads: int, delay_ms: float
+) -> dict[str, Any]:
+    """Ranged GETs of `part_bytes` of the objects, `threads` at a time, the bytes dropped as they come."""
+    store = delayed(object_store(backend, values), delay_ms)
+    parts = [(key, start) for key in keys for start in range(0, store.size(key), part_bytes)]
+
+    def get(part: tuple[str, int]) -> int:
+        key, start = part
+        total = 0
+        with closing(store.get(key, start, start + part_bytes - 1)) as stream:
+            while piece := stream.read(PIECE_BYTES):
+                total += len(piece)
+        return total
+
+    with ThreadPoolExecutor(threads) as pool:
+        started = time.perf_counter()
+        total = sum(pool.map(get, parts))
+        elapsed = time.perf_counter() - started
+    store.close()
+    return {"bytes_per_s": total / elapsed, "gets": len(parts)}
+
+
+def puts(
+    backend: str, values: dict[str, str], prefix: str, object_bytes: int, count: int, threads: int
+) -> dict[str, Any]:
+    """Put `count` objects of `object_bytes`, `threads` at a time, and delete them."""
+    store = object_store(backend, values)
+    content = bytes(range(256)) * (object_bytes // 256)
+    keys = [f"{prefix}/{number}" for number in range(count)]
+    with ThreadPoolExecutor(threads) as pool:
+        started = time.perf_counter()
+        list(pool.map(lambda key: store.put(key, content, len(content)), keys))
+        elapsed = time.perf_counter() - started
+    store.delete(keys)
+    store.close()
+    return {"bytes_per_s": count * len(content) / elapsed}
+
+
+def _in_threads(calls: Sequence[Callable[[], int]]) -> int:
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return sum(future.result() for future in [pool.submit(call) for call in calls])
+
+
+def _read_one(host: str, port: int, topic: str, partition: int, end: int, max_bytes: int) -> int:
+    buffer = memoryview(bytearray(BUFFER_BYTES))
+    total, offset = 0, 0
+    with connect(host, port) as connection:
+        while offset < end:
+            connection.sendall(fetch_frame(topic, partition, offset, max_bytes))
+            answer = _answer(connection, buffer)
+            if answer.error_code:
+                raise RuntimeError(f"{topic}-{partition} at {offset}: error {answer.error_code}")
+            records = memoryview(answer.records or b"")
+            if records:
+                offset = read_header(records[_last_batch(records) :]).next_offset
+                total += len(records)
+    return total
+
+
+def _answer(connection: socket.socket, buffer: memoryview) -> PartitionData:
+    _receive_into(connection, buffer[:SIZE_BYTES])
+    frame = buffer[: _SIZE.unpack_from(buffer)[0]]
+    _receive_into(connection, frame)
+    _, body = read_response_header(frame, ApiKey.FETCH, FETCH_VERSION)
+    return decode(FetchResponse, frame[body:], FETCH_VERSION).responses[0].partitions[0]
+
+
+def _receive_into(connection: socket.socket, target: memoryview) -> None:
+    while target:
+        received = connection.recv_into(target, 0, socket.MSG_WAITALL)
+        if not received:
+            raise ConnectionError("the server closed the connection")
+        target = target[received:]
+
+
+def _last_batch(records: memoryview) -> int:
+    """Where the last whole batch begins."""
+    position, last = 0, 0
+    while position + LOG_OVERHEAD <= len(records):
+        last = position
+        position += LOG_OVERHEAD + _BATCH_HEAD.unpack_from(records, position)[1]
+    return last
+
+
+if __name__ == "__main__":
+    main(tier)

@@ -1,0 +1,30 @@
+"""A broker whose object store is far away: every GET takes some milliseconds longer.
+
+python -m benchmarks.servers.delayed_tier <milliseconds> <arguments of the broker>
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+import remote.storage_config
+from benchmarks.delayed_store import delayed
+from broker.process import main
+from remote.object_store.backends import object_store
+from remote.object_store.port import ObjectStore
+
+
+def run(arguments: list[str]) -> int:
+    """Run the broker to its end; its exit code."""
+    delay_ms = float(arguments[0])
+
+    def make(backend_class: str, values: Mapping[str, str]) -> ObjectStore:
+        return delayed(object_store(backend_class, values), delay_ms)
+
+    vars(remote.storage_config)["object_store"] = make
+    return main(arguments[1:], "delayed_tier")
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,180 @@
+"""A broker with tiered storage in a process of its own, that can be started again on the same data."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.processes import BROKER_SETTINGS, BenchmarkError, ServerProcess
+from clients.admin import Admin, ConfigChange, ConfigResource, OffsetSpec, ResourceType
+from protocol.errors import KafkaError
+from protocol.ids import TopicPartition
+from tidelog.local_cluster.tiering import tiered_settings
+
+TIERED_WITHIN_S: Final = 300.0
+POLL_S: Final = 0.1
+SEGMENT_BYTES: Final = 16 * 1024 * 1024
+TIERED: Final = {
+    "remote.storage.enable": "true",
+    "segment.bytes": str(SEGMENT_BYTES),
+    "local.retention.bytes": "1",
+}
+HURRIED: Final = {"remote.log.manager.task.interval.ms": "200", "log.retention.check.interval.ms": "200"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierStore:
+    """An object store: its name in rows, its keys behind `storage.`, and how long a GET takes longer."""
+
+    name: str
+    backend: str
+    values: Mapping[str, str] = field(default_factory=dict)
+    delay_ms: float = 0.0
+
+    def settings(self) -> dict[str, str]:
+        """What a broker needs to use it."""
+        named = {f"rsm.config.storage.{key}": text for key, text in self.values.items()}
+        return {"rsm.config.storage.backend.class": self.backend, **named}
+
+    def options(self) -> dict[str, Any]:
+        """What `benchmarks.loads.tier` needs to use it."""
+        return {"backend": self.backend, "values": dict(self.values), "delay_ms": self.delay_ms}
+
+
+class TieredBroker:
+    """The process is another one after each `start`; `folder` keeps the data between them."""
+
+    def __init__(self, folder: Path, store: TierStore, settings: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self._store = store
+        own = {**BROKER_SETTINGS, **store.settings(), **HURRIED, "log.dirs": str(folder / "data")}
+        self._settings = tiered_settings(folder, 1, {**own, **(settings or {})})
+        self.process = ServerProcess("broker")
+
+    def start(self) -> float:
+        """Start it, with nothing in its memory; the seconds until it served."""
+        arguments = ["--log-level=ERROR", *(f"--override={k}={v}" for k, v in self._settings.items())]
+        if self._store.delay_ms:
+            module = "benchmarks.servers.delayed_tier"
+            self.process = ServerProcess(module, [str(self._store.delay_ms), *arguments])
+        else:
+            self.process = ServerProcess("broker", arguments)
+        return self.process.start()
+
+    def restart(self) -> float:
+        """Stop it in order and start it again; the seconds that the start took."""
+        self.process.stop()
+        return self.start()
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """`host` and `port` as loads take them."""
+        return {"host": self.process.host, "port": self.process.port}
+
+    def create(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Create a topic."""
+
+        async def create() -> None:
+            async with Admin(self.process.address) as admin:
+                await admin.create_topic(topic, partitions, configs=configs)
+
+        asyncio.run(create())
+
+    def alter(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Change configs of a topic."""
+
+        async def alter() -> None:
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            changes = [ConfigChange(name=key, value=value) for key, value in configs.items()]
+            async with Admin(self.process.address) as admin:
+                error = (await admin.incremental_alter_configs({resource: changes}))[resource]
+                if error is not None:
+                    raise error
+
+        asyncio.run(alter())
+
+    def offsets(self, topic: str, partitions: int, spec: OffsetSpec) -> list[int]:
+        """An offset of each partition."""
+
+        async def ask() -> list[int]:
+            names = [TopicPartition(topic, number) for number in range(partitions)]
+            async with Admin(self.process.address) as admin:
+                found = await admin.list_offsets(dict.fromkeys(names, int(spec)))
+            offsets = []
+            for name in names:
+                answer = found[name]
+                if isinstance(answer, KafkaError):
+                    raise answer
+                offsets.append(answer.offset)
+            return offsets
+
+        return asyncio.run(ask())
+
+    def until_tiered(self, topic: str, partitions: int) -> list[int]:
+        """Wait until only the active segments are on disk; where they begin. Errors: BenchmarkError."""
+        deadline = time.monotonic() + TIERED_WITHIN_S
+        while time.monotonic() < deadline:
+            if all(count == 1 for count in self._local_segments(topic, partitions)):
+                return self.offsets(topic, partitions, OffsetSpec.EARLIEST_LOCAL)
+            time.sleep(POLL_S)
+        raise BenchmarkError(f"{topic} was not in the tier within {TIERED_WITHIN_S:.0f} s")
+
+    def until_copied(self, topic: str, ends: list[int]) -> None:
+        """Wait until the tier reaches `ends`. Errors: BenchmarkError."""
+        deadline = time.monotonic() + TIERED_WITHIN_S
+        while time.monotonic() < deadline:
+            found = self.offsets(topic, len(ends), OffsetSpec.LATEST_TIERED)
+            if all(latest + 1 >= end for latest, end in zip(found, ends, strict=True)):
+                return
+            time.sleep(POLL_S / 4)
+        raise BenchmarkError(f"{topic} was not copied within {TIERED_WITHIN_S:.0f} s")
+
+    def _local_segments(self, topic: str, partitions: int) -> Iterator[int]:
+        for number in range(partitions):
+            yield len(list((self.folder / "data" / f"{topic}-{number}").glob("*.log")))
+
+
+@contextmanager
+def tiered_broker(store: TierStore, settings: Mapping[str, str] | None = None) -> Iterator[TieredBroker]:
+    """A running broker on an empty folder, which goes with it."""
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
+    broker = TieredBroker(folder, store, settings)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.process.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def directory_store(delay_ms: float = 0.0) -> Iterator[TierStore]:
+    """A directory that goes with the block."""
+    folder = tempfile.mkdtemp(prefix="tidelog-bench-tier-")
+    name = f"directory + {delay_ms:.0f} ms" if delay_ms else "directory"
+    try:
+        yield TierStore(name=name, backend="filesystem", values={"root": folder}, delay_ms=delay_ms)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def s3_store() -> Iterator[TierStore]:
+    """moto in a process of its own."""
+    with ServerProcess("benchmarks.servers.s3") as server:
+        values = {
+            "s3.bucket.name": "tier",
+            "s3.region": "us-east-1",
+            "s3.endpoint.url": f"http://{server.address}",
+            "s3.path.style.access.enabled": "true",
+            "aws.access.key.id": "testing",
+            "aws.secret.access.key": "testing",
+        }
+        yield TierStore(name="moto", backend="s3", values=values)
