@@ -174,6 +174,16 @@ class PartitionLog(TieredLog):
 
     # -- durability
 
+    def write_leader_epochs(self) -> None:
+        """Make the leader epochs durable, and before that a log start with which they begin.
+
+        Opening a tiered log cannot tell epochs that begin in the local part from such as were rebuilt there.
+        """
+        if self.has_start_in_local_part and self.remote_log_enabled:
+            self.observer.log_start_offset_changed(self)
+            self.has_start_in_local_part = False
+        super().write_leader_epochs()
+
     def needs_flush(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms is reached, or a sealed segment waits to become durable."""
         unflushed = self.log_end_offset - self.recovery_point

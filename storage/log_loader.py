@@ -253,15 +253,17 @@ class LogLoader:
     ) -> Offset:
         """The log start offset of the checkpoint, or a later one that the epochs have come to know of.
 
-        The epochs are sometimes written before a log start that has risen. What is below the first of
-        them nobody could find in remote storage. Epochs that are lost or rebuilt say nothing of it.
+        The epochs are sometimes written before a log start that has risen within the remote part. What is
+        below the first of them nobody could find there. Epochs that are lost or were rebuilt, now or at an
+        earlier start, say nothing of it: these begin in the local part.
         """
         is_lost = not self.fs.exists(f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}")
         if are_rebuilt or is_lost:
             return self.log_start_offset
         earliest = epochs.earliest_entry
-        known_start = local_log_start_offset if earliest is None else earliest.start_offset
-        return max(self.log_start_offset, min(known_start, local_log_start_offset))
+        if earliest is None or earliest.start_offset >= local_log_start_offset:
+            return self.log_start_offset
+        return max(self.log_start_offset, earliest.start_offset)
 
     # -- derived state
 

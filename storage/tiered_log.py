@@ -65,6 +65,7 @@ class TieredLog(WritableLog):
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self.has_start_in_local_part = offset >= self.local_log_start_offset
         self.local_log_start_offset = max(self.local_log_start_offset, offset)
         # Not written at once: opening the log derives the same from the log start offset.
         self.leader_epochs.truncate_from_start(offset)

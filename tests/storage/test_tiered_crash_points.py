@@ -260,3 +260,16 @@ def enumerate_crashes(seed: int, steps: int) -> int:
 @pytest.mark.parametrize("seed", range(100, 108))
 def test_every_crash_of_a_tiered_log_leaves_each_offset_here_or_in_remote_storage(seed: int) -> None:
     assert enumerate_crashes(seed, steps=14) > 80
+
+
+def test_a_log_start_in_the_local_part_is_durable_before_epochs_that_begin_with_it() -> None:
+    disk = CrashFileSystem()
+    log = manager_on(disk).get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    log.append_as_leader(batch(["a", "b", "c", "d"]), 0, NOW_MS)
+    log.flush(NOW_MS)
+    log.advance_high_watermark(4)
+    log.advance_log_start_offset(3)
+    log.append_as_leader(batch(["e"]), 1, NOW_MS)
+    opened = manager_on(disk).get(TOPIC_PARTITION)
+    assert opened is not None
+    assert (opened.log_start_offset, opened.leader_epochs.epoch_for_offset(2)) == (3, None)

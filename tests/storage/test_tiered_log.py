@@ -320,3 +320,30 @@ def test_local_look_ups_by_timestamp_begin_at_the_local_start() -> None:
 def test_kafka_keeps_the_default_of_a_log_without_limits() -> None:
     log = three_segments(replace(LogConfig(), remote_storage_enable=True), highest_remote=5)
     assert log.apply_retention(NOW_MS) == 0
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_epochs_that_were_rebuilt_from_local_records_do_not_raise_the_log_start_at_any_later_start(
+    damage: str,
+) -> None:
+    """Else the next leader would delete what is in remote storage as below the log start."""
+    disk = CrashFileSystem()
+    log = tiered_log(disk=disk)
+    for epoch in range(3):
+        append(log, "a", "b", leader_epoch=epoch)
+        log.roll(NOW_MS)
+    log.note_highest_offset_in_remote_storage(3)
+    log.apply_retention(NOW_MS)
+    log.close(clean=True, now_ms=NOW_MS)
+    path = f"{log.directory}/leader-epoch-checkpoint"
+    if damage == "gone":
+        disk.unlink(path)
+    else:
+        file = disk.open(path, create=False)
+        file.truncate(file.size() - 3)
+        file.close()
+    for epoch in (7, 8):
+        opened = tiered_log(disk=disk, clean=True)
+        assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
+        append(opened, "c", leader_epoch=epoch)
+        opened.close(clean=True, now_ms=NOW_MS)
