@@ -28,7 +28,7 @@ from clients.offset_questions import OffsetsByTimestamp
 from clients.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.ids import NO_LEADER_EPOCH, Offset, TopicPartition
+from protocol.ids import NO_LEADER_EPOCH, Offset, ProducerId, TopicPartition
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.schema import ZERO_UUID
 
@@ -41,6 +41,16 @@ class RawBatch(NamedTuple):
 
     header: BatchHeader
     data: memoryview
+
+
+class FetchedRange(NamedTuple):
+    """What one fetch brought: batches, of which the first may begin before and the last be cut off.
+
+    `aborted`: producer id and first offset of the aborted transactions in it; None with read_uncommitted.
+    """
+
+    records: memoryview
+    aborted: tuple[tuple[ProducerId, Offset], ...] | None
 
 
 class PartitionReader:
@@ -100,6 +110,10 @@ class PartitionReader:
             end = self._end_offset = await self._offset_of(LATEST_TIMESTAMP)
         return start, end
 
+    async def log_start_offset(self) -> Offset:
+        """The first offset that the partition has now, whatever range was asked for."""
+        return await self._offset_of(EARLIEST_TIMESTAMP)
+
     async def batches(self) -> AsyncIterator[RawBatch]:
         """Every batch that has offsets in the range; the first and the last may reach beyond it."""
         start, end = await self.range()
@@ -110,6 +124,13 @@ class PartitionReader:
                 if header.base_offset >= end:
                     return
                 yield RawBatch(header, records[position : position + header.size_bytes])
+
+    async def fetched_ranges(self) -> AsyncIterator[FetchedRange]:
+        """What the fetches of the range bring, for those who decode in bulk."""
+        start, end = await self.range()
+        async for _, data in self._fetches(start, end):
+            assert data.records is not None
+            yield FetchedRange(memoryview(data.records), self._aborted(data))
 
     async def records(self) -> AsyncIterator[ConsumerRecord]:
         """Every record in the range; with read_committed without those of aborted transactions."""
@@ -167,19 +188,21 @@ class PartitionReader:
         return batches
 
     def _fetched(self, data: PartitionData, fetch_offset: Offset) -> FetchedData:
-        aborted = None
-        if self.config.read_committed:
-            aborted = [(entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ()]
         assert data.records is not None
         return FetchedData(
             self.topic_partition,
             data.records,
             fetch_offset,
             NO_LEADER_EPOCH,
-            aborted=aborted,
+            aborted=self._aborted(data),
             check_crcs=False,  # `_whole_batches` has checked them
             max_decompressed_bytes=self.config.max_decompressed_bytes,
         )
+
+    def _aborted(self, data: PartitionData) -> tuple[tuple[ProducerId, Offset], ...] | None:
+        if not self.config.read_committed:
+            return None
+        return tuple((entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ())
 
     async def _fetch(self, offset: Offset) -> PartitionData:
         """The answer for `offset` once it has records; retries errors that may pass."""

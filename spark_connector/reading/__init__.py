@@ -1,0 +1,1 @@
+"""Shells: offsets asked of brokers on the driver, ranges read from them on executors."""

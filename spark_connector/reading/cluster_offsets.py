@@ -1,0 +1,160 @@
+"""What the driver asks brokers: which partitions there are, and offsets (shell).
+
+Connections are made when something is first asked. Errors that may pass are tried again as the options
+`fetchOffset.numRetries` and `fetchOffset.retryIntervalMs` say, beyond what the clients do themselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from types import TracebackType
+from typing import Any, TypeVar
+
+from clients.admin import Admin
+from clients.failures import is_retriable
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
+from spark_connector.planning.client_options import ClientOptions
+from spark_connector.planning.offset_specs import EARLIEST, LATEST, OffsetSpec, questions, require_match
+from spark_connector.planning.offsets_json import Offsets
+from spark_connector.planning.option_values import OptionError
+from spark_connector.planning.source_options import SourceOptions
+from spark_connector.reading.loop_thread import LoopThread
+from spark_connector.reading.tls import tls_context
+
+_log = logging.getLogger("tidelog.spark")
+_NO_MATCH = -1
+ResultT = TypeVar("ResultT")
+
+
+class ClusterOffsets:
+    """Answers for one query; a context manager, or call `close`."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._loop: LoopThread | None = None
+        self._admin: Admin | None = None
+
+    def partitions(self, *, all_must_exist: bool) -> frozenset[TopicPartition]:
+        """The partitions that the query reads, as they are now.
+
+        Errors: OptionError when a topic or partition that was named is not there and must be.
+        """
+        counts = self._ask(self._partition_counts)
+        topics = self._options.topics
+        if all_must_exist and (missing := topics.missing(counts)):
+            raise OptionError(f"what should be read does not exist: {', '.join(missing)}")
+        return topics.partitions(counts)
+
+    def resolve(self, spec: OffsetSpec, partitions: Collection[TopicPartition], *, is_start: bool) -> Offsets:
+        """The offsets that an option stands for; without a record after a timestamp, ends are the latest.
+
+        Errors: OptionError when partitions do not fit the option, or a start has no record after it.
+        """
+        asked = questions(spec, partitions)
+        found = self._listed({**asked.bounds, **asked.timestamps})
+        unmatched = [one for one in asked.timestamps if found[one] == _NO_MATCH]
+        if is_start and not self._options.begins_latest_without_match:
+            require_match(asked, unmatched)
+        return {**asked.known, **found, **self._listed(dict.fromkeys(unmatched, LATEST))}
+
+    def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The log starts of those of `partitions` that exist."""
+        return self._listed(dict.fromkeys(partitions, EARLIEST), gone_is_error=False)
+
+    def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Offsets:
+        """The ends; one that is lower than what is `known` is asked again before it is believed."""
+        retries = self._options.fetch_offset_retries
+        while True:
+            ends = self._listed(dict.fromkeys(partitions, LATEST), gone_is_error=False)
+            if retries == 0 or all(end >= known.get(one, 0) for one, end in ends.items()):
+                return ends
+            retries -= 1
+            self._ask(self._pause)
+
+    def close(self) -> None:
+        """Disconnect."""
+        admin, loop, self._admin, self._loop = self._admin, self._loop, None, None
+        if loop is None:
+            return
+        if admin is not None:
+            loop.run(admin.close())
+        loop.close()
+
+    def __enter__(self) -> ClusterOffsets:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _listed(self, specs: Mapping[TopicPartition, int], *, gone_is_error: bool = True) -> Offsets:
+        if not specs:
+            return {}
+
+        async def ask(admin: Admin) -> Offsets:
+            committed = self._options.client.read_committed
+            found: Offsets = {}
+            for one, answer in (await admin.list_offsets(specs, read_committed=committed)).items():
+                if not isinstance(answer, KafkaError):
+                    found[one] = answer.offset
+                elif gone_is_error or answer.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise answer
+            return found
+
+        return self._ask(ask)
+
+    async def _partition_counts(self, admin: Admin) -> dict[str, int]:
+        named = self._options.topics.named_topics
+        if named is None:
+            return {name: topic.partition_count for name, topic in (await admin.list_topics()).items()}
+        counts = {}
+        for name, topic in (await admin.describe_topics(named)).items():
+            if not isinstance(topic, KafkaError):
+                counts[name] = len(topic.partitions)
+            elif topic.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise topic
+        return counts
+
+    async def _pause(self, _admin: Admin) -> None:
+        await asyncio.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+
+    def _ask(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
+        if self._loop is None:
+            self._loop = LoopThread("tidelog-spark-driver")
+        return self._loop.run(self._retrying(question))
+
+    async def _retrying(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
+        retries = self._options.fetch_offset_retries
+        while True:
+            try:
+                return await question(await self._connected())
+            except (KafkaError, OSError) as error:
+                if retries == 0 or not is_retriable(error):
+                    raise
+                _log.warning("asking for offsets failed and is tried again: %s", error)
+                retries -= 1
+            await asyncio.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+
+    async def _connected(self) -> Admin:
+        if self._admin is None:
+            admin = Admin(**self._admin_values())
+            await admin.start()
+            self._admin = admin
+        return self._admin
+
+    def _admin_values(self) -> dict[str, Any]:
+        client = self._options.client
+        return {**client.admin_values(), **tls_values(client)}
+
+
+def tls_values(client: ClientOptions) -> dict[str, Any]:
+    """The TLS context as an option of our clients; empty where the protocol is plain."""
+    if client.values.get("security_protocol") != "SSL":
+        return {}
+    return {"ssl_context": tls_context(client.tls)}

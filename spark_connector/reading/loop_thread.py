@@ -1,0 +1,67 @@
+"""An event loop in a thread of its own, for the synchronous calls that Spark makes.
+
+The loop runs on between calls: so the next fetch comes in while the last one is decoded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+ResultT = TypeVar("ResultT")
+
+
+class LoopThread:
+    """Runs coroutines and waits for them; a context manager, or call `close`.
+
+    Nothing is bounded in time here: what runs has time-outs of its own.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """What `work` returns; raises what it raises."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def iterate(self, items: AsyncGenerator[ResultT, None]) -> Iterator[ResultT]:
+        """The items, each asked for when the one before it is done with; closed whichever way this ends."""
+
+        async def next_item() -> tuple[ResultT] | None:
+            async for item in items:
+                return (item,)
+            return None
+
+        try:
+            while (found := self.run(next_item())) is not None:
+                yield found[0]
+        finally:
+            self.run(_closed(items))
+
+    def close(self) -> None:
+        """End the loop and its thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def __enter__(self) -> LoopThread:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+
+async def _closed(items: AsyncGenerator[ResultT, None]) -> None:
+    await items.aclose()

@@ -1,0 +1,136 @@
+"""Reading ranges from brokers as Arrow batches, on an executor (shell).
+
+A range is offsets alone, so that it means the same records whenever it is read. If retention has passed its
+start, or its end went away with an unclean election, that is data loss, which fails the task or is skipped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Generator, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from clients.partition_reader import FetchedRange, PartitionReader
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import Offset, TopicPartition
+from spark_connector.planning.client_options import ClientOptions
+from spark_connector.planning.data_loss import DataLossError, after_retention
+from spark_connector.planning.ranges import OffsetRange
+from spark_connector.planning.source_options import SourceOptions
+from spark_connector.reading.cluster_offsets import tls_values
+from spark_connector.reading.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("tidelog.spark")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSettings:
+    """What an executor has to know besides the ranges; goes there by pickling."""
+
+    client: ClientOptions
+    include_headers: bool
+    fail_on_data_loss: bool
+    poll_timeout_ms: int
+
+    @classmethod
+    def of(cls, options: SourceOptions) -> ReadSettings:
+        """Those of a query."""
+        return cls(
+            client=options.client,
+            include_headers=options.include_headers,
+            fail_on_data_loss=options.fail_on_data_loss,
+            poll_timeout_ms=options.poll_timeout_ms,
+        )
+
+
+def read_range(settings: ReadSettings, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The records of `wanted`.
+
+    Errors: DataLossError; KafkaError when brokers do not answer in time; DecodeError for damaged batches.
+    """
+    with LoopThread("tidelog-spark-reader") as loop:
+        left = wanted
+        while left.size > 0:
+            done = yield from _read_until_lost(loop, settings, left)
+            if done.lost is None:
+                return
+            left = _after_loss(loop, settings, replace(left, start_offset=done.next_offset), done.lost)
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """Where reading stopped, and the error that says that the rest is not in the log; None at the end."""
+
+    next_offset: Offset
+    lost: KafkaError | None
+
+
+def _read_until_lost(
+    loop: LoopThread, settings: ReadSettings, wanted: OffsetRange
+) -> Generator[pa.RecordBatch, None, _Progress]:
+    # Heavy, and not needed to plan.
+    from spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
+
+    decoder = ArrowDecoder(
+        wanted.topic_partition,
+        wanted.start_offset,
+        wanted.end_offset,
+        # The reader has looked at checksums already.
+        DecoderSettings(include_headers=settings.include_headers, check_crcs=False),
+    )
+    lost = None
+    try:
+        for fetched in loop.iterate(_fetched(settings, wanted)):
+            yield from decoder.add(fetched.records, fetched.aborted)
+    except KafkaError as error:
+        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+        lost = error
+    yield from decoder.finish()
+    return _Progress(decoder.next_offset, lost)
+
+
+async def _fetched(settings: ReadSettings, wanted: OffsetRange) -> AsyncGenerator[FetchedRange, None]:
+    async with _reader(settings, wanted) as reader:
+        async for fetched in reader.fetched_ranges():
+            yield fetched
+
+
+def _reader(settings: ReadSettings, wanted: OffsetRange) -> PartitionReader:
+    values: dict[str, Any] = {
+        **settings.client.values,
+        **tls_values(settings.client),
+        "default_api_timeout_ms": settings.poll_timeout_ms,
+    }
+    return PartitionReader(
+        topic_partition=wanted.topic_partition,
+        start_offset=wanted.start_offset,
+        end_offset=wanted.end_offset,
+        **values,
+    )
+
+
+def _after_loss(
+    loop: LoopThread, settings: ReadSettings, wanted: OffsetRange, error: KafkaError
+) -> OffsetRange:
+    """What is left to read; DataLossError when that must not be less."""
+    log_start_offset = loop.run(_log_start(settings, wanted.topic_partition))
+    left, loss = after_retention(wanted, log_start_offset)
+    if loss is None:
+        # Its start is there and yet cannot be read: the log ends before it.
+        left = replace(wanted, start_offset=wanted.end_offset)
+        loss = f"{wanted.topic_partition} should be read from offset {wanted.start_offset}: {error}"
+    if settings.fail_on_data_loss:
+        raise DataLossError(loss)
+    _log.warning("%s: skipped", loss)
+    return left
+
+
+async def _log_start(settings: ReadSettings, topic_partition: TopicPartition) -> Offset:
+    reader = _reader(settings, OffsetRange(topic_partition, 0, 0))
+    async with reader:
+        return await reader.log_start_offset()

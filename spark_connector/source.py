@@ -1,0 +1,63 @@
+"""The data source `tidelog` as PySpark finds it: names, schema, readers.
+
+The name `kafka` is taken by Spark itself; options, columns and offsets are those of its Kafka source.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from spark_connector.batch_reader import TidelogBatchReader
+from spark_connector.planning.option_values import OptionError
+from spark_connector.planning.source_options import read_includes_headers, read_source_options
+from spark_connector.stream_reader import TidelogStreamReader
+
+HEADERS_TYPE = ArrayType(
+    StructType([StructField("key", StringType()), StructField("value", BinaryType())]), containsNull=True
+)
+RECORD_SCHEMA = StructType(
+    [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+)
+RECORD_SCHEMA_WITH_HEADERS = StructType([*RECORD_SCHEMA.fields, StructField("headers", HEADERS_TYPE)])
+
+
+class TidelogSource(DataSource):
+    """`format("tidelog")`: topics of Tidelog, or of any Kafka cluster."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        return RECORD_SCHEMA_WITH_HEADERS if read_includes_headers(self.options) else RECORD_SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        self._require_own(schema)
+        return TidelogBatchReader(read_source_options(self.options, is_streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        self._require_own(schema)
+        return TidelogStreamReader(read_source_options(self.options, is_streaming=True))
+
+    def _require_own(self, schema: StructType) -> None:
+        if schema.fieldNames() != self.schema().fieldNames():
+            names = ", ".join(self.schema().fieldNames())
+            raise OptionError(f"the schema of tidelog is fixed ({names}); it cannot be given")

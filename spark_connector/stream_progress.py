@@ -1,0 +1,100 @@
+"""Which offsets each micro-batch of a stream ends at. Spark's protocol has traps; this is where they are met.
+
+- Spark asks for the initial offset twice before batch 0, and again when a query that failed in batch 0 comes
+  back. "Latest" has moved on by then. So the answer is kept, and where it could change, the first batch is an
+  empty *anchor*: it puts the start into Spark's log before anything is read, and what came since is not lost.
+- Trigger.AvailableNow pins the ends once; after that no end may pass them, and the last answer is the start.
+- Spark counts offsets with its own read limits, of which there can be only one: so the most is applied where
+  the least has been asked for.
+
+The shell tells offsets and the time; nothing here asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from protocol.ids import Offset, TopicPartition
+from spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, AtTimestamps, Bound, OffsetSpec
+from spark_connector.planning.offsets_json import Offsets
+from spark_connector.planning.source_options import SourceOptions
+from spark_connector.planning.trigger_limits import limited, waits
+
+
+def start_may_move(starting: OffsetSpec, *, latest_without_match: bool) -> bool:
+    """Whether the same option may mean a later offset when it is asked again."""
+    if isinstance(starting, AtOffsets):
+        return any(offset == Bound.LATEST for offset in starting.offsets.values())
+    if isinstance(starting, AtTimestamps | AtTimestamp):
+        return latest_without_match
+    return starting is Bound.LATEST
+
+
+class StreamProgress:
+    """Decides the ends of one query's batches; made anew when the query is started again."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._needs_anchor = start_may_move(
+            options.starting, latest_without_match=options.begins_latest_without_match
+        )
+        self._pinned: Offsets | None = None
+        self._last_trigger_ms: int | None = None
+        self.initial: Offsets | None = None
+        """Where a fresh query began; None while Spark has not asked, as it does not when it goes on."""
+
+    def begin(self, initial: Offsets) -> None:
+        """Spark asked for the first time where to begin."""
+        self.initial = initial
+
+    def pin(self, ends: Offsets) -> None:
+        """Trigger.AvailableNow: nothing behind `ends` will be read."""
+        self._pinned = ends
+
+    @property
+    def pinned(self) -> Offsets | None:
+        """The ends of Trigger.AvailableNow; None for other triggers."""
+        return self._pinned
+
+    def is_anchor(self, start: Offsets) -> bool:
+        """Whether this batch shall be empty, to make the start durable; true once at most."""
+        is_anchor = self._needs_anchor and self.initial is not None and start == self.initial
+        self._needs_anchor = False
+        return is_anchor
+
+    def next_end(
+        self,
+        start: Mapping[TopicPartition, Offset],
+        ends: Mapping[TopicPartition, Offset],
+        new_starts: Mapping[TopicPartition, Offset],
+        *,
+        max_offsets: int | None,
+        min_offsets: int | None,
+        now_ms: int,
+    ) -> Offsets:
+        """Where the batch from `start` ends, when the partitions end at `ends`; `start` itself to wait.
+
+        `new_starts`: where the partitions begin that `start` lacks.
+        """
+        if self._pinned is not None:
+            ends = {one: max(end, start.get(one, end)) for one, end in ends.items()}
+        if min_offsets is not None:
+            max_offsets = self._options.max_offsets_per_trigger
+        if min_offsets is not None and self._pinned is None:
+            # The first batch does not wait: nobody knows how long the query was away.
+            delay_ms = self._options.max_trigger_delay_ms
+            waited_ms = delay_ms if self._last_trigger_ms is None else now_ms - self._last_trigger_ms
+            if waits(min_offsets, start, ends, waited_ms=waited_ms, max_trigger_delay_ms=delay_ms):
+                return dict(start)
+            self._last_trigger_ms = now_ms
+        if max_offsets is None:
+            return dict(ends)
+        return limited(max_offsets, start, ends, new_starts)
+
+    def is_overtaken_start(self, start: Offsets, end: Offsets) -> bool:
+        """Whether batch 0 is done again from a start that has moved behind its end: then it is empty."""
+        return (
+            self.initial is not None
+            and start == self.initial
+            and any(end.get(one, begin) < begin for one, begin in start.items())
+        )

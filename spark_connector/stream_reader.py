@@ -1,0 +1,129 @@
+"""`spark.readStream.format("tidelog")`: what Spark asks, put to `StreamProgress` and to brokers (shell).
+
+Two objects of this class are made: one lives on the driver as long as the query does, the other is only
+pickled for its `read`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from spark_connector.input_partitions import range_partitions, read_partition
+from spark_connector.planning.data_loss import DataLossError, plan_batch
+from spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object
+from spark_connector.planning.ranges import split_ranges
+from spark_connector.planning.source_options import SourceOptions
+from spark_connector.reading.cluster_offsets import ClusterOffsets
+from spark_connector.reading.range_reader import ReadSettings
+from spark_connector.stream_progress import StreamProgress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("tidelog.spark")
+
+
+class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets and ranges on the driver, records on executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._progress = StreamProgress(options)
+        self._cluster: ClusterOffsets | None = None
+        self._reported: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors get what `read` needs; connections stay here.
+        return {"_options": self._options}
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:
+        if self._progress.initial is None:
+            cluster = self._asked()
+            partitions = cluster.partitions(all_must_exist=True)
+            self._progress.begin(cluster.resolve(self._options.starting, partitions, is_start=True))
+        assert self._progress.initial is not None
+        return to_json_object(self._progress.initial)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        cluster = self._asked()
+        self._progress.pin(cluster.latest(cluster.partitions(all_must_exist=False), {}))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, dict[str, int]]:
+        start_offsets = from_json_object(start)
+        ends = self._ends(start_offsets)
+        if self._progress.is_anchor(start_offsets):
+            return to_json_object(start_offsets)
+        new = ends.keys() - start_offsets.keys()
+        new_starts = self._asked().earliest(new) if new and not isinstance(limit, ReadAllAvailable) else {}
+        end = self._progress.next_end(
+            start_offsets,
+            ends,
+            new_starts,
+            max_offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            min_offsets=limit.min_rows if isinstance(limit, ReadMinRows) else None,
+            now_ms=time.monotonic_ns() // 1_000_000,
+        )
+        return to_json_object(end)
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
+        return None if self._reported is None else to_json_object(self._reported)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        starts, ends = from_json_object(start), from_json_object(end)
+        if self._progress.is_overtaken_start(starts, ends):
+            starts = {one: min(begin, ends.get(one, begin)) for one, begin in starts.items()}
+        new = ends.keys() - starts.keys()
+        planned = plan_batch(starts, ends, self._asked().earliest(new) if new else {})
+        for loss in planned.losses:
+            if self._options.fail_on_data_loss:
+                raise DataLossError(loss)
+            _log.warning("%s: skipped", loss)
+        return range_partitions(
+            split_ranges(
+                planned.ranges,
+                min_partitions=self._options.min_partitions,
+                max_records_per_partition=self._options.max_records_per_partition,
+            )
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(ReadSettings.of(self._options), partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: offsets are in Spark's checkpoint, and never committed to a group."""
+
+    def stop(self) -> None:
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+    def _ends(self, start: Offsets) -> Offsets:
+        if self._progress.pinned is not None:
+            return self._progress.pinned
+        cluster = self._asked()
+        self._reported = cluster.latest(cluster.partitions(all_must_exist=False), start)
+        return self._reported
+
+    def _asked(self) -> ClusterOffsets:
+        if self._cluster is None:
+            self._cluster = ClusterOffsets(self._options)
+        return self._cluster

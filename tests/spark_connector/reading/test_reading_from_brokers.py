@@ -1,0 +1,127 @@
+"""What the driver asks and executors read, without Spark: against a real broker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from clients.admin import Admin
+from protocol.errors import KafkaError
+from protocol.ids import TopicPartition
+from spark_connector.planning.data_loss import DataLossError
+from spark_connector.planning.offset_specs import AtTimestamp, Bound
+from spark_connector.planning.option_values import OptionError
+from spark_connector.planning.ranges import OffsetRange
+from spark_connector.planning.source_options import SourceOptions, read_source_options
+from spark_connector.reading.cluster_offsets import ClusterOffsets
+from spark_connector.reading.range_reader import ReadSettings, read_range
+from tests.support.spark_topics import START_MS, create_topic, produce, rows_by_offset, varied_records
+from tidelog.embedded import EmbeddedCluster
+
+RECORDS = varied_records(300, 200)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: EmbeddedCluster) -> str:
+    name = f"tides-{uuid4().hex[:8]}"
+    create_topic(cluster.bootstrap_servers, name, 2)
+    produce(cluster.bootstrap_servers, name, RECORDS, linger_ms=1)
+    return name
+
+
+def options(cluster: EmbeddedCluster, topic: str, **more: str) -> SourceOptions:
+    values = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "includeHeaders": "true",
+        "fetchOffset.retryIntervalMs": "10",
+        **({} if {"subscribePattern", "assign"} & more.keys() else {"subscribe": topic}),
+        **more,
+    }
+    return read_source_options(values, is_streaming=True)
+
+
+def delete_before(cluster: EmbeddedCluster, one: TopicPartition, offset: int) -> None:
+    async def delete() -> None:
+        async with Admin(cluster.bootstrap_servers) as admin:
+            outcome = (await admin.delete_records({one: offset}))[one]
+            assert not isinstance(outcome, KafkaError), outcome
+
+    asyncio.run(delete())
+
+
+def read(settings: SourceOptions, one: TopicPartition, start: int, end: int) -> list[pa.RecordBatch]:
+    return list(read_range(ReadSettings.of(settings), OffsetRange(one, start, end)))
+
+
+def test_a_range_is_read_byte_for_byte_whatever_a_fetch_holds(cluster: EmbeddedCluster, topic: str) -> None:
+    small = {"kafka.max.partition.fetch.bytes": "2000"}
+    for more in ({}, small):
+        batches = read(options(cluster, topic, **more), TopicPartition(topic, 0), 17, 250)
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        assert rows_by_offset(rows) == [one.row() for one in RECORDS[17:250]]
+
+
+def test_who_stops_early_leaves_nothing_running(cluster: EmbeddedCluster, topic: str) -> None:
+    settings = options(cluster, topic, **{"kafka.max.partition.fetch.bytes": "2000"})
+    rows = read_range(ReadSettings.of(settings), OffsetRange(TopicPartition(topic, 0), 0, 300))
+    assert next(rows).num_rows
+    rows.close()  # type: ignore[attr-defined]
+
+
+def test_retention_that_passed_the_start_is_an_error_or_skipped(cluster: EmbeddedCluster, topic: str) -> None:
+    one = TopicPartition(topic, 0)
+    delete_before(cluster, one, 100)
+    with pytest.raises(
+        DataLossError, match=f"{one} should be read from offset 5 to 120, but its log starts at 100"
+    ):
+        read(options(cluster, topic), one, 5, 120)
+    lenient = options(cluster, topic, failOnDataLoss="false")
+    assert sum(batch.num_rows for batch in read(lenient, one, 5, 120)) == 20
+    assert not read(lenient, one, 5, 60)
+
+
+def test_partitions_and_offsets_are_those_of_the_cluster(cluster: EmbeddedCluster, topic: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with ClusterOffsets(options(cluster, topic)) as asked:
+        partitions = asked.partitions(all_must_exist=True)
+        assert partitions == {first, second}
+        assert asked.latest(partitions, {}) == {first: 300, second: 0}
+        assert asked.resolve(Bound.EARLIEST, partitions, is_start=True) == {first: 0, second: 0}
+        at = AtTimestamp("startingTimestamp", START_MS + 995)
+        assert asked.resolve(at, [first], is_start=True) == {first: 100}
+        assert asked.resolve(at, partitions, is_start=False) == {first: 100, second: 0}
+        with pytest.raises(OptionError, match=f"{second} has no record at or after"):
+            asked.resolve(at, partitions, is_start=True)
+
+
+def test_topics_are_found_by_pattern_and_missing_ones_are_named(cluster: EmbeddedCluster, topic: str) -> None:
+    with ClusterOffsets(options(cluster, topic, subscribePattern=f"{topic[:-1]}.")) as asked:
+        assert len(asked.partitions(all_must_exist=True)) == 2
+    with ClusterOffsets(options(cluster, "nowhere")) as asked:
+        assert not asked.partitions(all_must_exist=False)
+        with pytest.raises(OptionError, match="does not exist: nowhere"):
+            asked.partitions(all_must_exist=True)
+    assigned = f'{{"{topic}":[1,9]}}'
+    with (
+        ClusterOffsets(options(cluster, topic, assign=assigned)) as asked,
+        pytest.raises(OptionError, match=f"does not exist: {topic}-9"),
+    ):
+        asked.partitions(all_must_exist=True)
+
+
+def test_an_end_that_went_back_is_asked_again_before_it_is_believed(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    one = TopicPartition(topic, 0)
+    with ClusterOffsets(options(cluster, topic)) as asked:
+        assert asked.latest([one], {one: 400}) == {one: 300}

@@ -1,0 +1,50 @@
+"""A Spark in this machine's own processes for tests, or the reason why there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import spark_connector
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def require_java() -> None:
+    """Skip, saying why, where Spark cannot run."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark needs Java 17 or later: there is no java on the PATH and JAVA_HOME is not set")
+
+
+@contextmanager
+def local_spark(folder: Path) -> Iterator[SparkSession]:
+    """A session with two tasks at a time, whose workers run this Python; its files are in `folder`."""
+    require_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Spark's planner and workers are processes of their own, which pytest's path does not reach.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    builder = spark_connector.configure(SparkSession.builder.master("local[2]"))
+    settings: dict[str, bool | float | int | str | None] = {
+        "spark.ui.enabled": "false",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.task.maxFailures": "1",
+    }
+    session = builder.config(map=settings).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()

@@ -1,0 +1,87 @@
+"""Topics for Spark to read: what is produced, and what rows it should become."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from clients.admin import Admin
+from clients.producer import Producer
+
+START_MS = 1_700_000_000_000
+
+
+class Sent(NamedTuple):
+    """One record as it was produced."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+    def row(self) -> tuple[Any, ...]:
+        """Key, value, headers and time in ms as Spark should have them."""
+        return self.key, self.value, list(self.headers) or None, self.timestamp_ms
+
+
+def varied_records(count: int, size: int, seed: int = 1) -> list[Sent]:
+    """Nulls, tombstones, empty values, headers with null and repeated keys, and bulk between them."""
+    randomness = random.Random(seed)
+    records = []
+    for number in range(count):
+        bulk = randomness.randbytes(size // 2) + bytes(size // 2)
+        value = {3: None, 4: b""}.get(number % 50, bulk)
+        key = {3: b"tombstone", 5: None, 6: b""}.get(number % 50, b"key %d" % (number % 7))
+        headers: tuple[tuple[str, bytes | None], ...] = ()
+        if number % 10 == 0:
+            headers = (("number", b"%d" % number), ("grün", None), ("number", b""))
+        records.append(Sent(key, value, headers, START_MS + 10 * number))
+    return records
+
+
+def produce(servers: str, topic: str, records: Sequence[Sent], partition: int = 0, **options: Any) -> None:
+    """Send in order; returns when everything is there."""
+
+    async def send() -> None:
+        async with Producer(servers, **options) as producer:
+            futures = [
+                await producer.send(
+                    topic,
+                    one.value,
+                    key=one.key,
+                    headers=one.headers,
+                    partition=partition,
+                    timestamp_ms=one.timestamp_ms,
+                )
+                for one in records
+            ]
+            await asyncio.gather(*futures)
+
+    asyncio.run(send())
+
+
+def create_topic(servers: str, topic: str, partitions: int = 1, **configs: str) -> None:
+    """A topic with configs whose dots are underscores here."""
+
+    async def create() -> None:
+        async with Admin(servers) as admin:
+            values = {name.replace("_", "."): value for name, value in configs.items()}
+            await admin.create_topic(topic, partitions, configs=values)
+
+    asyncio.run(create())
+
+
+def rows_by_offset(rows: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Key, value, headers and time of rows of one partition (from `to_pylist` of Arrow), in log order."""
+    ordered = sorted(rows, key=lambda row: row["offset"])
+    return [
+        (
+            row["key"],
+            row["value"],
+            None if row["headers"] is None else [(one["key"], one["value"]) for one in row["headers"]],
+            round(row["timestamp"].timestamp() * 1000),
+        )
+        for row in ordered
+    ]
