@@ -13,19 +13,17 @@ Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from protocol.ids import LeaderEpoch, Offset
+from protocol.ids import Offset
 from remote.inspection.findings import Finding, Kind, offsets_text
 from remote.inspection.history import segment_name
-from remote.inspection.views import PartitionView, finished
+from remote.inspection.views import PartitionView, epoch_spans, finished
 from remote.log_manager.remote_lineage import highest_remote_offset
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from storage.leader_epoch import EpochEntry, LeaderEpochCache
-
-_ENDLESS = 2**63 - 1
 
 
 class Piece(NamedTuple):
@@ -44,24 +42,15 @@ class Stretch(NamedTuple):
     segments: tuple[RemoteLogSegmentMetadata, ...]
 
 
-def pieces(segment: RemoteLogSegmentMetadata, lineage: Sequence[EpochEntry]) -> Iterator[Piece]:
-    """What of `segment` is part of a log with these leader epochs."""
-    spans = {epoch: (start, end) for epoch, start, end in epoch_spans(lineage, _ENDLESS)}
+def pieces(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Iterator[Piece]:
+    """What of `segment` is part of the log."""
+    spans = view.epoch_spans
     own = [EpochEntry(*entry) for entry in segment.segment_leader_epochs]
     for epoch, start, end in epoch_spans(own, segment.end_offset + 1):
         if epoch in spans:
             piece = Piece(max(start, spans[epoch][0]), min(end, spans[epoch][1]), segment)
             if piece.start_offset < piece.end_offset:
                 yield piece
-
-
-def epoch_spans(
-    entries: Sequence[EpochEntry], end_offset: Offset
-) -> Iterator[tuple[LeaderEpoch, Offset, Offset]]:
-    """Each epoch with its first offset and the one behind its last."""
-    ends = [*(entry.start_offset for entry in entries[1:]), end_offset]
-    for (epoch, start), end in zip(entries, ends, strict=True):
-        yield epoch, start, end
 
 
 def stretches(held: Iterable[Piece], start_offset: Offset, end_offset: Offset) -> Iterator[Stretch]:
@@ -84,7 +73,7 @@ def coverage_findings(view: PartitionView) -> list[Finding]:
     """Gaps, overlaps, and segments that are no part of the log."""
     offsets, name = view.offsets, view.partition.topic_partition
     visible = finished(view.segments)
-    held = {segment.remote_log_segment_id: list(pieces(segment, view.lineage)) for segment in visible}
+    held = {segment.remote_log_segment_id: list(pieces(view, segment)) for segment in visible}
     start, local_start = offsets.log_start_offset, offsets.local_log_start_offset
     known_from = view.lineage[0].start_offset if view.lineage else offsets.log_end_offset
     found = []

@@ -38,7 +38,7 @@ def departures(view: PartitionView, count: int) -> list[Departure]:
     staying = [
         segment
         for segment in finished(view.segments)
-        if segment.remote_log_segment_id not in gone and any(pieces(segment, view.lineage))
+        if segment.remote_log_segment_id not in gone and any(pieces(view, segment))
     ]
     return now + list(islice(_later(view, staying), count))
 
@@ -51,7 +51,7 @@ def local_only_bytes(view: PartitionView) -> int:
     in_both = sum(
         segment.segment_size_bytes
         for segment in finished(view.segments)
-        if segment.start_offset >= local_start and any(pieces(segment, view.lineage))
+        if segment.start_offset >= local_start and any(pieces(view, segment))
     )
     return max(0, view.local_size_bytes - in_both)
 

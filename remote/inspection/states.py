@@ -49,7 +49,9 @@ def dangling_copies(
         (segment for segment in view.segments if segment.state is _STARTED),
         key=lambda segment: segment.event_timestamp_ms,
     )
-    held = [piece for segment in finished(view.segments) for piece in pieces(segment, view.lineage)]
+    if not begun:
+        return
+    held = [piece for segment in finished(view.segments) for piece in pieces(view, segment)]
     for number, segment in enumerate(begun, 1):
         behind = segment.end_offset + 1
         if all(stretch.segments for stretch in stretches(held, segment.start_offset, behind)):

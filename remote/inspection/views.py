@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -14,6 +14,7 @@ from storage.config import LogConfig
 from storage.leader_epoch import EpochEntry
 
 NOTHING: Final = -1
+_ENDLESS: Final = 2**63 - 1
 
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
@@ -48,10 +49,16 @@ class PartitionView:
     local_size_bytes: int | None = None
     now_ms: int = 0
 
-    @property
-    def segments(self) -> list[RemoteLogSegmentMetadata]:
-        """Every segment that is known and not deleted, by start offset."""
-        return list(self.history.cache.segments())
+    segments: tuple[RemoteLogSegmentMetadata, ...] = field(init=False, repr=False, compare=False)
+    """Every segment that is known and not deleted, by start offset."""
+
+    epoch_spans: Mapping[LeaderEpoch, tuple[Offset, Offset]] = field(init=False, repr=False, compare=False)
+    """Where each epoch of the lineage starts, and the next one; the last one has no end."""
+
+    def __post_init__(self) -> None:
+        spans = {epoch: (start, end) for epoch, start, end in epoch_spans(self.lineage, _ENDLESS)}
+        object.__setattr__(self, "epoch_spans", spans)
+        object.__setattr__(self, "segments", tuple(self.history.cache.segments()))
 
     @property
     def epoch_lineage(self) -> EpochLineage:
@@ -67,3 +74,12 @@ class PartitionView:
 def finished(segments: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
     """Those that readers may be given."""
     return [segment for segment in segments if segment.state is _FINISHED]
+
+
+def epoch_spans(
+    entries: Sequence[EpochEntry], end_offset: Offset
+) -> Iterator[tuple[LeaderEpoch, Offset, Offset]]:
+    """Each epoch with its first offset and the one behind its last."""
+    ends = [*(entry.start_offset for entry in entries[1:]), end_offset]
+    for (epoch, start), end in zip(entries, ends, strict=True):
+        yield epoch, start, end

@@ -10,7 +10,6 @@ from typing import Any
 from protocol.ids import uuid_text
 from remote.inspection.bucket import Bucket
 from remote.inspection.byte_range import ByteRange
-from remote.inspection.coverage import epoch_spans
 from remote.inspection.departures import Departure, departures, local_only_bytes
 from remote.inspection.placing import (
     Place,
@@ -19,7 +18,7 @@ from remote.inspection.placing import (
     pending_offset,
     upload_reasons,
 )
-from remote.inspection.views import PartitionView, finished
+from remote.inspection.views import PartitionView, epoch_spans, finished
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.segment_objects.custom_metadata import decode_custom_metadata
 from tidelog.cli.output import print_table
