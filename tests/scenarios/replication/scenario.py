@@ -33,6 +33,11 @@ the power supply. Brokers are letters. A line is one of:
     > refused A                      the controller must refuse the ISR that A has asked for
     > produce A m1 NOT_ENOUGH_REPLICAS   a client is refused
     > unavailable A                  A cannot use its log
+    > epoch 2 at A ends 0:10         what A answers to OffsetForLeaderEpoch: epoch 0 ended at offset 10
+    > epoch 2 at A in 3 ends CODE    the same; who asks believes that the leader epoch is 3
+    > consumer of A at 5 gets m5     a consumer fetches from offset 5 of A
+    > consumer of A at 5 after 0 in 1 gets 0:3   its last record was of epoch 0, its metadata says epoch 1: it
+                                     is told that its history ends at 3, in epoch 0; or an error, `nothing`
 """
 
 from __future__ import annotations
@@ -67,6 +72,7 @@ from protocol.record import read_records
 from protocol.schema import ApiMessage, MetadataRecord
 from storage.config import LogConfig
 from storage.log import PartitionLog
+from tests.scenarios.replication.readers import consumed, consumer_line, end_of_epoch, epoch_line
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.logs import NOW_MS, batch
@@ -496,6 +502,8 @@ class Scenario:
             self._check_refusal(words[1], words[2], words[3])
         elif kind == "asks":
             self._check_proposal(words[1], words[3:])
+        elif kind in ("consumer", "epoch"):
+            self._check_reader(kind, " ".join(words[1:]))
         elif kind == "isr":
             broker = next(b for b in self.brokers.values() if b.replicas and b.heard == len(self.history))
             isr = broker.up.image.topics_by_name[TOPIC].partitions[0].isr
@@ -506,6 +514,15 @@ class Scenario:
             assert told_entries == words[2:], f"they are {told_entries}"
         else:
             self._check_log(self.brokers[kind].partition.log, words[1:])
+
+    def _check_reader(self, kind: str, text: str) -> None:
+        if kind == "consumer":
+            letter, offset, last, current, wanted = consumer_line(text)
+            told = consumed(self.brokers[letter].up, TOPIC_ID, T0, offset, last, current)
+        else:
+            letter, epoch, current, wanted = epoch_line(text)
+            told = end_of_epoch(self.brokers[letter].up, T0, epoch, current)
+        assert told == wanted, f"it is {told}"
 
     def _check_proposal(self, letter: str, isr: list[str]) -> None:
         proposal = self.brokers[letter].partition.pending_isr

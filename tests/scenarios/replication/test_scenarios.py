@@ -18,6 +18,7 @@ ONE_WAY_ONLY = {
     "kafka_7128_joining_too_early",
     "kip_101_scenario_1",
     "kip_320_fencing",
+    "kip_320_kafka_6880",
     "kip_841_fenced_follower",
     "kip_903_late_fetch",
     "kip_903_wiped_disk",
@@ -31,9 +32,15 @@ ABLATIONS = [
     ("kip_101_scenario_2", Safeguard.TRUNCATION_BEFORE_FETCHING),
     ("kip_279_back_to_back", Safeguard.EPOCHS_ITERATED),
     ("kip_279_back_to_back", Safeguard.TRUNCATION_BEFORE_FETCHING),
+    ("kip_279_three_failovers", Safeguard.EPOCHS_ITERATED),
+    ("kip_279_nothing_in_common", Safeguard.TRUNCATION_BEFORE_FETCHING),
     ("kip_279_without_records", Safeguard.EPOCH_NOTED_ON_ELECTION),
+    ("kip_595_diverging_epoch", Safeguard.TRUNCATION_BY_EPOCH),
     ("kip_320_fencing", Safeguard.LEADER_EPOCH_FENCING),
     ("kip_320_fenced_follower", Safeguard.LEADER_EPOCH_FENCING),
+    ("kip_320_kafka_6880", Safeguard.LEADER_EPOCH_FENCING),
+    ("kip_320_kafka_7164", Safeguard.TRUNCATION_BEFORE_FETCHING),
+    ("kip_320_consumer", Safeguard.LEADER_EPOCH_FENCING),
     ("kafka_7128_joining_too_early", Safeguard.EPOCH_START_BEFORE_JOINING),
     ("kip_903_wiped_disk", Safeguard.BROKER_EPOCH_BEFORE_JOINING),
     ("kip_903_late_fetch", Safeguard.STALE_INCARNATION_REFUSED),
@@ -43,7 +50,10 @@ ABLATIONS = [
     ("epoch_driven_divergent_logs", Safeguard.TRUNCATION_BY_EPOCH),
     ("epoch_driven_offsets_go_forward", Safeguard.TRUNCATION_BY_EPOCH),
     ("epoch_driven_unclean_elections", Safeguard.EPOCHS_ITERATED),
+    ("kip_405_unclean_1", Safeguard.TRUNCATION_BY_EPOCH),
     ("kip_405_unclean_2", Safeguard.TRUNCATION_BY_EPOCH),
+    ("kip_405_hard_failures", Safeguard.TRUNCATION_BY_EPOCH),
+    ("kip_405_log_divergence", Safeguard.EPOCHS_ITERATED),
 ]
 """A scenario, and a rule without which it does not hold."""
 
@@ -68,6 +78,18 @@ def test_kip_279_a_leader_without_records_has_noted_where_its_epoch_starts() -> 
     holds("kip_279_without_records")
 
 
+def test_kip_101_epochs_end_where_the_next_one_that_had_a_leader_began() -> None:
+    holds("kip_101_epochs_over_restarts")
+
+
+def test_kip_279_logs_that_have_no_epoch_in_common_are_cut_to_their_start() -> None:
+    holds("kip_279_nothing_in_common")
+
+
+def test_kip_595_the_answer_to_a_fetch_says_where_the_logs_part() -> None:
+    holds("kip_595_diverging_epoch")
+
+
 def test_kip_279_three_fast_failovers_need_two_questions() -> None:
     holds("kip_279_three_failovers")
 
@@ -82,6 +104,18 @@ def test_kip_320_a_leader_that_is_behind_with_its_metadata_is_not_believed() -> 
 
 def test_kip_320_a_follower_that_is_behind_with_its_metadata_is_fenced() -> None:
     holds("kip_320_fenced_follower")
+
+
+def test_kafka_6880_a_zombie_follower_whose_tail_fits_again_is_fenced() -> None:
+    holds("kip_320_kafka_6880")
+
+
+def test_kafka_7164_a_follower_cuts_its_log_at_a_new_epoch_of_the_same_leader() -> None:
+    holds("kip_320_kafka_7164")
+
+
+def test_kip_320_consumers_are_told_of_other_epochs_and_where_their_history_ends() -> None:
+    holds("kip_320_consumer")
 
 
 def test_kafka_7128_who_lacks_what_came_before_the_epoch_start_does_not_join_the_isr() -> None:
@@ -106,6 +140,14 @@ def test_kip_966_the_last_replica_in_sync_commits_nothing_alone() -> None:
 
 def test_kip_405_after_an_unclean_election_the_first_leader_is_cut_to_the_new_one() -> None:
     holds("kip_405_unclean_1")
+
+
+def test_kip_405_after_hard_failures_of_both_the_log_of_the_next_leader_counts() -> None:
+    holds("kip_405_hard_failures")
+
+
+def test_kip_405_after_two_unclean_elections_there_is_one_history() -> None:
+    holds("kip_405_log_divergence")
 
 
 def test_kip_405_after_unclean_elections_in_a_row_the_last_leaders_log_counts() -> None:
@@ -155,6 +197,11 @@ def test_a_torn_tail_of_a_follower_comes_back_from_the_leader() -> None:
 def test_every_transcript_has_a_test_of_its_own() -> None:
     source = Path(__file__).read_text()
     assert [name for name in SCENARIOS if f'holds("{name}")' not in source] == []
+
+
+def test_every_transcript_says_where_its_offsets_and_epochs_are_from() -> None:
+    texts = {name: (FOLDER / f"{name}.txt").read_text() for name in SCENARIOS}
+    assert [name for name, text in texts.items() if "\n# Numbers: " not in text] == []
 
 
 @pytest.mark.parametrize("name", sorted(set(SCENARIOS) - ONE_WAY_ONLY))

@@ -1,0 +1,87 @@
+"""What replicas tell those who ask about epochs: consumers that fetch, and the OffsetForLeaderEpoch API."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+from uuid import UUID
+
+from protocol.batch import iterate_headers
+from protocol.errors import ErrorCode
+from protocol.ids import TopicPartition
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from protocol.record import read_records
+from tests.support.replica_pair import LeaderConnection
+from tests.support.replicas import Replicas
+
+CONSUMER_REPLICA_ID = -1
+NO_EPOCH = -1
+_CONSUMER = re.compile(r"of ([A-Z]) at (\d+)(?: after (\d+))?(?: in (\d+))? gets (\S+)")
+_EPOCH = re.compile(r"(\d+) at ([A-Z])(?: in (\d+))? ends (\S+)")
+
+
+def consumer_line(text: str) -> tuple[str, int, int, int, str]:
+    """Letter, offset, last fetched epoch, current leader epoch and the answer of `of A at 2 ... gets m2`."""
+    match = _CONSUMER.fullmatch(text)
+    assert match is not None, "this is no fetch of a consumer"
+    letter, offset, last, current, wanted = match.groups()
+    return letter, int(offset), int(last or NO_EPOCH), int(current or NO_EPOCH), wanted
+
+
+def epoch_line(text: str) -> tuple[str, int, int, str]:
+    """Letter, epoch asked for, current leader epoch and the answer of `0 at A in 1 ends 0:2`."""
+    match = _EPOCH.fullmatch(text)
+    assert match is not None, "this is no question for the end of an epoch"
+    epoch, letter, current, wanted = match.groups()
+    return letter, int(epoch), int(current or NO_EPOCH), wanted
+
+
+def consumed(
+    replicas: Replicas, topic_id: UUID, partition: TopicPartition, offset: int, last: int, current: int
+) -> str:
+    """The value of the record at `offset`; an error's name; `epoch:offset` where the logs part; `nothing`."""
+    asked = FetchPartition(
+        partition=partition.partition,
+        current_leader_epoch=current,
+        fetch_offset=offset,
+        last_fetched_epoch=last,
+        partition_max_bytes=1,
+    )
+    request = FetchRequest(
+        replica_id=CONSUMER_REPLICA_ID,
+        topics=(FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=(asked,)),),
+    )
+    answer = cast(FetchResponse, LeaderConnection(replicas).handle(request))
+    data = answer.responses[0].partitions[0]
+    if data.error_code != ErrorCode.NONE:
+        return ErrorCode(data.error_code).name
+    if data.diverging_epoch.end_offset >= 0:
+        return f"{data.diverging_epoch.epoch}:{data.diverging_epoch.end_offset}"
+    records = bytes(data.records or b"")
+    for position, header in iterate_headers(records):
+        for record in read_records(records, position, header):
+            if record.offset == offset:
+                return (record.value or b"").decode()
+    return "nothing"
+
+
+def end_of_epoch(replicas: Replicas, partition: TopicPartition, epoch: int, current: int) -> str:
+    """`epoch:offset` as OffsetForLeaderEpoch answers, or an error's name."""
+    asked = OffsetForLeaderPartition(
+        partition=partition.partition, current_leader_epoch=current, leader_epoch=epoch
+    )
+    request = OffsetForLeaderEpochRequest(
+        replica_id=CONSUMER_REPLICA_ID,
+        topics=(OffsetForLeaderTopic(topic=partition.topic, partitions=(asked,)),),
+    )
+    answer = cast(OffsetForLeaderEpochResponse, LeaderConnection(replicas).handle(request))
+    data = answer.topics[0].partitions[0]
+    if data.error_code != ErrorCode.NONE:
+        return ErrorCode(data.error_code).name
+    return f"{data.leader_epoch}:{data.end_offset}"
