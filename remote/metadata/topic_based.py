@@ -366,12 +366,22 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
             plan = self._planner.plan(is_last=is_last)
             self._planner.planned(plan)
             try:
-                await self._run_blocking(self._files.write, *plan)
+                await _to_the_end(self._run_blocking(self._files.write, *plan))
             except (OSError, StorageFailure) as error:
                 self._planner.failed(plan)
                 _log.warning("snapshots of remote log metadata could not be written: %s", error)
             else:
                 self._planner.written(plan)
+
+
+async def _to_the_end(work: Awaitable[None]) -> None:
+    """Wait for `work` even when cancelled, as a thread goes on all the same; a second time gives up."""
+    ending = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(ending)
+    except asyncio.CancelledError:
+        await asyncio.wait((ending,))
+        raise
 
 
 def _restored(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -336,3 +337,34 @@ async def test_a_deletion_under_way_is_known_after_a_restart_that_reads_nothing_
         )
     async with running(topic, PARTITION, disk=disk) as manager:
         assert not manager.partition_deletions()
+
+
+async def test_a_snapshot_that_is_being_written_when_the_node_stops_is_over_before_the_last_one() -> None:
+    """Else an older snapshot could stand beside newer committed offsets, and segments would be forgotten."""
+    entered, door = threading.Event(), threading.Event()
+    running_now: list[int] = []
+    most = 0
+
+    class SlowFiles(SnapshotFiles):
+        def write(self, *plan: Any) -> None:
+            nonlocal most
+            running_now.append(1)
+            most = max(most, len(running_now))
+            entered.set()
+            assert door.wait(30)
+            super().write(*plan)
+            running_now.pop()
+
+    disk = CrashFileSystem()
+    manager = TopicBasedRemoteLogMetadataManager(
+        CONFIG, MemoryTopic(1), files=SlowFiles(disk, "/logs"), snapshot_interval_s=0.001
+    )
+    manager.on_partition_leadership_changes([PARTITION], [])
+    manager.start()
+    await eventually(entered.is_set)
+    closing = asyncio.create_task(manager.close())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    door.set()
+    await closing
+    assert most == 1
