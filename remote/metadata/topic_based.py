@@ -367,6 +367,9 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
             self._planner.planned(plan)
             try:
                 await _to_the_end(self._run_blocking(self._files.write, *plan))
+            except asyncio.CancelledError:
+                self._planner.failed(plan)  # nobody heard of its end: all of it is written again
+                raise
             except (OSError, StorageFailure) as error:
                 self._planner.failed(plan)
                 _log.warning("snapshots of remote log metadata could not be written: %s", error)

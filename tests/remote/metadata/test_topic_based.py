@@ -368,3 +368,36 @@ async def test_a_snapshot_that_is_being_written_when_the_node_stops_is_over_befo
     door.set()
     await closing
     assert most == 1
+
+
+async def test_a_snapshot_that_fails_while_the_node_stops_is_written_with_the_last_one() -> None:
+    entered, door = threading.Event(), threading.Event()
+    writes = 0
+
+    class FailingFiles(SnapshotFiles):
+        def write(self, *plan: Any) -> None:
+            nonlocal writes
+            if list(plan[1]):  # there is a snapshot to write
+                writes += 1
+                if writes == 2:
+                    entered.set()
+                    assert door.wait(30)
+                    raise OSError("the disk is full")
+            super().write(*plan)
+
+    topic, disk = MemoryTopic(1), CrashFileSystem()
+    manager = TopicBasedRemoteLogMetadataManager(
+        CONFIG, topic, files=FailingFiles(disk, "/logs"), snapshot_interval_s=0.001
+    )
+    manager.on_partition_leadership_changes([PARTITION], [])
+    manager.start()
+    await eventually(lambda: manager.is_ready(PARTITION) and writes == 1)
+    await copy(manager, 0)
+    await eventually(entered.is_set)
+    closing = asyncio.create_task(manager.close())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    door.set()
+    await closing
+    async with running(topic, PARTITION, disk=disk) as manager:
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
