@@ -1,0 +1,179 @@
+"""Real Spark over a real tiered broker: what was produced is what queries see, cold and hot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tests.support.local_spark import local_spark
+from tests.support.spark_topics import Sent, create_topic, produce, rows_by_offset, varied_records
+from tests.support.tiered_topics import TieredTopics
+from tidelog.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.spark
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+QUERY_TIMEOUT_S = 120
+COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with local_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(tiered=True) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: EmbeddedCluster) -> str:
+    name = f"tides-{uuid4().hex[:8]}"
+    create_topic(cluster.bootstrap_servers, name, 2)
+    return name
+
+
+def batch(spark: SparkSession, cluster: EmbeddedCluster, **options: str) -> DataFrame:
+    """What a batch query reads."""
+    reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+    return reader.options(**options).load()
+
+
+class Stream:
+    """A streaming query that collects what it reads, started again and again on one checkpoint."""
+
+    def __init__(self, spark: SparkSession, cluster: EmbeddedCluster, folder: Path, **options: str) -> None:
+        self._spark = spark
+        self._servers = cluster.bootstrap_servers
+        self._folder = folder
+        self._options = options
+        self.batch_sizes: list[int] = []
+
+    def start(self, *, available_now: bool = True) -> StreamingQuery:
+        reader = self._spark.readStream.format("tidelog").options(**self._options)
+        writer = reader.option("kafka.bootstrap.servers", self._servers).load().writeStream
+        writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        return writer.format("parquet").option("path", str(self._folder / "rows")).start()
+
+    def run(self) -> StreamingQuery:
+        """Read what is there, and end."""
+        query = self.start()
+        assert query.awaitTermination(QUERY_TIMEOUT_S), "the query goes on reading"
+        self.batch_sizes = [one["numInputRows"] for one in query.recentProgress]
+        return query
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Everything that was written so far."""
+        return self._spark.read.parquet(str(self._folder / "rows")).toArrow().to_pylist()
+
+    def values(self) -> list[bytes]:
+        return sorted(row["value"] for row in self.rows())
+
+
+def numbered(count: int, first: int = 0) -> list[Sent]:
+    return [Sent(None, b"%06d" % number, (), 1_000 + number) for number in range(first, first + count)]
+
+
+def test_every_byte_comes_back_across_the_border_with_every_codec(
+    spark: SparkSession, cluster: EmbeddedCluster
+) -> None:
+    tiered = TieredTopics(cluster)
+    sent = varied_records(6000, 900)
+    prefix = f"codec-{uuid4().hex[:6]}"
+    for codec in COMPRESSIONS:
+        tiered.create(f"{prefix}-{codec}")
+        produce(cluster.bootstrap_servers, f"{prefix}-{codec}", sent, compression_type=codec)
+    for codec in COMPRESSIONS:
+        border = tiered.wait_until_tiered(f"{prefix}-{codec}")
+        assert 0 == border.log_start < border.local_start < border.log_end == len(sent)
+    frame = batch(
+        spark, cluster, subscribePattern=f"{prefix}-.*", includeHeaders="true", maxRecordsPerPartition="2500"
+    )
+    assert frame.columns == [*COLUMNS, "headers"]
+    rows = frame.toArrow().to_pylist()
+    expected = [one.row() for one in sent]
+    for codec in COMPRESSIONS:
+        of_topic = [row for row in rows if row["topic"] == f"{prefix}-{codec}"]
+        assert [row["offset"] for row in sorted(of_topic, key=lambda row: row["offset"])] == list(range(6000))
+        assert {(row["partition"], row["timestampType"]) for row in of_topic} == {(0, 0)}
+        assert rows_by_offset(of_topic) == expected
+
+
+def test_batches_read_the_range_that_options_say(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str
+) -> None:
+    produce(cluster.bootstrap_servers, topic, numbered(50))
+    produce(cluster.bootstrap_servers, topic, numbered(30), partition=1)
+    one = batch(
+        spark,
+        cluster,
+        assign=f'{{"{topic}":[0]}}',
+        startingOffsets=f'{{"{topic}":{{"0":7}}}}',
+        endingTimestamp="1040",
+        minPartitions="4",
+    )
+    assert one.columns == COLUMNS
+    assert one.rdd.getNumPartitions() == 4
+    assert sorted(row.offset for row in one.select("offset").collect()) == list(range(7, 40))
+    everything = batch(spark, cluster, subscribe=topic)
+    assert everything.groupBy("partition").count().orderBy("partition").collect() == [(0, 50), (1, 30)]
+    assert everything.limit(3).count() == 3
+
+
+def test_a_bad_option_reaches_the_user_in_one_line(spark: SparkSession, cluster: EmbeddedCluster) -> None:
+    with pytest.raises(
+        Exception, match="option failOnDataLoss='perhaps' is not allowed: expected true or false"
+    ):
+        batch(spark, cluster, subscribe="tides", failOnDataLoss="perhaps").count()
+
+
+def test_a_stream_goes_on_from_its_checkpoint_and_finds_new_partitions(
+    spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    prefix = f"grow-{uuid4().hex[:6]}"
+    create_topic(cluster.bootstrap_servers, f"{prefix}-a")
+    produce(cluster.bootstrap_servers, f"{prefix}-a", numbered(100))
+    stream = Stream(
+        spark,
+        cluster,
+        tmp_path,
+        subscribePattern=f"{prefix}-.*",
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger="40",
+    )
+    stream.run()
+    assert [size for size in stream.batch_sizes if size] == [40, 40, 20]
+    produce(cluster.bootstrap_servers, f"{prefix}-a", numbered(10, 100))
+    create_topic(cluster.bootstrap_servers, f"{prefix}-b")
+    produce(cluster.bootstrap_servers, f"{prefix}-b", numbered(5, 110))
+    stream.run()
+    assert stream.values() == [one.value for one in numbered(115)]
+    stream.run()
+    assert len(stream.rows()) == 115
+    logged = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    last = logged[-1].read_text().splitlines()[-1].replace(" ", "")
+    assert last == f'{{"{prefix}-a":{{"0":110}},"{prefix}-b":{{"0":5}}}}'
+
+
+def test_a_stream_from_the_end_loses_nothing_that_comes_after_its_start(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
+) -> None:
+    """Its first batch is an empty anchor: after a crash at any point the start is in Spark's log."""
+    produce(cluster.bootstrap_servers, topic, numbered(20))
+    stream = Stream(spark, cluster, tmp_path, subscribe=topic)
+    stream.run()
+    assert sum(stream.batch_sizes) == 0
+    produce(cluster.bootstrap_servers, topic, numbered(15, 20))
+    stream.run()
+    assert stream.values() == [one.value for one in numbered(15, 20)]
