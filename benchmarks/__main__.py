@@ -1,4 +1,4 @@
-"""Run the benchmarks: `python -m benchmarks [--quick] [suite ...]`, all suites by default.
+"""Run the benchmarks: `python -m benchmarks [--quick] [--scale share] [suite ...]`, all suites by default.
 
 Prints a table of figures with their references, ratios and targets, and writes
 `benchmarks/results/bench.json`. A figure is the median of its rounds; its reference is measured
@@ -8,6 +8,7 @@ between them. Nothing else should run on the machine meanwhile.
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -21,12 +22,15 @@ def main() -> None:
     """Run what the arguments name."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
+    parser.add_argument("--scale", type=float, help="amounts that are counted, as a share of the full ones")
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}")
     given = parser.parse_args()
     unknown = [name for name in given.suites if name not in SUITES]
     if unknown:
         parser.error(f"{unknown[0]!r} is not one of {', '.join(SUITES)}")
     effort = QUICK if given.quick else FULL
+    if given.scale is not None:
+        effort = replace(effort, scale=given.scale)
     console = Console()
     figures: list[Figure] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

@@ -117,6 +117,11 @@ class TieredBroker:
 
         return asyncio.run(ask())
 
+    def active_start(self, topic: str, partition: int) -> int:
+        """The first offset of a partition's active segment."""
+        files = (self.folder / "data" / f"{topic}-{partition}").glob("*.log")
+        return max(int(file.stem) for file in files)
+
     def until_tiered(self, topic: str, partitions: int) -> list[int]:
         """Wait until only the active segments are on disk; where they begin. Errors: BenchmarkError."""
         deadline = time.monotonic() + TIERED_WITHIN_S

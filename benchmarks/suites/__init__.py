@@ -15,7 +15,10 @@ from benchmarks.suites.produce import produce
 from benchmarks.suites.replication import replication
 from benchmarks.suites.requests import requests
 from benchmarks.suites.start_and_memory import start_and_memory
+from benchmarks.suites.tier_join import tier_join
+from benchmarks.suites.tier_metadata import tier_metadata
 from benchmarks.suites.tier_read import tier_read
+from benchmarks.suites.tier_upload import tier_upload
 from benchmarks.suites.timers import timers
 
 SUITES: Final[dict[str, Suite]] = {
@@ -30,5 +33,8 @@ SUITES: Final[dict[str, Suite]] = {
     "replication": replication,
     "controller": controller,
     "tier-read": tier_read,
+    "tier-upload": tier_upload,
+    "tier-metadata": tier_metadata,
+    "tier-join": tier_join,
     "arrow": arrow,
 }
