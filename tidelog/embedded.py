@@ -21,6 +21,7 @@ from broker.config import BrokerConfig
 from broker.node import BrokerNode
 from tidelog.local_cluster.layout import CLIENT_LISTENER, CLUSTER_FILE, ClusterLayout, new_layout, read_layout
 from tidelog.local_cluster.tiering import HURRIED_SETTINGS, TIER_FOLDER, tiered_settings
+from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
 
 ResultT = TypeVar("ResultT")
 
@@ -38,20 +39,7 @@ SINGLE_NODE_DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
     "offsets.topic.replication.factor": "1",
 }
-# A test waits for every failover: a node counts as gone after a second, not after nine.
-CLUSTER_DEFAULTS: Mapping[str, str] = {
-    **EMBEDDED_DEFAULTS,
-    "broker.heartbeat.interval.ms": "100",
-    "broker.session.timeout.ms": "1000",
-    "controller.quorum.election.timeout.ms": "300",
-    "controller.quorum.election.backoff.max.ms": "200",
-    "controller.quorum.fetch.timeout.ms": "800",
-    "controller.quorum.request.timeout.ms": "800",
-    "replica.lag.time.max.ms": "2000",
-    "replica.fetch.wait.max.ms": "100",
-    "replica.fetch.backoff.ms": "50",
-    "replica.socket.timeout.ms": "2000",
-}
+CLUSTER_DEFAULTS: Mapping[str, str] = {**EMBEDDED_DEFAULTS, **QUICK_TIMEOUTS}
 
 
 class EmbeddedCluster:

@@ -18,6 +18,7 @@ class FaultKind(Enum):
     KILL = "kill -9, and start again"
     PAUSE = "SIGSTOP, and SIGCONT"
     RESTART = "clean stop, and start again"
+    ROLL = "every node, one after the other: clean stop, and start again"
     CUT = "cut off from all other nodes"
     DEAF = "hears nothing from other nodes, but is heard"
     MUTE = "hears other nodes, but is not heard"
@@ -27,7 +28,7 @@ CUTS = frozenset({FaultKind.CUT, FaultKind.DEAF, FaultKind.MUTE})
 
 
 class Target(Enum):
-    """Which node it happens to."""
+    """Which node it happens to; the first one where it happens to all."""
 
     CONTROLLER = "the active controller"
     LEADER = "a broker that leads, and is not the controller"
@@ -35,7 +36,7 @@ class Target(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: what happens to which node, and how long it lasts."""
+    """One fault: what happens to which node, and how long it lasts; for each where it happens to all."""
 
     kind: FaultKind
     target: Target
@@ -67,7 +68,7 @@ class Faults:
                 self._cluster.kill(node_id)
             case FaultKind.PAUSE:
                 node.pause()
-            case FaultKind.RESTART:
+            case FaultKind.RESTART | FaultKind.ROLL:
                 self._cluster.stop([node_id])
             case _:
                 self._cut(kind, node_id)
@@ -76,7 +77,7 @@ class Faults:
         """Undo it; does not wait for the cluster to be whole."""
         node = self._cluster.nodes[node_id]
         match kind:
-            case FaultKind.KILL | FaultKind.RESTART:
+            case FaultKind.KILL | FaultKind.RESTART | FaultKind.ROLL:
                 node.start()
             case FaultKind.PAUSE:
                 node.resume()

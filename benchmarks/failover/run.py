@@ -25,24 +25,17 @@ from benchmarks.soak.history import History, read_history
 from benchmarks.soak.load import MixedLoad
 from clients.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
 
 TOPIC: Final = "failover"
 NODES: Final = 3
 TOPIC_CONFIG: Final = {"segment.bytes": str(16 << 20), "min.insync.replicas": "2"}
 FIRST_HOST: Final = 11
 
-# Kafka's timeouts are for data centres; these are for tests.
 SETTINGS: Final = {
-    "broker.heartbeat.interval.ms": "150",
-    "broker.session.timeout.ms": "1000",
-    "controller.quorum.election.timeout.ms": "300",
+    **QUICK_TIMEOUTS,
+    # Processes of their own hear of each other sooner than nodes that share a loop.
     "controller.quorum.fetch.timeout.ms": "500",
-    "controller.quorum.election.backoff.max.ms": "200",
-    "controller.quorum.request.timeout.ms": "1000",
-    "replica.lag.time.max.ms": "3000",
-    "replica.socket.timeout.ms": "3000",
-    "replica.fetch.wait.max.ms": "200",
-    "replica.fetch.backoff.ms": "100",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
     "leader.imbalance.check.interval.seconds": "10",
@@ -160,7 +153,14 @@ class FailoverRun:
             await self._do(faults, fault)
 
     async def _do(self, faults: Faults, fault: Fault) -> None:
-        node_id = await self._choose(fault.target)
+        first = await self._choose(fault.target)
+        nodes = [first]
+        if fault.kind is FaultKind.ROLL:
+            nodes += [node_id for node_id in self.cluster.nodes if node_id != first]
+        for node_id in nodes:
+            await self._do_to(node_id, faults, fault)
+
+    async def _do_to(self, node_id: int, faults: Faults, fault: Fault) -> None:
         self._history.add(str(node_id), "kill" if fault.kind is FaultKind.KILL else "fault", "ok")
         began = time.monotonic()
         await asyncio.to_thread(faults.begin, fault.kind, node_id)
@@ -189,7 +189,7 @@ class FailoverRun:
     @staticmethod
     def _moves_leaders(fault: Fault) -> bool:
         """Whether leaders must move: a node that is not heard, or gone; not one that is away for moments."""
-        if fault.kind in (FaultKind.KILL, FaultKind.RESTART):
+        if fault.kind in (FaultKind.KILL, FaultKind.RESTART, FaultKind.ROLL):
             return True
         return fault.kind is not FaultKind.DEAF and fault.seconds > 4.0
 

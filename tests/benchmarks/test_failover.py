@@ -12,6 +12,7 @@ from benchmarks.failover.run import FailoverRun, Options
 
 KINDS = {
     "crashes and restarts": (FaultKind.KILL, FaultKind.RESTART),
+    "a rolling restart": (FaultKind.ROLL,),
     "pauses": (FaultKind.PAUSE,),
     "cuts": tuple(sorted(CUTS, key=lambda kind: kind.name)),
 }

@@ -11,14 +11,9 @@ from pathlib import Path
 import pytest
 
 from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
 
 TIMEOUT_S = 120
-FAST = {
-    "broker.heartbeat.interval.ms": "200",
-    "broker.session.timeout.ms": "1500",
-    "controller.quorum.election.timeout.ms": "500",
-    "controller.quorum.fetch.timeout.ms": "1000",
-}
 
 
 def tidelog(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -35,7 +30,7 @@ def tidelog(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Made, not started: the commands do that. Whatever runs at the end is killed."""
-    made = LocalCluster.create(tmp_path / "cluster", 3, settings=FAST)
+    made = LocalCluster.create(tmp_path / "cluster", 3, settings=QUICK_TIMEOUTS)
     yield made
     made.remove()
 
