@@ -135,7 +135,9 @@ class ClusterOffsets:
             try:
                 return await question(await self._connected())
             except (KafkaError, OSError) as error:
-                if retries == 0 or not is_retriable(error):
+                # The clients have tried until their time was up: that is not to be multiplied.
+                is_over = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
+                if retries == 0 or is_over or not is_retriable(error):
                     raise
                 _log.warning("asking for offsets failed and is tried again: %s", error)
                 retries -= 1
