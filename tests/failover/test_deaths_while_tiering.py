@@ -247,7 +247,7 @@ def die_while_deleting_the_topic(case: Case, cluster: DyingCluster, written: Wri
 
 def die_while_reading(case: Case, cluster: DyingCluster, written: Written) -> None:
     cluster.produce(written, SEGMENTS)
-    cluster.settle(written)
+    cluster.drain(written)  # and nobody reads, which would fill the cache
     node_id = victim(case, cluster, written.topic)
     cluster.arm(node_id, case.moment, case.nth)
     end = cluster.audit.borders(written.topic).end

@@ -101,7 +101,7 @@ class DyingCluster:
 
     def leader(self, topic: str) -> int:
         """Who leads; -1 when nobody does, or nobody can say."""
-        return self._described(topic)[0]
+        return self.described(topic)[0]
 
     def produce(self, written: Written, segments: float) -> None:
         """Write that many segments' worth of records; TimeoutError unless all are acknowledged."""
@@ -117,7 +117,9 @@ class DyingCluster:
         before = len(written.values)
         count = int(segments * SEGMENT_BYTES / VALUE_BYTES)
         for number in range(before, before + count):
-            value = f"{written.topic} {number} ".encode().ljust(VALUE_BYTES, b"%d" % (number % 10))
+            value = f"{written.topic} {written.era} {number} ".encode().ljust(
+                VALUE_BYTES, b"%d" % (number % 10)
+            )
             producer.produce(written.topic, value, partition=0, on_delivery=written.delivered)
         if producer.flush(TIMEOUT_S):
             raise TimeoutError(f"{written.topic}: records are not acknowledged")
@@ -153,7 +155,7 @@ class DyingCluster:
 
     def wait_until_whole(self, topic: str) -> None:
         """Wait until every replica is in sync."""
-        self.wait_for(lambda: self._described(topic)[1] == self.count, f"whole {topic}")
+        self.wait_for(lambda: self.described(topic)[1] == self.count, f"whole {topic}")
 
     def wait_until_led_without(self, topic: str, node_id: int) -> None:
         """Wait until another node leads."""
@@ -164,12 +166,16 @@ class DyingCluster:
 
         AssertionError names what is not as it should be, of the last look when it never is.
         """
-        self.wait_for(lambda: self._is_drained(written), f"drained {written.topic}")
+        self.drain(written)
         self.wait_for_sound(lambda: self._require_settled(written))
         borders = self.audit.borders(written.topic)
         borders.require_order()
         self.audit.require_readable(written, borders)
         self.settled[written.topic] = written
+
+    def drain(self, written: Written) -> None:
+        """Wait until all sealed segments are in the tier only."""
+        self.wait_for(lambda: self._is_drained(written), f"drained {written.topic}")
 
     def require_gone(self, topic: str) -> None:
         """Wait until nothing is left in the tier of a topic that was deleted."""
@@ -220,7 +226,7 @@ class DyingCluster:
                     raise
             time.sleep(POLL_S)
 
-    def _described(self, topic: str) -> tuple[int, int]:
+    def described(self, topic: str) -> tuple[int, int]:
         """Leader and number of replicas in sync, as the first node that answers tells it."""
 
         async def ask() -> tuple[int, int]:

@@ -55,6 +55,8 @@ class Written:
     topic: str
     values: dict[int, bytes] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
+    era: int = 0
+    """Part of each value: what another era writes at the same offset has other bytes."""
 
     def delivered(self, error: object, message: confluent_kafka.Message) -> None:
         """A delivery report."""
