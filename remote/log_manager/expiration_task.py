@@ -26,7 +26,7 @@ from remote.segment_metadata import RemoteLogSegmentMetadata
 FAILURES_IN_A_ROW_MAX: Final = 3
 """Deletions that fail one after the other before the rest waits for the next run."""
 SEGMENTS_A_TURN: Final = 500
-"""Segments that are listed before the loop may do something else."""
+"""Segments that are listed before the loop may do something else, and decided on without a thread."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +51,9 @@ class ExpirationTask:
         if not role.is_current:
             return
         raise_log_start(role.replica, segments)
-        plan = self._plan(segments)
+        plan = await self._plan(segments)
+        if not role.is_current:
+            return
         if plan.log_start_offset is not None:
             # Before anything goes, so that nobody is sent to what is not there any more (KAFKA-15352).
             self._context.faults(FaultPoint.BEFORE_LOG_START_MOVED)
@@ -68,24 +70,28 @@ class ExpirationTask:
                 await asyncio.sleep(0)
         return segments
 
-    def _plan(self, segments: list[RemoteLogSegmentMetadata]) -> ExpirationPlan:
+    async def _plan(self, segments: list[RemoteLogSegmentMetadata]) -> ExpirationPlan:
         context, log = self._context, self._role.replica.log
         figures = context.figures.partition(self._role.replica.topic_id_partition)
         began_ms = context.clock.monotonic_ms()
-        plan = plan_expiration(
-            ExpirationView(
-                segments=segments,
-                epochs=log.leader_epochs.entries,
-                log_start_offset=log.log_start_offset,
-                high_watermark=log.high_watermark,
-                log_end_offset=log.log_end_offset,
-                copied_offset=note_copied_offset(context, self._role.replica),
-                local_only_bytes=local_only_bytes(local_segments(log), log.highest_offset_in_remote_storage),
-                in_progress=context.in_progress,
-                retention=Retention.of(log.config),
-                now_ms=context.clock.wall_ms(),
-            )
+        view = ExpirationView(
+            segments=segments,
+            epochs=log.leader_epochs.entries,
+            log_start_offset=log.log_start_offset,
+            high_watermark=log.high_watermark,
+            log_end_offset=log.log_end_offset,
+            copied_offset=note_copied_offset(context, self._role.replica),
+            local_only_bytes=local_only_bytes(local_segments(log), log.highest_offset_in_remote_storage),
+            in_progress=frozenset(context.in_progress),
+            retention=Retention.of(log.config),
+            now_ms=context.clock.wall_ms(),
         )
+        if len(segments) <= SEGMENTS_A_TURN:
+            plan = plan_expiration(view)
+        else:
+            plan = await context.run_deletion(plan_expiration, view)
+        if not self._role.is_current:
+            return plan
         figures.log_size_computation_time_ms = context.clock.monotonic_ms() - began_ms
         figures.metadata_count = len(segments)
         figures.log_size_bytes = sum(segment.segment_size_bytes for segment in segments)

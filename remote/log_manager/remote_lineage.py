@@ -138,11 +138,15 @@ def first_readable_offset(
     known_from = lineage.first_offset
     if known_from is None or known_from > log_start_offset or local_log_start_offset <= log_start_offset:
         return log_start_offset
-    starts = [
-        segment.start_offset
-        for segment in segments
-        if segment.state is _FINISHED
-        and segment.end_offset >= log_start_offset
-        and lineage.knows_any_of(segment)
-    ]
-    return max(log_start_offset, min([local_log_start_offset, *starts]))
+    first = local_log_start_offset
+    for segment in segments:
+        if (
+            segment.start_offset < first
+            and segment.state is _FINISHED
+            and segment.end_offset >= log_start_offset
+            and lineage.knows_any_of(segment)
+        ):
+            first = segment.start_offset
+            if first <= log_start_offset:
+                return log_start_offset  # there may be very many behind it
+    return first

@@ -120,12 +120,8 @@ class RemoteLogMetadataCache:
     def next_with_txn_index(self, epoch: LeaderEpoch, offset: Offset) -> RemoteLogSegmentMetadata | None:
         """The first that serves `offset` or more behind it in `epoch` and may have aborted transactions."""
         state = self._epochs.get(epoch)
-        if state is None:
-            return None
-        for row in state.serving_from(offset):
-            if not self._table.is_txn_index_empty(row):
-                return self._table.get(row)
-        return None
+        row = None if state is None else state.serving_with_txn_index(offset)
+        return None if row is None else self._table.get(row)
 
     def highest_offset(self, epoch: LeaderEpoch) -> Offset | None:
         """The last offset of `epoch` that was ever copied; deletions do not lower it."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
 
 from protocol.ids import LeaderEpoch, Offset
 from remote.metadata.segment_table import SegmentTable
@@ -28,7 +27,7 @@ class EpochSegments:
 
     Invariant: starts strictly increase; a row that is known has a piece or is unreferenced, never both;
     an offset that a finished segment holds is in a piece; `_overlaid` has every finished row that is not
-    seen in full.
+    seen in full; `_txn_rows` has the finished rows that may have aborted transactions, by their starts.
     Units: ends are inclusive.
     """
 
@@ -38,6 +37,8 @@ class EpochSegments:
         "_rows",
         "_starts",
         "_table",
+        "_txn_rows",
+        "_txn_starts",
         "_unreferenced",
         "finished_size_bytes",
         "highest_offset",
@@ -50,6 +51,8 @@ class EpochSegments:
         self._rows = array("i")
         self._unreferenced: set[int] = set()
         self._overlaid: set[int] = set()
+        self._txn_starts = array("q")
+        self._txn_rows = array("i")
         self.highest_offset: Offset | None = None
         self.finished_size_bytes = 0
 
@@ -65,6 +68,10 @@ class EpochSegments:
         if end < start:
             return  # it names the epoch but holds nothing of it
         self._unreferenced.discard(row)
+        if not self._table.is_txn_index_empty(row):
+            index = bisect_right(self._txn_starts, start)
+            self._txn_starts.insert(index, start)
+            self._txn_rows.insert(index, row)
         if not self._starts or self._span(self._rows[-1])[1] < start:
             self._starts.append(start)
             self._rows.append(row)
@@ -79,6 +86,8 @@ class EpochSegments:
             self._uncover(start, end, row)
         self._overlaid.discard(row)
         self._unreferenced.add(row)
+        if not self._table.is_txn_index_empty(row):
+            self._forget_txn_index(row)
 
     def forgotten(self, row: int) -> None:
         """Nothing is left of the segment in `row`, which was withdrawn."""
@@ -91,12 +100,25 @@ class EpochSegments:
             return None
         return self._rows[index]
 
-    def serving_from(self, offset: Offset) -> Iterator[int]:
-        """The rows that serve `offset` or anything behind it, by offset."""
-        index = max(0, bisect_right(self._starts, offset) - 1)
-        if index < len(self._rows) and self._end_of(index) < offset:
-            index += 1
-        return (self._rows[i] for i in range(index, len(self._rows)))
+    def serving_with_txn_index(self, offset: Offset) -> int | None:
+        """The first row that serves `offset` or anything behind it and may have aborted transactions.
+
+        Most segments of most logs have none: those are not gone through (KAFKA-16780).
+        """
+        if not self._txn_rows:
+            return None
+        row = self.serving(offset)
+        if row is not None and not self._table.is_txn_index_empty(row):
+            return row
+        found: tuple[Offset, int] | None = None
+        for other in self._overlaid:
+            if not self._table.is_txn_index_empty(other):
+                found = self._nearer(found, other, offset)
+        for index in range(bisect_right(self._txn_starts, offset), len(self._txn_rows)):
+            if found is not None and self._txn_starts[index] >= found[0]:
+                break
+            found = self._nearer(found, self._txn_rows[index], offset)
+        return None if found is None else found[1]
 
     def rows(self) -> list[int]:
         """All rows that are known of the epoch, by where their segments start."""
@@ -145,6 +167,20 @@ class EpochSegments:
         self._starts[index:index] = starts
         self._rows[index:index] = rows
         self._unreferenced.difference_update(rows)
+
+    def _nearer(
+        self, found: tuple[Offset, int] | None, row: int, offset: Offset
+    ) -> tuple[Offset, int] | None:
+        """`found`, or where `row` first serves something behind `offset` if that comes sooner."""
+        start = next((self._starts[i] for i in self._pieces_of(row) if self._starts[i] > offset), None)
+        return found if start is None or (found is not None and found[0] <= start) else (start, row)
+
+    def _forget_txn_index(self, row: int) -> None:
+        start = self._span(row)[0]
+        for index in range(bisect_left(self._txn_starts, start), bisect_right(self._txn_starts, start)):
+            if self._txn_rows[index] == row:
+                del self._txn_starts[index], self._txn_rows[index]
+                return
 
     def _pieces_of(self, row: int) -> list[int]:
         start, end = self._span(row)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from protocol.ids import Offset
+from remote.log_manager import expiration_task
+from remote.log_manager.expiration_plan import plan_expiration
 from remote.log_manager.fault_points import FaultPoint
 from remote.storage_manager import RemoteStorageError
 from tests.support.logs import NOW_MS
@@ -300,3 +304,28 @@ def test_figures_tell_what_is_remote() -> None:
     figures = node.context.figures.partition(PARTITION)
     assert figures.metadata_count == 3
     assert figures.log_size_bytes == sum(len(copy.log) for copy in world.tier.copies.values())
+
+
+@pytest.mark.parametrize("keeps_epoch", [True, False])
+def test_what_goes_of_very_many_segments_is_decided_in_a_thread_and_by_a_leader_only(
+    monkeypatch: pytest.MonkeyPatch, keeps_epoch: bool
+) -> None:
+    """A hundred thousand segments would keep everything else on the loop waiting."""
+    monkeypatch.setattr(expiration_task, "SEGMENTS_A_TURN", 2)
+    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+    node = copied(world, 3)
+    world.clock.now_ms += 1000
+    called: list[object] = []
+    run_deletion = node.context.run_deletion
+
+    def in_thread(function: Callable[..., Any], /, *args: Any) -> Awaitable[Any]:
+        called.append(function)
+        assert node.role is not None
+        node.role.is_current = keeps_epoch
+        return run_deletion(function, *args)
+
+    monkeypatch.setattr(node.context, "run_deletion", in_thread)
+    node.run_expiration()
+    assert called[0] is plan_expiration
+    assert node.log.log_start_offset == (30 if keeps_epoch else 0)
+    assert len(world.tier.copies) == (0 if keeps_epoch else 3)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Sequence
+from random import Random
+
+import pytest
 
 from remote.metadata.cache import Outcome, RemoteLogMetadataCache
 from remote.segment_metadata import RemoteLogSegmentMetadata
@@ -170,3 +173,26 @@ def test_segments_take_a_hundred_bytes_each() -> None:
     size_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size_bytes / len(cache) < 120
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_next_segment_with_aborted_transactions_is_the_one_that_going_through_all_would_find(
+    seed: int,
+) -> None:
+    random, cache = Random(seed), RemoteLogMetadataCache(PARTITION)
+    finished: set[int] = set()
+    for number in range(40):
+        start = random.randrange(100)
+        end = start + random.randrange(25)
+        is_empty = random.random() < 0.6
+        cache.add(started(number, start, end, is_txn_index_empty=is_empty))
+        cache.update(step(number, FINISHED))
+        finished.add(number)
+        if random.random() < 0.5:
+            gone = random.choice(sorted(finished))
+            finished.discard(gone)
+            cache.update(step(gone, DELETING))
+        for offset in range(0, 130, 3):
+            served = (cache.segment(0, each) for each in range(offset, 130))
+            expected = next((each for each in served if each and not each.is_txn_index_empty), None)
+            assert cache.next_with_txn_index(0, offset) == expected
