@@ -60,7 +60,7 @@ class TierBucket:
                 append(self.log, *values, leader_epoch=epoch, timestamps=NOW_MS + 1000 * each)
             self.log.roll(NOW_MS)
 
-    def fill_with_aborts(self) -> None:
+    def fill_with_aborts(self, *, roll: bool = True) -> None:
         """One sealed segment in which two producers abort and one commits."""
         for producer_id, is_abort in ((7, True), (8, False), (9, True)):
             for sequence in (0, 2):
@@ -73,7 +73,8 @@ class TierBucket:
                     is_transactional=True,
                 )
             append_marker(self.log, producer_id, is_abort=is_abort)
-        self.log.roll(NOW_MS)
+        if roll:
+            self.log.roll(NOW_MS)
 
     def copy(self) -> list[RemoteLogSegmentMetadata]:
         """Copy what is sealed and not copied yet, as a leader does."""

@@ -88,6 +88,16 @@ def test_a_segment_below_the_log_start_waits_for_its_deletion() -> None:
     assert [(one.kind, one.kind.severity) for one in found] == [(Kind.BELOW_START, Severity.NOTE)]
 
 
+def test_a_segment_with_one_offset_left_is_not_below_the_log_start() -> None:
+    assert coverage_findings(view_of(WHOLE, LINEAGE, log_start=59, local_start=200)) == []
+
+
+def test_what_the_same_segments_hold_in_two_epochs_is_told_once() -> None:
+    events = [*WHOLE, *copied(3, 60, 119, [(5, 60), (7, 100)])]
+    found = coverage_findings(view_of(events, LINEAGE, local_start=200))
+    assert [(one.kind, one.place) for one in found] == [(Kind.OVERLAP, "offsets 60-119")]
+
+
 @pytest.mark.parametrize(("told", "is_odd"), [(199, False), (150, True), (-1, True), (250, True)])
 def test_a_leader_that_counts_on_another_end(told: int, is_odd: bool) -> None:
     view = view_of(WHOLE, LINEAGE, local_start=200)

@@ -17,12 +17,13 @@ from remote.inspection.byte_range import byte_range
 from remote.inspection.coverage import coverage_findings
 from remote.inspection.deep import inspect_segment
 from remote.inspection.findings import Finding, Kind, Severity
+from remote.inspection.fsck import confirmed, segments_to_read
 from remote.inspection.offline import offline_views
 from remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from remote.storage_manager import IndexType, RemoteStorageError
 from storage.checkpoints import encode_leader_epochs
 from storage.leader_epoch import EpochEntry
-from tests.support.logs import NOW_MS
+from tests.support.logs import NOW_MS, append_marker
 from tests.support.remote_tier import MemoryTier, StoredSegment
 from tests.support.segment_configs import KINDS, configs_of, key_pair, write_key_pair
 from tests.support.tier_bucket import TierBucket
@@ -77,15 +78,14 @@ def test_what_was_copied_is_clean_in_every_way_of_storing_it(kind: str, tmp_path
 
 
 def _finds_every_batch(tier: TierBucket, segment: RemoteLogSegmentMetadata) -> None:
-    """Every offset is where `explain` says."""
+    """Every batch is where `explain` says."""
     log = tier.bucket.storage.fetch_log_segment(segment, 0).read()
     for position, header in iterate_headers(log):
-        for offset in range(header.base_offset, header.last_offset + 1):
-            where = byte_range(tier.bucket, segment, offset)
-            assert (where.log_start, where.log_end) == (position, position + header.size_bytes)
-            assert (where.base_offset, where.last_offset) == (header.base_offset, header.last_offset)
-            stored = (tier.root / where.key).stat().st_size
-            assert 0 <= where.stored_start < where.stored_end <= stored
+        where = byte_range(tier.bucket, segment, header.base_offset + header.last_offset_delta // 2)
+        assert (where.log_start, where.log_end) == (position, position + header.size_bytes)
+        assert (where.base_offset, where.last_offset) == (header.base_offset, header.last_offset)
+        stored = (tier.root / where.key).stat().st_size
+        assert 0 <= where.stored_start < where.stored_end <= stored
 
 
 def test_a_deleted_segment_that_left_nothing_is_no_finding(tier: TierBucket) -> None:
@@ -267,6 +267,18 @@ def test_an_aborted_transaction_that_no_index_names(with_aborts: TierBucket) -> 
     assert "offset 4 is not in it, 2 in all" in finding.detail
 
 
+def test_an_abort_of_what_was_never_written_here_needs_no_entry(tmp_path: Path) -> None:
+    tier = TierBucket(tmp_path)
+    tier.fill_with_aborts(roll=False)
+    append_marker(tier.log, 7, is_abort=True)
+    append_marker(tier.log, 11, is_abort=True)
+    tier.log.roll(NOW_MS)
+    tier.copy()
+    assert len(tier.bucket.storage.fetch_index(tier.segments[0], IndexType.TRANSACTION).read()) == 2 * 34
+    assert tier.findings() == []
+    tier.bucket.close()
+
+
 def test_a_transaction_index_that_brokers_believe_empty(with_aborts: TierBucket) -> None:
     memory, _ = in_memory(with_aborts)
     (finding,) = inspect_segment(memory, replace(with_aborts.segments[0], is_txn_index_empty=True))
@@ -336,6 +348,13 @@ def test_a_small_file_that_is_not_there_or_no_such_file(
     assert kinds(inspect_segment(memory, tier.segments[0])) == [kind]
 
 
+def test_a_producer_snapshot_of_a_later_segment(with_aborts: TierBucket) -> None:
+    memory, _ = in_memory(with_aborts)
+    metadata = replace(with_aborts.segments[0], end_offset=9)
+    found = [one for one in inspect_segment(memory, metadata) if one.kind is Kind.BAD_PRODUCER_SNAPSHOT]
+    assert [one.detail for one in found] == ["it knows of offset 13, the segment ends with 9"]
+
+
 def test_a_stream_that_ends_early_is_damage_and_a_store_that_fails_is_not(tier: TierBucket) -> None:
     memory, _ = in_memory(tier)
     memory.cut_after = 500
@@ -343,6 +362,31 @@ def test_a_stream_that_ends_early_is_damage_and_a_store_that_fails_is_not(tier: 
     memory.failure = RemoteStorageError("the store is away")
     with pytest.raises(RemoteStorageError, match="is away"):
         inspect_segment(memory, tier.segments[0])
+
+
+# --- a second look --------------------------------------------------------------------------
+
+
+def test_only_what_a_second_look_finds_again_is_told(tier: TierBucket) -> None:
+    tier.file(0, "log").unlink()
+    flip(tier.file(1, "log"), 100)
+    first = tier.findings()
+    assert kinds(first) == [Kind.MISSING_OBJECT, Kind.BAD_BATCH]
+    view = tier.view()
+    assert confirmed(first, first, [view]) == first
+    assert confirmed(first, [], [view]) == first[1:]
+    tier.step(1, DELETING)
+    assert confirmed(first, first, [tier.view()]) == first[:1]
+
+
+def test_a_segment_whose_objects_are_damaged_is_not_read(tier: TierBucket) -> None:
+    tier.file(0, "log").unlink()
+    shallow = tier.findings(deep=False)
+    ids = [segment.remote_log_segment_id for segment in tier.segments]
+    read = segments_to_read([tier.view()], shallow)
+    assert [segment.remote_log_segment_id for segment in read] == ids[1:]
+    read = segments_to_read([tier.view()], [])
+    assert [segment.remote_log_segment_id for segment in read] == ids
 
 
 # --- without a broker ----------------------------------------------------------------------
