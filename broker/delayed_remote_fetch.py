@@ -131,7 +131,12 @@ class DelayedRemoteFetch(DelayedOperation):
         """One remote partition's part of the answer, empty while it is not there."""
         moved, outcome = reading.moved, reading.outcome
         try:
-            result = offsets_of(readable_partition(self._replicas, moved.asked, self._limits))
+            partition = readable_partition(self._replicas, moved.asked, self._limits)
+            if partition is not moved.partition:
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.topic_partition} was made anew"
+                )
+            result = offsets_of(partition)
         except KafkaError as error:
             return FetchPartitionResult(error_code=error.code)
         if not outcome.done() or outcome.cancelled():

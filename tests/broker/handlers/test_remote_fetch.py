@@ -18,6 +18,7 @@ from protocol.ids import TopicPartition
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.fetch import PartitionData as FetchedPartition
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from remote.pools import PoolFull
 from remote.reader.requests import RemoteRead
 from storage.txn_index import AbortedTransaction
@@ -409,3 +410,15 @@ async def test_a_remote_read_that_gave_nothing_for_want_of_room_is_not_taken_for
     await settled()
     (answer,) = partitions_of(request)
     assert (answer.error_code, answer.records) == (0, b"")
+
+
+async def test_what_was_read_of_a_deleted_topic_is_no_answer_for_one_of_the_same_name() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(1)
+    ((_, outcome),) = broker.tier.reader.reads
+    broker.replicas.replay(RemoveTopicRecord(topic_id=broker.topic_id))
+    broker.replicas.create("t", 3, isr=(1, 2), leader=NODE)
+    outcome.set_result(remote_read("0", "1"))
+    await settled()
+    (answer,) = partitions_of(request)
+    assert (answer.error_code, bool(answer.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, False)

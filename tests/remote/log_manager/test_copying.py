@@ -406,3 +406,23 @@ def test_a_follower_learns_how_far_its_log_is_remote_and_may_delete_that() -> No
     first.run_copy()
     second.run_follower()
     assert second.log.highest_offset_in_remote_storage == 19
+
+
+def test_kafka_19952_what_an_outage_kept_on_local_disk_is_copied_once_afterwards_and_leaves() -> None:
+    world = TierWorld()
+    node = leader(world)
+    sealed_segments(node.log, 3)
+    world.tier.faults.before = 1 << 30
+    for _ in range(3):
+        with pytest.raises(RemoteStorageError):
+            node.run_copy()
+        node.log.apply_retention(NOW_MS + 1)
+        assert node.log.local_log_start_offset == 0
+    sealed_segments(node.log, 1)
+    world.tier.faults.clear()
+    node.run_copy()
+    node.run_expiration()
+    node.log.apply_retention(NOW_MS + 1)
+    assert world.ranges() == [(first, first + 9, FINISHED) for first in range(0, 40, 10)]
+    assert (node.log.log_start_offset, node.log.local_log_start_offset) == (0, 40)
+    world.assert_nothing_dangles()

@@ -178,7 +178,9 @@ async def test_offsets_that_the_tier_does_not_have_are_out_of_range(tiered: Fixt
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_metadata_that_is_not_read_yet_is_an_error_that_clients_try_again(tiered: Fixture) -> None:
+async def test_kafka_15405_metadata_that_is_not_read_yet_is_an_error_that_clients_try_again(
+    tiered: Fixture,
+) -> None:
     tiered.manager.on_stop_partitions([PARTITION])
     tiered.manager.held_back.add(PARTITION)
     tiered.manager.on_partition_leadership_changes([], [PARTITION])
