@@ -53,14 +53,16 @@ def part_at(
 
 def common_end(metadata: RemoteLogSegmentMetadata, epochs: LeaderEpochCache, epoch: LeaderEpoch) -> Offset:
     """Up to which offset (exclusive) segment and log agree, going from `epoch` on, which both have."""
-    ours, theirs = _starts(epochs), _filled(metadata.segment_leader_epochs)
+    theirs = _filled(metadata.segment_leader_epochs)
     while True:
-        our_next = next((start for start in ours if start.epoch > epoch), None)
+        our_next = epochs.next_epoch(epoch)
+        our_start = None if our_next is None else epochs.start_offset_of(our_next)
+        our_end = _ENDLESS if our_start is None else our_start
         their_next = next((start for start in theirs if start.epoch > epoch), None)
-        our_end = _ENDLESS if our_next is None else our_next.start_offset
-        their_end = metadata.end_offset + 1 if their_next is None else their_next.start_offset
-        if their_next is None or our_next != their_next:
-            return min(our_end, their_end)
+        if their_next is None:
+            return min(our_end, metadata.end_offset + 1)
+        if (our_next, our_start) != their_next:
+            return min(our_end, their_next.start_offset)
         epoch = their_next.epoch
 
 
@@ -146,10 +148,6 @@ def _part_in_epoch(
             part = SegmentPart(metadata, max(start, entry.start_offset), min(end, following))
             return part if part.start_offset < part.end_offset else None
     return None
-
-
-def _starts(epochs: LeaderEpochCache) -> list[EpochStart]:
-    return [EpochStart(*entry) for entry in epochs.entries]
 
 
 def _filled(starts: tuple[EpochStart, ...]) -> list[EpochStart]:
