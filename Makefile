@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types imports unit test sim demo bench soak failover crash-tier test-docker test-kafka-tools clean
+.PHONY: help install lint types imports unit test sim demo bench soak failover crash-tier soak-tier test-docker test-kafka-tools clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ test-kafka-tools: $(STAMP) ## Apache Kafka's own tools against a cluster of ours
 
 soak: $(STAMP) ## ten minutes of load with kill -9 every 20 s
 	$(BIN)/python -m benchmarks.soak
+
+soak-tier: $(STAMP) ## 5 GB into an S3 server that fails, is slow and is gone, with kill -9; each byte is read again
+	$(BIN)/python -m benchmarks.tier_soak
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build *.egg-info tidelog-data benchmarks/results .mypy_cache .ruff_cache .pytest_cache

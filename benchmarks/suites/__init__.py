@@ -17,6 +17,7 @@ from benchmarks.suites.requests import requests
 from benchmarks.suites.start_and_memory import start_and_memory
 from benchmarks.suites.tier_join import tier_join
 from benchmarks.suites.tier_metadata import tier_metadata
+from benchmarks.suites.tier_outage import tier_outage
 from benchmarks.suites.tier_read import tier_read
 from benchmarks.suites.tier_upload import tier_upload
 from benchmarks.suites.timers import timers
@@ -36,5 +37,6 @@ SUITES: Final[dict[str, Suite]] = {
     "tier-upload": tier_upload,
     "tier-metadata": tier_metadata,
     "tier-join": tier_join,
+    "tier-outage": tier_outage,
     "arrow": arrow,
 }

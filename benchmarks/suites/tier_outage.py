@@ -1,0 +1,82 @@
+"""An object store that is gone, or takes requests and never answers: what clients of recent records feel.
+
+A tiered topic is written and read at its end at a steady pace, in turns with the store in order, its port
+closed, and silent. The ratio is that of latencies with and without the outage of the same round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from time import perf_counter
+from typing import Any, Final
+
+from benchmarks.figures import Compared, Figure
+from benchmarks.processes import run_load
+from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, Effort
+from benchmarks.tiered_broker import TIERED, TieredBroker, s3_store, tiered_broker
+from tests.support.fault_proxy import FaultProxy, fault_proxy, silence
+
+TOPIC: Final = "turns"
+BATCH_BYTES: Final = 16 * KIBIBYTE
+TURNS_PER_S: Final = 200.0
+CREATIONS: Final = 20
+CONFIGS: Final = {**TIERED, "segment.bytes": str(MEBIBYTE)}
+RATIO_AT_MOST: Final = 1.5
+
+OUTAGES: Final[dict[str, Callable[[FaultProxy], object]]] = {
+    "gone": lambda proxy: proxy.go_down(),
+    "silent": lambda proxy: proxy.inject(silence()),
+}
+
+
+def tier_outage(effort: Effort) -> Iterator[Figure]:
+    """Latencies of local produce and consume and of topic creation, with the outage and without."""
+    with s3_store() as server, fault_proxy(server.values["s3.endpoint.url"]) as proxy:
+        store = replace(server, values={**server.values, "s3.endpoint.url": proxy.endpoint})
+        with tiered_broker(store) as broker:
+            broker.create(TOPIC, 1, CONFIGS)
+            _measured(broker, effort, "warm-up")
+            for outage in OUTAGES:
+                yield from _outage(outage, broker, proxy, effort)
+
+
+def _outage(outage: str, broker: TieredBroker, proxy: FaultProxy, effort: Effort) -> Iterator[Figure]:
+    rounds: list[tuple[dict[str, float], dict[str, float]]] = []
+    for number in range(effort.rounds):
+        broker.until_copied(TOPIC, [broker.active_start(TOPIC, 0)])
+        calm = _measured(broker, effort, f"calm-{outage}-{number}")
+        with _store_is(outage, proxy):
+            struck = _measured(broker, effort, f"struck-{outage}-{number}")
+        rounds.append((struck, calm))
+    names = {
+        "produce_p99_us": "produce",
+        "consume_p99_us": "consume at the end",
+        "create_p99_us": "topic creation",
+    }
+    for key, name in names.items():
+        yield Compared.of((struck[key], calm[key]) for struck, calm in rounds).figure(
+            f"{name} p99, object store {outage}", "us", "store in order", at_most=RATIO_AT_MOST
+        )
+
+
+@contextmanager
+def _store_is(outage: str, proxy: FaultProxy) -> Iterator[None]:
+    OUTAGES[outage](proxy)
+    try:
+        yield
+    finally:
+        proxy.clear()
+        proxy.come_back()
+
+
+def _measured(broker: TieredBroker, effort: Effort, name: str) -> dict[str, Any]:
+    options = {"topic": TOPIC, "batch_bytes": BATCH_BYTES, "turns_per_s": TURNS_PER_S}
+    found = run_load("local_turns", **broker.place, seconds=5 * effort.seconds, **options)
+    taken = []
+    for number in range(CREATIONS):
+        began = perf_counter()
+        broker.create(f"{name}-{number}", 1, CONFIGS)
+        taken.append((perf_counter() - began) * 1e6)
+    return {**found, "create_p99_us": max(taken)}
