@@ -12,10 +12,20 @@ from uuid import uuid4
 
 import pytest
 
-from clients.admin import Admin
+from clients.admin import Admin, TopicDescription
+from clients.producer import Producer
 from protocol.batch import iterate_headers
-from protocol.ids import TopicPartition
+from protocol.ids import TopicPartition, uuid_from_text
 from remote.inspection.placing import Place
+from remote.metadata.config import METADATA_TOPIC
+from remote.metadata.partitioning import metadata_partition
+from remote.metadata.record_codec import encode_event
+from remote.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, Message
@@ -307,6 +317,50 @@ def test_fsck_finds_objects_of_topics_that_nobody_knows(damaged: EmbeddedCluster
     assert [one["kind"] for one in found].count("orphan") == 9
     assert [one["kind"] for one in found].count("foreign_object") == 1
     assert fsck(damaged, "tides") == []
+
+
+async def write_metadata(cluster: EmbeddedCluster, event: RemoteLogSegmentMetadataUpdate) -> None:
+    async with Admin(cluster.bootstrap_servers) as admin:
+        found = (await admin.describe_topics([METADATA_TOPIC]))[METADATA_TOPIC]
+        assert isinstance(found, TopicDescription)
+    number = metadata_partition(event.remote_log_segment_id.topic_id_partition, len(found.partitions))
+    async with Producer(cluster.bootstrap_servers) as producer:
+        await producer.send_and_wait(METADATA_TOPIC, encode_event(event), partition=number)
+
+
+def test_a_segment_that_somebody_deleted_in_the_middle_is_a_gap(
+    cluster: EmbeddedCluster, tiered: TieredTopics
+) -> None:
+    topic = f"tides-{uuid4().hex[:8]}"
+    tiered.create(topic)
+    opened = Opened(cluster.bootstrap_servers)
+    opened.produce(CONFLUENT, topic, SENT)
+    opened.close()
+    tiered.wait_until_tiered(topic)
+    (before,) = document(cluster, "ls", topic, "--segments")
+    middle = before["remote_segments"][1]
+    partition = TopicIdPartition(uuid_from_text(before["topic_id"]), topic, 0)
+    segment_id = RemoteLogSegmentId(partition, uuid_from_text(middle["segment_id"]))
+    deleting = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+    asyncio.run(write_metadata(cluster, RemoteLogSegmentMetadataUpdate(segment_id, 1, deleting, 1)))
+
+    def gaps() -> list[str]:
+        return [one["place"] for one in fsck(cluster, topic, code=1) if one["kind"] == "gap"]
+
+    wait_until(lambda: document(cluster, "ls", topic)[0]["segments"] == 2, TIMEOUT_S)
+    assert gaps() == [f"offsets {middle['start_offset']}-{middle['end_offset']}"]
+    text = output(cluster, "explain", f"{topic}-0", "--offset", str(middle["start_offset"]))
+    assert Place.NOWHERE.value in text
+    tiered.delete(topic)
+
+
+def test_ls_of_a_topic_without_remote_storage(cluster: EmbeddedCluster, tiered: TieredTopics) -> None:
+    topic = f"pond-{uuid4().hex[:8]}"
+    tiered.create(topic, {"remote.storage.enable": "false", "local.retention.bytes": "-2"})
+    (shown,) = document(cluster, "ls", topic)
+    assert (shown["is_tiered"], shown["segments"], shown["remote_bytes"]) == (False, 0, 0)
+    assert fsck(cluster, topic) == []
+    assert topic not in output(cluster, "ls")
 
 
 def test_fsck_reads_the_settings_of_a_broker(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> None:
