@@ -306,7 +306,7 @@ def test_fsck_prints_a_line_for_each_finding(damaged: EmbeddedCluster) -> None:
     line, summary = result.stdout.splitlines()
     assert line.startswith("LOSS missing-object: tides-0 tides-")
     assert line.endswith(".log: the metadata counts on an object that is not there")
-    assert summary == "1 partitions, 3 remote segments: 1 findings, no notes"
+    assert summary == "1 partition, 3 remote segments: 1 finding, no notes"
 
 
 def test_fsck_finds_objects_of_topics_that_nobody_knows(damaged: EmbeddedCluster) -> None:

@@ -189,10 +189,12 @@ def _print(report: Report, as_json: bool) -> None:
     for finding in report.findings:
         print(finding)
     read = f", {report.bytes_read} bytes read" if report.bytes_read else ""
-    print(
-        f"{len(report.views)} partitions, {segments} remote segments{read}: "
-        f"{counted or 'no'} findings, {notes or 'no'} notes"
-    )
+    looked_at = f"{_counted(len(report.views), 'partition')}, {_counted(segments, 'remote segment')}{read}"
+    print(f"{looked_at}: {_counted(counted, 'finding')}, {_counted(notes, 'note')}")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 
 def _document(finding: Finding) -> dict[str, object]:
