@@ -12,7 +12,6 @@ from benchmarks.failover.run import FailoverRun, Options
 
 KINDS = {
     "crashes and restarts": (FaultKind.KILL, FaultKind.RESTART),
-    "a rolling restart": (FaultKind.ROLL,),
     "pauses": (FaultKind.PAUSE,),
     "cuts": tuple(sorted(CUTS, key=lambda kind: kind.name)),
 }
@@ -31,3 +30,13 @@ async def test_what_was_acknowledged_survives_faults_of_a_cluster_under_load(
     assert outcome.problems == [], "\n".join([*outcome.problems, *said])
     assert len(outcome.faults) >= 2
     assert outcome.findings.acknowledged > 1000
+
+
+async def test_a_rolling_restart_under_load_costs_producers_nothing_but_retries(tmp_path: Path) -> None:
+    said: list[str] = []
+    run = FailoverRun(Options(seconds=15, rate=60, kinds=(FaultKind.ROLL,)), tmp_path, said.append)
+    outcome = await run.run()
+    assert outcome.problems == [], "\n".join([*outcome.problems, *said])
+    assert {each.node_id for each in outcome.faults} == {1, 2, 3}
+    assert outcome.findings.acknowledged > 1000
+    assert outcome.findings.unknown == 0, "\n".join(said)
