@@ -35,6 +35,8 @@ class ReadSettings:
     include_headers: bool
     fail_on_data_loss: bool
     poll_timeout_ms: int
+    max_rows: int = 65_536
+    """Of one Arrow batch; more are not faster, and take more memory."""
 
     @classmethod
     def of(cls, options: SourceOptions) -> ReadSettings:
@@ -80,7 +82,9 @@ def _read_until_lost(
         wanted.start_offset,
         wanted.end_offset,
         # The reader has looked at checksums already.
-        DecoderSettings(include_headers=settings.include_headers, check_crcs=False),
+        DecoderSettings(
+            include_headers=settings.include_headers, check_crcs=False, max_rows=settings.max_rows
+        ),
     )
     lost = None
     try:

@@ -11,6 +11,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+import spark_connector
+from tests.support.eventually import wait_until
 from tests.support.local_spark import local_spark
 from tests.support.spark_topics import Sent, create_topic, produce, rows_by_offset, varied_records
 from tests.support.tiered_topics import TieredTopics
@@ -19,7 +21,7 @@ from tidelog.embedded import EmbeddedCluster
 pytestmark = pytest.mark.spark
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-QUERY_TIMEOUT_S = 120
+QUERY_TIMEOUT_S = 300
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
 
@@ -131,6 +133,13 @@ def test_batches_read_the_range_that_options_say(
     assert everything.limit(3).count() == 3
 
 
+def test_who_registers_the_source_that_was_found_already_may(spark: SparkSession) -> None:
+    spark_connector.register(spark)
+    spark_connector.register(spark)
+    with pytest.raises(Exception, match="exactly one of the options subscribe"):
+        spark.read.format("tidelog").option("kafka.bootstrap.servers", "localhost:1").load().count()
+
+
 def test_a_bad_option_reaches_the_user_in_one_line(spark: SparkSession, cluster: EmbeddedCluster) -> None:
     with pytest.raises(
         Exception, match="option failOnDataLoss='perhaps' is not allowed: expected true or false"
@@ -164,6 +173,41 @@ def test_a_stream_goes_on_from_its_checkpoint_and_finds_new_partitions(
     logged = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     last = logged[-1].read_text().splitlines()[-1].replace(" ", "")
     assert last == f'{{"{prefix}-a":{{"0":110}},"{prefix}-b":{{"0":5}}}}'
+
+
+def test_a_query_that_fails_in_its_first_data_batch_reads_it_again_when_it_comes_back(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
+) -> None:
+    """It began at the end: were "the end" asked again, what came in between would be lost."""
+    produce(cluster.bootstrap_servers, topic, numbered(20))
+    fails = [True]
+    seen: list[bytes] = []
+
+    def take(frame: DataFrame, _batch_id: int) -> None:
+        values = [row.value for row in frame.select("value").collect()]
+        if values and fails[0]:
+            raise RuntimeError("the sink is away")
+        seen.extend(map(bytes, values))
+
+    def start() -> StreamingQuery:
+        reader = spark.readStream.format("tidelog").option("subscribe", topic)
+        frame = reader.option("kafka.bootstrap.servers", cluster.bootstrap_servers).load()
+        checkpoint = str(tmp_path / "checkpoint")
+        return frame.writeStream.foreachBatch(take).option("checkpointLocation", checkpoint).start()
+
+    query = start()
+    wait_until(lambda: query.lastProgress is not None, QUERY_TIMEOUT_S)
+    produce(cluster.bootstrap_servers, topic, numbered(10, 20))
+    with pytest.raises(Exception, match="the sink is away"):
+        query.awaitTermination(QUERY_TIMEOUT_S)
+    produce(cluster.bootstrap_servers, topic, numbered(10, 30))
+    fails[0] = False
+    query = start()
+    try:
+        wait_until(lambda: len(seen) >= 20, QUERY_TIMEOUT_S)
+    finally:
+        query.stop()
+    assert sorted(seen) == [one.value for one in numbered(20, 20)]
 
 
 def test_a_stream_from_the_end_loses_nothing_that_comes_after_its_start(
