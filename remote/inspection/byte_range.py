@@ -48,14 +48,14 @@ def byte_range(bucket: Bucket, segment: RemoteLogSegmentMetadata, offset: Offset
     try:
         index = OffsetIndex(MemoryFile("offset index", data), segment.start_offset, _INDEX_BYTES_MAX)
         index.sanity_check()
-        start = index.lookup(offset).position
+        indexed_offset, start = index.lookup(offset)
         manifest = bucket.manifest(keys.manifest)
     except (DecodeError, CorruptIndex) as error:
         raise RemoteStorageError(f"{keys.shown(keys.indexes)}: {error}") from error
     if not start < manifest.chunk_index.original_file_size:
         raise RemoteStorageError(f"{keys.shown(keys.indexes)}: the offset index leads to byte {start}")
     with closing(bucket.storage.fetch_log_segment(segment, start)) as stream:
-        batch = BatchStream(segment, stream, start).first_reaching(offset, PIECE_BYTES)
+        batch = BatchStream(segment, stream, start, indexed_offset).first_reaching(offset, PIECE_BYTES)
     if batch is None:
         raise RemoteStorageError(f"{keys.shown(keys.log)}: no batch reaches offset {offset}")
     end = batch.position + batch.size_bytes

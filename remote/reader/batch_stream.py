@@ -51,11 +51,19 @@ class BatchSpan(NamedTuple):
 
 
 class BatchStream:
-    """The batches of `metadata`'s segment from `position` on, which must be where one starts."""
+    """The batches of `metadata`'s segment from `position` on, which must be where one starts.
 
-    def __init__(self, metadata: RemoteLogSegmentMetadata, stream: PieceStream, position: int) -> None:
+    `indexed_offset` is the one that an index placed there, so that the batch begins at or below it: else
+    records before the batch would be passed over. At the segment's start there need not be one.
+    """
+
+    def __init__(
+        self, metadata: RemoteLogSegmentMetadata, stream: PieceStream, position: int, indexed_offset: Offset
+    ) -> None:
         self._metadata = metadata
         self._stream = stream
+        self._start = position
+        self._indexed_offset = indexed_offset
         self._buffer: Piece = b""
         self._buffer_position = position
         self._next_position = position
@@ -93,6 +101,11 @@ class BatchStream:
         base_offset, length, _, magic, delta = _HEAD.unpack_from(buffer, at)
         span = BatchSpan(position, length + LOG_OVERHEAD, base_offset, base_offset + delta)
         metadata = self._metadata
+        if position == self._start > 0 and base_offset > self._indexed_offset:
+            raise DamagedSegment(
+                f"{metadata.remote_log_segment_id}, byte {position}: offset {base_offset} stands where an "
+                f"index has {self._indexed_offset}"
+            )
         if (
             magic != MAGIC
             or delta < 0

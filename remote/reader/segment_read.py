@@ -51,10 +51,10 @@ class SegmentReader:
     def _read(self, part: SegmentPart, max_bytes: int, at_least_one: bool) -> SegmentRead | None:
         metadata, offset, end_offset = part
         with self._index_cache.offset_index(metadata) as index:
-            start, latest = _where(index, offset, metadata)
+            indexed_offset, start, latest = _where(index, offset, metadata)
         wanted = max(max_bytes, BATCH_OVERHEAD)
         with closing(SegmentBytes(self._storage, metadata, start, latest + wanted)) as stream:
-            batches = BatchStream(metadata, stream, start)
+            batches = BatchStream(metadata, stream, start, indexed_offset)
             first = batches.first_reaching(offset, min(latest - start, PIECE_BYTES) + wanted)
             if first is None:
                 return None
@@ -113,8 +113,12 @@ class SegmentBytes:
         self._stream = self._storage.fetch_log_segment(self._metadata, self._position, self._range_end - 1)
 
 
-def _where(index: OffsetIndex, offset: Offset, metadata: RemoteLogSegmentMetadata) -> tuple[int, int]:
-    """Between which positions the batch that holds `offset` should start; at the first of them one does."""
-    start = index.lookup(offset).position
+def _where(index: OffsetIndex, offset: Offset, metadata: RemoteLogSegmentMetadata) -> tuple[Offset, int, int]:
+    """Between which positions the batch that holds `offset` should start; at the first of them one does.
+
+    Before the positions comes the offset that the index has at the first of them.
+    """
+    indexed_offset, start = index.lookup(offset)
     following = index.first_at_or_after_position(start + 1)
-    return start, metadata.segment_size_bytes if following is None else following.position
+    latest = metadata.segment_size_bytes if following is None else following.position
+    return indexed_offset, start, latest

@@ -41,9 +41,9 @@ class TimestampReader:
             indexed_offset = time_index.lookup(timestamp).offset
         offset = max(indexed_offset, start_offset)
         with self._index_cache.offset_index(metadata) as index:
-            position = index.lookup(offset).position
+            found_offset, position = index.lookup(offset)
         with closing(SegmentBytes(self._storage, metadata, position, position + PIECE_BYTES)) as stream:
-            batches = BatchStream(metadata, stream, position)
+            batches = BatchStream(metadata, stream, position, found_offset)
             while True:
                 span = batches.first_reaching(offset, PIECE_BYTES)
                 if span is None or span.base_offset >= end_offset:

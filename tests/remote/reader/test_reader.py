@@ -233,6 +233,29 @@ async def test_a_wrong_index_on_the_disk_is_fetched_again_when_it_leads_nowhere(
     assert bytes((await tiered.read(last)).records) == expected
 
 
+@pytest.mark.parametrize("by_time", [False, True])
+async def test_an_index_on_the_disk_that_leads_behind_the_wanted_records_is_fetched_again(
+    tiered: Fixture, by_time: bool
+) -> None:
+    """A flipped bit in the offset of an entry: it points to a batch, but readers would miss some before."""
+    with_entries = []
+    for each in tiered.segments:
+        with tiered.cache.offset_index(each) as index:
+            if index.entry_count > 1:
+                with_entries.append(each)
+    segment = with_entries[-1]
+    wanted = segment.start_offset + 1
+    search = TimestampSearch(PARTITION, 0, wanted, tiered.local)
+    expected = bytes((await tiered.read(wanted)).records)
+    with tiered.cache.offset_index(segment) as index:
+        index.file.pwrite((0).to_bytes(4, "big"), 0)
+    if by_time:
+        place = await tiered.reader.offset_for_timestamp(search)
+        assert place is not None and place.offset == wanted
+    else:
+        assert bytes((await tiered.read(wanted)).records) == expected
+
+
 async def test_an_index_of_an_older_kafka_names_the_last_offset_of_several_batches() -> None:
     log = open_log(CrashFileSystem(), replace(CONFIG, index_interval_bytes=1, segment_bytes=1 << 20))
     for number in range(40):
