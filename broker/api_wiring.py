@@ -6,8 +6,9 @@ from typing import Final
 
 from broker.consumer_offsets import coordinator_topics
 from broker.dispatch import Dispatcher
-from broker.handlers.alter_configs import AlterConfigsForwarder
+from broker.handlers.alter_configs import ALTER_CONFIGS
 from broker.handlers.api_versions import ApiVersionsHandler
+from broker.handlers.config_alteration import ConfigAlterationForwarder
 from broker.handlers.delete_groups import DeleteGroupsHandler
 from broker.handlers.delete_records import DeleteRecordsHandler
 from broker.handlers.describe_acls import DescribeAclsHandler
@@ -23,7 +24,7 @@ from broker.handlers.features import features_of
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.find_coordinator import FindCoordinatorHandler
 from broker.handlers.heartbeat import HeartbeatHandler
-from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsForwarder
+from broker.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from broker.handlers.init_producer_id import InitProducerIdHandler
 from broker.handlers.join_group import JoinGroupHandler
 from broker.handlers.leave_group import LeaveGroupHandler
@@ -170,7 +171,7 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
     ) -> IncrementalAlterConfigsResponse:
         return await forwarder.forward(context, request, IncrementalAlterConfigsResponse)
 
-    altering = AlterConfigsForwarder(image, config, alter)
+    altering = ConfigAlterationForwarder(ALTER_CONFIGS, image, config, alter)
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, parks=True)
-    incremental = IncrementalAlterConfigsForwarder(image, config, alter_incrementally)
+    incremental = ConfigAlterationForwarder(INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally)
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, parks=True)

@@ -10,7 +10,7 @@ from broker.controller.envelope import EnvelopeHandler
 from broker.dispatch import Dispatcher
 from broker.handlers.allocate_producer_ids import AllocateProducerIdsHandler
 from broker.handlers.alter_client_quotas import AlterClientQuotasHandler
-from broker.handlers.alter_configs import AlterConfigsHandler
+from broker.handlers.alter_configs import ALTER_CONFIGS
 from broker.handlers.alter_partition import AlterPartitionHandler
 from broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
 from broker.handlers.alter_user_scram_credentials import AlterUserScramCredentialsHandler
@@ -18,6 +18,7 @@ from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.assign_replicas_to_dirs import AssignReplicasToDirsHandler
 from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
 from broker.handlers.broker_registration import BrokerRegistrationHandler
+from broker.handlers.config_alteration import ConfigAlterationHandler
 from broker.handlers.controller_registration import ControllerRegistrationHandler
 from broker.handlers.create_acls import CreateAclsHandler
 from broker.handlers.create_partitions import CreatePartitionsHandler
@@ -29,7 +30,7 @@ from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.describe_controllers import DescribeControllersHandler
 from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.features import features_of
-from broker.handlers.incremental_alter_configs import IncrementalAlterConfigsHandler
+from broker.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.handlers.update_features import UpdateFeaturesHandler
@@ -97,8 +98,9 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
     dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
     dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings).handle)
     dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, randomness).handle)
-    dispatcher.register(ApiKey.ALTER_CONFIGS, AlterConfigsHandler(store, settings).handle)
-    incremental = IncrementalAlterConfigsHandler(store, settings)
+    altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings)
+    dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle)
+    incremental = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings)
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
     dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(services.image, config).handle)
     dispatcher.register(ApiKey.UNREGISTER_BROKER, UnregisterBrokerHandler(store, settings).handle)

@@ -9,14 +9,14 @@ import pytest
 
 from broker.config import BrokerConfig
 from broker.dynamic_configs import DynamicBrokerConfig
-from broker.handlers.alter_configs import AlterConfigsForwarder, AlterConfigsHandler
+from broker.handlers.alter_configs import ALTER_CONFIGS
+from broker.handlers.config_alteration import ConfigAlterationForwarder, ConfigAlterationHandler
 from broker.handlers.create_partitions import CreatePartitionsHandler
 from broker.handlers.create_topics import CreateTopicsHandler
 from broker.handlers.delete_topics import DeleteTopicsHandler
 from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.incremental_alter_configs import (
-    IncrementalAlterConfigsForwarder,
-    IncrementalAlterConfigsHandler,
+    INCREMENTAL_ALTER_CONFIGS,
 )
 from broker.metadata.settings import controller_settings
 from broker.metadata.store import MetadataStore
@@ -57,10 +57,12 @@ class Admin:
         settings = controller_settings(config)
         self.store = store
         self._describe = DescribeConfigsHandler(lambda: store.image, config)
-        alter = AlterConfigsHandler(store, settings)
-        self._alter = AlterConfigsForwarder(lambda: store.image, config, alter.handle)
-        incremental = IncrementalAlterConfigsHandler(store, settings)
-        self._incremental = IncrementalAlterConfigsForwarder(lambda: store.image, config, incremental.handle)
+        alter = ConfigAlterationHandler(ALTER_CONFIGS, store, settings)
+        self._alter = ConfigAlterationForwarder(ALTER_CONFIGS, lambda: store.image, config, alter.handle)
+        incremental = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings)
+        self._incremental = ConfigAlterationForwarder(
+            INCREMENTAL_ALTER_CONFIGS, lambda: store.image, config, incremental.handle
+        )
         self.create = CreateTopicsHandler(store, settings, SeededRandomness())
         self.delete = DeleteTopicsHandler(store, settings)
         self.grow = CreatePartitionsHandler(store, SeededRandomness())

@@ -1,0 +1,98 @@
+"""AlterConfigs and IncrementalAlterConfigs: the way of a request, which is the same for both.
+
+The broker that is asked checks what only a broker can, and passes the rest on to the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeAlias, TypeVar
+
+from broker.config import BrokerConfig
+from broker.handlers.config_changes import (
+    Resulting,
+    check_repetitions,
+    check_request,
+    controllers_outcomes,
+    merged,
+    passed,
+)
+from broker.metadata.store import MetadataStore
+from broker.request_context import RequestContext
+from cluster.controller.configs import ResourceChange
+from cluster.controller.result import ControllerResult, Outcome
+from cluster.controller.settings import ControllerSettings
+from cluster.image import MetadataImage
+from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+Request = TypeVar("Request", AlterConfigsRequest, IncrementalAlterConfigsRequest)
+Response = TypeVar("Response", AlterConfigsResponse, IncrementalAlterConfigsResponse)
+
+Submission: TypeAlias = Callable[
+    [MetadataImage, ControllerSettings, Sequence[ResourceChange]], ControllerResult[list[Outcome]]
+]
+"""The command of the controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApi(Generic[Request, Response]):
+    """What the two APIs differ in."""
+
+    changes: Callable[[Request], list[ResourceChange]]
+    submission: Submission
+    resulting: Resulting
+    response: Callable[[Request, Sequence[Outcome]], Response]
+
+
+class ConfigAlterationHandler(Generic[Request, Response]):
+    """The controller's part: submits the changes."""
+
+    def __init__(
+        self, api: ConfigApi[Request, Response], store: MetadataStore, settings: ControllerSettings
+    ) -> None:
+        self._api: ConfigApi[Request, Response] = api
+        self._store = store
+        self._settings = settings
+
+    async def handle(self, context: RequestContext, request: Request) -> Response:
+        """Answer once the changes are durable; each resource has its own outcome."""
+        requested = self._api.changes(request)
+        outcomes = check_repetitions(requested)
+
+        def command(image: MetadataImage) -> ControllerResult[list[Outcome]]:
+            result = self._api.submission(image, self._settings, passed(requested, outcomes))
+            return replace(result, records=()) if request.validate_only else result
+
+        rest = await self._store.submit(command)
+        return self._api.response(request, merged(outcomes, rest))
+
+
+class ConfigAlterationForwarder(Generic[Request, Response]):
+    """The part of the broker that is asked; `forward` has the active controller answer."""
+
+    def __init__(
+        self,
+        api: ConfigApi[Request, Response],
+        image: Callable[[], MetadataImage],
+        config: BrokerConfig,
+        forward: Callable[[RequestContext, Request], Awaitable[Response]],
+    ) -> None:
+        self._api: ConfigApi[Request, Response] = api
+        self._image = image
+        self._config = config
+        self._forward: Callable[[RequestContext, Request], Awaitable[Response]] = forward
+
+    async def handle(self, context: RequestContext, request: Request) -> Response:
+        """Answer what this broker refuses itself, and the controller's answer for the rest."""
+        requested = self._api.changes(request)
+        outcomes = check_request(self._config, self._image(), requested, self._api.resulting)
+        rest = passed(request.resources, outcomes)
+        if rest:
+            answer = await self._forward(context, replace(request, resources=tuple(rest)))
+            outcomes = merged(outcomes, controllers_outcomes(rest, answer.responses))
+        return self._api.response(request, outcomes)
