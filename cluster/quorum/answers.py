@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from cluster.quorum.events import Received
 from cluster.quorum.log import EpochEnd, SnapshotId
@@ -22,6 +22,9 @@ from protocol.messages import (
     vote,
 )
 from protocol.schema import ApiMessage
+
+A = TypeVar("A")
+N = TypeVar("N")
 
 NO_LEADER: Final = -1
 NO_HIGH_WATERMARK: Final = -1
@@ -75,48 +78,43 @@ def vote_response(
     leadership: Leadership, endpoint: Endpoint | None, error: ErrorCode, *, granted: bool
 ) -> vote.VoteResponse:
     """Yes or no."""
-    partition = vote.ResponsePartitionData(
-        partition_index=METADATA_PARTITION,
-        error_code=error,
-        leader_id=leadership.wire_leader_id,
-        leader_epoch=leadership.epoch,
-        vote_granted=granted,
-    )
-    node = () if endpoint is None else (vote.NodeEndpoint(**_node(leadership, endpoint)),)
-    topic = vote.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
-    return vote.VoteResponse(topics=(topic,), node_endpoints=node)
+    return _about_epoch(vote, vote.VoteResponse, leadership, endpoint, error, vote_granted=granted)
 
 
 def begin_epoch_response(
     leadership: Leadership, endpoint: Endpoint | None, error: ErrorCode
 ) -> begin_quorum_epoch.BeginQuorumEpochResponse:
     """Understood, or not."""
-    module = begin_quorum_epoch
-    partition = module.ResponsePartitionData(
-        partition_index=METADATA_PARTITION,
-        error_code=error,
-        leader_id=leadership.wire_leader_id,
-        leader_epoch=leadership.epoch,
-    )
-    node = () if endpoint is None else (module.NodeEndpoint(**_node(leadership, endpoint)),)
-    topic = module.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
-    return module.BeginQuorumEpochResponse(topics=(topic,), node_endpoints=node)
+    response = begin_quorum_epoch.BeginQuorumEpochResponse
+    return _about_epoch(begin_quorum_epoch, response, leadership, endpoint, error)
 
 
 def end_epoch_response(
     leadership: Leadership, endpoint: Endpoint | None, error: ErrorCode
 ) -> end_quorum_epoch.EndQuorumEpochResponse:
     """Understood, or not."""
-    module = end_quorum_epoch
+    response = end_quorum_epoch.EndQuorumEpochResponse
+    return _about_epoch(end_quorum_epoch, response, leadership, endpoint, error)
+
+
+def _about_epoch(
+    module: Any,
+    response: Callable[..., A],
+    leadership: Leadership,
+    endpoint: Endpoint | None,
+    error: ErrorCode,
+    **more: bool,
+) -> A:
+    """What the answers to Vote, BeginQuorumEpoch and EndQuorumEpoch share; their structs are in `module`."""
     partition = module.ResponsePartitionData(
         partition_index=METADATA_PARTITION,
         error_code=error,
         leader_id=leadership.wire_leader_id,
         leader_epoch=leadership.epoch,
+        **more,
     )
-    node = () if endpoint is None else (module.NodeEndpoint(**_node(leadership, endpoint)),)
     topic = module.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
-    return module.EndQuorumEpochResponse(topics=(topic,), node_endpoints=node)
+    return response(topics=(topic,), node_endpoints=_nodes(module.NodeEndpoint, leadership, endpoint))
 
 
 def fetch_response(
@@ -154,8 +152,9 @@ def fetch_response(
     topic = fetch.FetchableTopicResponse(
         topic=CLUSTER_METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=(partition,)
     )
-    node = () if endpoint is None else (fetch.NodeEndpoint(**_node(leadership, endpoint)),)
-    return fetch.FetchResponse(responses=(topic,), node_endpoints=node)
+    return fetch.FetchResponse(
+        responses=(topic,), node_endpoints=_nodes(fetch.NodeEndpoint, leadership, endpoint)
+    )
 
 
 def fetch_snapshot_response(
@@ -182,9 +181,10 @@ def fetch_snapshot_response(
         position=position,
         unaligned_records=piece,
     )
-    node = () if endpoint is None else (module.NodeEndpoint(**_node(leadership, endpoint)),)
     topic = module.ResponseTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
-    return module.FetchSnapshotResponse(topics=(topic,), node_endpoints=node)
+    return module.FetchSnapshotResponse(
+        topics=(topic,), node_endpoints=_nodes(module.NodeEndpoint, leadership, endpoint)
+    )
 
 
 def update_voter_response(
@@ -201,5 +201,8 @@ def update_voter_response(
     return module.UpdateRaftVoterResponse(error_code=error, current_leader=leader)
 
 
-def _node(leadership: Leadership, endpoint: Endpoint) -> dict[str, Any]:
-    return {"node_id": leadership.wire_leader_id, "host": endpoint.host, "port": endpoint.port}
+def _nodes(kind: Callable[..., N], leadership: Leadership, endpoint: Endpoint | None) -> tuple[N, ...]:
+    """Where the leader is, when that is known."""
+    if endpoint is None:
+        return ()
+    return (kind(node_id=leadership.wire_leader_id, host=endpoint.host, port=endpoint.port),)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from cluster.quorum.log import SnapshotId
 from cluster.quorum.settings import QuorumSettings
 from cluster.quorum.topic import METADATA_PARTITION, METADATA_TOPIC_ID
@@ -18,6 +21,8 @@ from protocol.messages import (
     update_raft_voter,
     vote,
 )
+
+E = TypeVar("E")
 
 
 def vote_request(
@@ -66,10 +71,7 @@ def begin_epoch_request(
         topics=(
             begin_quorum_epoch.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,)),
         ),
-        leader_endpoints=tuple(
-            begin_quorum_epoch.LeaderEndpoint(name=name, host=host, port=port)
-            for name, host, port in endpoints
-        ),
+        leader_endpoints=_addresses(begin_quorum_epoch.LeaderEndpoint, endpoints),
     )
 
 
@@ -97,9 +99,7 @@ def end_epoch_request(
         topics=(
             end_quorum_epoch.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,)),
         ),
-        leader_endpoints=tuple(
-            end_quorum_epoch.LeaderEndpoint(name=name, host=host, port=port) for name, host, port in endpoints
-        ),
+        leader_endpoints=_addresses(end_quorum_epoch.LeaderEndpoint, endpoints),
     )
 
 
@@ -172,10 +172,7 @@ def update_voter_request(
         current_leader_epoch=epoch,
         voter_id=voter.id,
         voter_directory_id=voter.key.wire_directory_id,
-        listeners=tuple(
-            update_raft_voter.Listener(name=name, host=host, port=port)
-            for name, host, port in voter.endpoints
-        ),
+        listeners=_addresses(update_raft_voter.Listener, voter.endpoints),
         k_raft_version_feature=update_raft_voter.KRaftVersionFeature(
             min_supported_version=voter.kraft_version_min, max_supported_version=voter.kraft_version_max
         ),
@@ -191,9 +188,7 @@ def add_voter_request(
         timeout_ms=timeout_ms,
         voter_id=voter.id,
         voter_directory_id=voter.key.wire_directory_id,
-        listeners=tuple(
-            add_raft_voter.Listener(name=name, host=host, port=port) for name, host, port in voter.endpoints
-        ),
+        listeners=_addresses(add_raft_voter.Listener, voter.endpoints),
         ack_when_committed=False,
     )
 
@@ -203,3 +198,7 @@ def remove_voter_request(cluster_id: str, replica: ReplicaKey) -> remove_raft_vo
     return remove_raft_voter.RemoveRaftVoterRequest(
         cluster_id=cluster_id, voter_id=replica.id, voter_directory_id=replica.wire_directory_id
     )
+
+
+def _addresses(kind: Callable[..., E], endpoints: tuple[Endpoint, ...]) -> tuple[E, ...]:
+    return tuple(kind(name=name, host=host, port=port) for name, host, port in endpoints)
