@@ -93,6 +93,14 @@ def test_a_record_that_does_not_follow_is_told_and_ignored(event: RemoteLogEvent
     assert ids(view.segments) == ids(view_of(before).segments)
 
 
+@pytest.mark.parametrize("event", [step(0, FINISHED), step(0, DELETING), started(0, 0, 9)])
+def test_a_record_about_a_segment_that_is_gone_is_told_and_ignored(event: RemoteLogEvent) -> None:
+    events = [*WHOLE, step(0, DELETING), step(0, DELETED), event]
+    view = view_of(events, log_start=10, local_start=20)
+    assert kinds(state_findings(view, NOW_MS)) == [Kind.ILLEGAL_RECORD]
+    assert ids(view.segments) == [1]
+
+
 def test_records_that_come_twice_are_nothing_to_tell() -> None:
     twice = [event for event in (*WHOLE, step(0, DELETING), step(0, DELETED)) for _ in range(2)]
     # A start that comes again after the end would not follow.
