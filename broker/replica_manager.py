@@ -25,6 +25,7 @@ from uuid import UUID
 from broker.clock import SystemClock
 from broker.partition import Partition
 from broker.replication.leadership import Leadership
+from broker.topic_log_configs import TopicLogConfigs
 from cluster.delta import MetadataDelta
 from cluster.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, ResourceType, TopicImage
 from protocol.errors import ErrorCode, KafkaError
@@ -81,7 +82,7 @@ class ReplicaManager:
         """None: logs are made and put aside at once."""
         self.leadership = leadership or Leadership(node_id, clock=SystemClock(), brokers=self._brokers)
         self._by_name_and_index = cast(dict[tuple[str, int], Partition], self.partitions)
-        self._topic_defaults = topic_defaults
+        self._configs = TopicLogConfigs(topic_defaults)
         self._topic_names: dict[UUID, str] = {}
         self._unavailable: dict[TopicPartition, KafkaError] = {}
         self._being_made: set[TopicPartition] = set()
@@ -175,7 +176,7 @@ class ReplicaManager:
                 self._follow_topic(topic, delta.base, changes, now_ms)
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
-                self._update_config(name, image)
+                self._configs.give(self.of_topic(name), image)
         self._tell(changes, image)
 
     def _tell(self, changes: RoleChanges, image: MetadataImage) -> None:
@@ -315,7 +316,8 @@ class ReplicaManager:
                 self._unavailable.pop(topic_partition, None)
                 self.partitions[topic_partition] = partition
         self._drop(outdated, now_ms)
-        self._catch_up_with_configs((*changes.led, *changes.followed), image)
+        # Settings may have changed while a log was being made.
+        self._configs.give((*changes.led, *changes.followed), image)
         for name in dict.fromkeys(each.topic for each in outdated):
             newer = image.topics_by_name.get(name)
             if newer is not None:
@@ -327,18 +329,6 @@ class ReplicaManager:
             self.logs.created(creation, outcome)
         except Exception as error:
             logger.error("partition %s is not needed any more: %s", creation.topic_partition, error)
-
-    def _catch_up_with_configs(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
-        """Settings may have changed while a log was being made."""
-        configs: dict[str, LogConfig] = {}
-        for partition in partitions:
-            topic = partition.topic_partition.topic
-            try:
-                config = configs.get(topic) or configs.setdefault(topic, self.log_config(topic, image))
-            except ValueError as error:
-                logger.error("the settings of topic %s stay as they were: %s", topic, error)
-                continue
-            partition.update_config(config)
 
     def _current_log_config(self, topic: str) -> LogConfig:
         assert self._image is not None
@@ -397,23 +387,12 @@ class ReplicaManager:
 
     def update_defaults(self, topic_defaults: Mapping[str, str], image: MetadataImage) -> None:
         """Take over what topics have when they do not set their own."""
-        self._topic_defaults = topic_defaults
-        for topic in image.topics_by_name:
-            self._update_config(topic, image)
+        self._configs.defaults = topic_defaults
+        self._configs.give(self.partitions.values(), image)
 
     def log_config(self, topic: str, image: MetadataImage) -> LogConfig:
-        """A topic's settings: its own over the broker's over Kafka's defaults."""
-        own = image.configs.get((ResourceType.TOPIC, topic), {})
-        return LogConfig.from_values({**self._topic_defaults, **own})
-
-    def _update_config(self, topic: str, image: MetadataImage) -> None:
-        try:
-            config = self.log_config(topic, image)
-        except ValueError as error:
-            logger.error("the settings of topic %s stay as they were: %s", topic, error)
-            return
-        for partition in self.of_topic(topic):
-            partition.update_config(config)
+        """A topic's settings; ValueError where one cannot be."""
+        return self._configs.of(topic, image)
 
     # ---- upkeep
 
