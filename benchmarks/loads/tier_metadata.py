@@ -37,6 +37,8 @@ RECORDS_PER_SEGMENT: Final = 1000
 PAGE_BYTES: Final = 4096
 READY_WITHIN_S: Final = 300.0
 POLL_S: Final = 0.02
+# What is told of is old, and shall stay all the same.
+TIERED: Final = {"remote.storage.enable": "true", "retention.ms": "-1"}
 SETTINGS: Final = {
     "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),
     # Nothing but the metadata shall be at work, and nothing be done about segments that are not there.
@@ -124,7 +126,7 @@ def _cluster(folder: Path) -> EmbeddedCluster:
 async def _write(servers: str, segments: int) -> list[TopicIdPartition]:
     """Make the topic, and tell of segments that it does not have."""
     async with Admin(servers) as admin:
-        await admin.create_topic(TOPIC, PARTITIONS, configs={"remote.storage.enable": "true"})
+        await admin.create_topic(TOPIC, PARTITIONS, configs=TIERED)
         described = (await admin.describe_topics([TOPIC]))[TOPIC]
         assert not isinstance(described, Exception), described
         while True:

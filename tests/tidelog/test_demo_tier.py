@@ -25,9 +25,10 @@ def border(**changed: object) -> Border:
         "partition": 5,
         "leader": 3,
         "log_start": 0,
-        "local_start": 1_124_900,
-        "remote_end": 1_124_900,
-        "high_watermark": 1_136_354,
+        "local_start": 124_900,
+        "remote_end": 124_900,
+        "high_watermark": 136_354,
+        "end": 136_360,
         "local": Segments(1, 800_000),
         "remote": Segments(118, 108_300_000),
     }
@@ -44,9 +45,9 @@ def test_the_table_fits_in_eighty_columns_and_sums_up() -> None:
     text = shown(80, border(), border(partition=6, local_start=7))
     assert "\u2026" not in text
     rows = [" ".join(line.split()) for line in text.splitlines() if " / " in line]
-    assert rows[0] == "5 3 0 1,124,900 1,124,900 1,136,354 1 / 118 0.8 / 108.3"
-    assert rows[1].startswith("6 3 0 7 1,124,900 ")
-    assert rows[2] == "2,272,708 2 / 236 1.6 / 216.6"
+    assert rows[0] == "5 3 0 124,900 124,900 136,354 136,360 1 / 118 0.8 / 108.3"
+    assert rows[1].startswith("6 3 0 7 124,900 ")
+    assert rows[2] == "272,708 272,720 2 / 236 1.6 / 216.6"
 
 
 def test_the_table_can_be_shown_before_anything_is_known() -> None:
@@ -58,7 +59,7 @@ def test_the_table_can_be_shown_before_anything_is_known() -> None:
     [
         ({}, True),
         ({"local": Segments(2, 900_000)}, False),
-        ({"remote_end": 1_124_899}, False),
+        ({"remote_end": 124_899}, False),
         ({"local_start": 1_000_000}, False),
     ],
 )
@@ -106,4 +107,5 @@ def test_the_view_tells_what_the_nodes_know(tmp_path: Path) -> None:
     assert first.remote_end == known.highest_remote + 1
     assert first.remote.count >= 4 and first.remote.size_bytes > 4_000_000
     assert first.is_tiered
+    assert first.end == first.high_watermark
     assert second.high_watermark == 0 and second.remote == Segments(0, 0)

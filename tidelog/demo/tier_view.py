@@ -1,7 +1,7 @@
 """Where the records of a tiered topic are: offsets as clients are told them, files and objects as they lie.
 
 log start .. remote end            in the tier
-local start .. high watermark      on the disks of the replicas, committed
+local start .. high watermark      on the disks of the replicas, committed; up to the end not yet
 local start .. remote end          in both, for as long as local retention says
 """
 
@@ -45,7 +45,7 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Border:
-    """One partition as its leader tells it; `remote_end` is exclusive."""
+    """One partition as its leader tells it; ends are exclusive."""
 
     partition: int
     leader: int
@@ -53,6 +53,7 @@ class Border:
     local_start: int
     remote_end: int
     high_watermark: int
+    end: int
     local: Segments
     remote: Segments
 
@@ -79,12 +80,16 @@ class TierView:
         leaders = {each.partition: each.leader for each in topic.partitions if each.leader >= 0}
         names = [TopicPartition(self._topic, number) for number in leaders]
         found = {spec: await admin.list_offsets(dict.fromkeys(names, int(spec))) for spec in ASKED}
+        epochs = {each.partition: each.leader_epoch for each in topic.partitions}
+        # The leader's epoch is the last one of its log, and ends where the log does.
+        ends = await admin.epoch_end_offsets({name: epochs[name.partition] for name in names})
         remote = self._tier / f"{self._topic}-{uuid_text(topic.topic_id)}"
         borders = []
         for name in names:
             answers = (found[spec][name] for spec in ASKED)
             offsets = [answer.offset for answer in answers if not isinstance(answer, KafkaError)]
-            if len(offsets) < len(ASKED):
+            end = ends[name]
+            if len(offsets) < len(ASKED) or isinstance(end, KafkaError):
                 continue  # its leader changes at this moment
             log_start, local_start, latest_tiered, high_watermark = offsets
             leader = leaders[name.partition]
@@ -96,6 +101,7 @@ class TierView:
                     local_start,
                     latest_tiered + 1,
                     high_watermark,
+                    max(end.end_offset, high_watermark),
                     Segments.below([self._layout.data_folder(leader) / str(name)]),
                     Segments.below([remote / str(name.partition)]),
                 )
@@ -127,17 +133,18 @@ def border_table(borders: Sequence[Border], title: str) -> Table:
     remote_count = sum(each.remote.count for each in borders)
     for heading, footer in (
         ("", ""),
-        ("leader", ""),
+        ("led\nby", ""),
         ("log\nstart", ""),
         ("local\nstart", ""),
         ("remote\nend", ""),
         ("high\nwatermark", f"{sum(each.high_watermark for each in borders):,}"),
-        ("segments\nlocal/remote", f"{local_count} / {remote_count}"),
-        ("MB\nlocal/remote", _megabytes(local_bytes, remote_bytes)),
+        ("\nend", f"{sum(each.end for each in borders):,}"),
+        ("segments\ndisk/tier", f"{local_count} / {remote_count}"),
+        ("MB\ndisk/tier", _megabytes(local_bytes, remote_bytes)),
     ):
         table.add_column(heading, footer, justify="right", no_wrap=True)
     for each in borders:
-        offsets = (each.log_start, each.local_start, each.remote_end, each.high_watermark)
+        offsets = (each.log_start, each.local_start, each.remote_end, each.high_watermark, each.end)
         table.add_row(
             str(each.partition),
             str(each.leader),
