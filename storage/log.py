@@ -31,7 +31,7 @@ from storage.log_read import ReadResult
 from storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from storage.segment import LogSegment
 from storage.tiered_log import TieredLog
-from storage.tiered_retention import is_tiered
+from storage.tiered_retention import has_remote_part
 from storage.validation import AppendOrigin
 
 __all__ = [
@@ -84,7 +84,7 @@ class PartitionLog(TieredLog):
             log_start_offset=log_start_offset,
             clean=clean,
             producer_id_expiration_ms=producer_id_expiration_ms,
-            remote_log_enabled=is_tiered(
+            has_remote_part=has_remote_part(
                 topic_partition, config, is_system_enabled=remote_storage_system_enable
             ),
         )

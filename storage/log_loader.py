@@ -68,7 +68,7 @@ class LogLoader:
     clean: bool
     """The last shutdown was clean: nothing needs recovery."""
     producer_id_expiration_ms: int
-    remote_log_enabled: bool
+    has_remote_part: bool
     """What is below the first segment is in remote storage, from the checkpoint's log start offset on."""
 
     def load(self) -> LoadedLog:
@@ -95,7 +95,7 @@ class LogLoader:
         local_log_start_offset = max(self.log_start_offset, segments.first.base_offset)
         epochs.truncate_from_end(log_end_offset)
         log_start_offset = local_log_start_offset
-        if self.remote_log_enabled:
+        if self.has_remote_part:
             log_start_offset = self._start_of_remote_part(epochs, epochs_changed, local_log_start_offset)
         epochs.truncate_from_start(log_start_offset)
         if epochs_changed or epochs.entries != before:
@@ -210,7 +210,7 @@ class LogLoader:
         first_unflushed = segments.from_offset(self.recovery_point)[0].base_offset
         # What is remote has its producers in the snapshot of the first local segment.
         local_start = max(self.log_start_offset, segments.first.base_offset)
-        start = min(self.log_start_offset if self.remote_log_enabled else local_start, first_unflushed)
+        start = min(self.log_start_offset if self.has_remote_part else local_start, first_unflushed)
         producers.remove_stray_snapshots(segments.base_offsets)
         producers.truncate_and_reload(start, first_unflushed, self.now_ms)
         replay_producers(producers, segments, first_unflushed)

@@ -15,7 +15,7 @@ from storage.config import LogConfig
 from storage.log_writer import WritableLog
 from storage.retention import LogBounds, expired_segments
 from storage.segment import LogSegment
-from storage.tiered_retention import RemoteBounds, is_tiered, local_retention
+from storage.tiered_retention import RemoteBounds, has_remote_part, is_tiered, local_retention
 
 
 class TieredLog(WritableLog):
@@ -26,15 +26,20 @@ class TieredLog(WritableLog):
 
         A log that is tiered no more starts where its local part does: its remote part is deleted.
         """
+        had_remote_part = self._has_remote_part()
         super().update_config(config)
-        was_tiered = self.remote_log_enabled
         self.remote_log_enabled = is_tiered(
             self.topic_partition, config, is_system_enabled=self.remote_storage_system_enable
         )
-        if was_tiered and not self.remote_log_enabled:
+        if had_remote_part and not self._has_remote_part():
             self.highest_offset_in_remote_storage = -1
             self.is_remote_log_known = False
             self.advance_log_start_offset(self.local_log_start_offset)
+
+    def _has_remote_part(self) -> bool:
+        return has_remote_part(
+            self.topic_partition, self.config, is_system_enabled=self.remote_storage_system_enable
+        )
 
     def note_highest_offset_in_remote_storage(self, offset: Offset) -> None:
         """The log is in remote storage up to `offset` (inclusive; -1: nothing is). Never goes back.

@@ -47,14 +47,18 @@ class LocalRetention(NamedTuple, Generic[S]):
     """The active segment is due as well, but not remote: sealed, it is copied and goes later."""
 
 
+def has_remote_part(topic_partition: TopicPartition, config: LogConfig, *, is_system_enabled: bool) -> bool:
+    """Whether something of a log may be in remote storage: never of an internal topic's."""
+    return is_system_enabled and config.remote_storage_enable and topic_partition.topic not in _NEVER_TIERED
+
+
 def is_tiered(topic_partition: TopicPartition, config: LogConfig, *, is_system_enabled: bool) -> bool:
-    """Whether a log has a remote part: never an internal topic's, nor one that is compacted."""
-    return (
-        is_system_enabled
-        and config.remote_storage_enable
-        and not config.is_compacted
-        and topic_partition.topic not in _NEVER_TIERED
-    )
+    """Whether a log is kept in remote storage: not while it is compacted.
+
+    That may be for a while by a broker's default; what is remote by then stays a part of the log.
+    """
+    has_part = has_remote_part(topic_partition, config, is_system_enabled=is_system_enabled)
+    return has_part and not config.is_compacted
 
 
 def refuse_loss_of_tiering(

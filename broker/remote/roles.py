@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from broker.partition import Partition
-from broker.replica_manager import ReplicaManager, RoleChanges
+from broker.replica_manager import ReplicaManager
+from broker.role_changes import RoleChanges
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage, ResourceType
 from protocol.ids import TopicPartition
@@ -79,7 +80,9 @@ class RemoteRoles:
             if not partition.log.remote_log_enabled:
                 known = self._tiered.pop(partition.topic_partition, None)
                 if known is not None:
-                    deletes = partition.log.config.remote_log_delete_on_disable
+                    config = partition.log.config
+                    # Not when it is only a default of compaction that keeps it from being tiered.
+                    deletes = config.remote_log_delete_on_disable and not config.remote_storage_enable
                     self._stop([known], deletes_remote=deletes)
 
     def _keep_what_is_tiered_again(self, topic: str, image: MetadataImage) -> None:

@@ -347,3 +347,26 @@ def test_epochs_that_were_rebuilt_from_local_records_do_not_raise_the_log_start_
         assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
         append(opened, "c", leader_epoch=epoch)
         opened.close(clean=True, now_ms=NOW_MS)
+
+
+def test_a_default_of_compaction_gives_up_nothing_of_a_tiered_log_now_or_at_the_next_start() -> None:
+    """A broker's log.cleanup.policy may change under topics that have none of their own, and change back."""
+    disk = CrashFileSystem()
+    log = tiered_log(disk=disk)
+    for _ in range(3):
+        append(log, "a", "b")
+        log.roll(NOW_MS)
+    log.note_highest_offset_in_remote_storage(3)
+    log.apply_retention(NOW_MS)
+    compacted = replace(TIERED, cleanup_policy=("compact",))
+    log.update_config(compacted)
+    assert not log.remote_log_enabled
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, 4)
+    log.close(clean=True, now_ms=NOW_MS)
+    opened = tiered_log(compacted, disk=disk, clean=True)
+    assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
+    opened.update_config(TIERED)
+    assert opened.remote_log_enabled
+    assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
+    opened.update_config(replace(compacted, remote_storage_enable=False))
+    assert opened.log_start_offset == 4
