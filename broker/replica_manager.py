@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol, cast
 from uuid import UUID
 
 from broker.clock import SystemClock
 from broker.partition import Partition
 from broker.replication.leadership import Leadership
+from broker.role_changes import RoleChanges, RoleListener
 from broker.topic_log_configs import TopicLogConfigs
 from cluster.delta import MetadataDelta
 from cluster.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage, ResourceType, TopicImage
@@ -36,25 +36,6 @@ from storage.log_directory import Retirement
 from storage.log_manager import LogCreation, LogManager
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class RoleChanges:
-    """What one step of the metadata log did to the partitions of this node."""
-
-    led: list[Partition] = field(default_factory=list)
-    """Leader here, by a change of any kind."""
-    followed: list[Partition] = field(default_factory=list)
-    """Follower here since a new leader epoch: to be fetched from `leader_id`, which may be nobody."""
-    gone: list[TopicPartition] = field(default_factory=list)
-    """Not here any more, or not to be used."""
-
-
-class RoleListener(Protocol):
-    """Hears of changes after they were made; the manager of fetchers is one."""
-
-    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Fetch from the leaders of those that follow, and no more for the others."""
 
 
 class MakesLogs(Protocol):

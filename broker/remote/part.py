@@ -31,8 +31,9 @@ from broker.remote.metrics import report_remote
 from broker.remote.roles import RemoteRoles
 from broker.remote.settings import log_manager_settings
 from broker.remote_fetch import RemoteAccess
-from broker.replica_manager import ReplicaManager, RoleChanges
+from broker.replica_manager import ReplicaManager
 from broker.replication.remote_tier import FollowersTier
+from broker.role_changes import RoleChanges
 from broker.wiring.node_context import NodeContext
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage

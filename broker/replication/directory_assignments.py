@@ -19,7 +19,7 @@ from uuid import UUID
 
 from broker.clock import Clock
 from broker.partition import Partition
-from broker.replica_manager import RoleChanges
+from broker.role_changes import RoleChanges
 from clients.failures import failure, known_code
 from cluster.image import MetadataImage
 from protocol.errors import KafkaError

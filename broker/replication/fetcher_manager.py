@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.partition import Partition
-from broker.replica_manager import RoleChanges
 from broker.replication.fetcher import FetcherPorts, ReplicaFetcher
+from broker.role_changes import RoleChanges
 from cluster.image import NO_LEADER, MetadataImage
 from cluster.replication.follower_fetcher import FollowerFetcher
 from protocol.ids import BrokerId, Offset, TopicPartition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.groups.service import GroupService
-from broker.replica_manager import RoleChanges
+from broker.role_changes import RoleChanges
 from broker.services import Services
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.replica_manager import RoleChanges
+from broker.role_changes import RoleChanges
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from broker.partition import Partition
-from broker.replica_manager import RoleChanges
+from broker.role_changes import RoleChanges
 from cluster.image import MetadataImage, PartitionImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
