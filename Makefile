@@ -50,7 +50,9 @@ crash-tier: $(STAMP) ## nodes that end by kill -9 at every step of tiering; each
 test-docker: $(STAMP) ## the compose cluster for real, where there is a Docker engine
 	docker/smoke.sh
 
-test-kafka-tools: $(STAMP) ## Apache Kafka's own tools against a cluster of ours; needs Java 17 and Maven
+# With Aiven's RemoteStorageManager in TIDELOG_AIVEN_CLASSPATH (its classes and caffeine, commons-io, bucket4j,
+# bcprov; Kafka's own come from Maven) tiered storage is shared with brokers of Apache Kafka, too.
+test-kafka-tools: $(STAMP) ## Apache Kafka's tools and brokers with ours; needs Java 17 and Maven (see docs/testing.md)
 	mvn -q -f tests/kafka_tools/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
 	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/kafka_tools
 

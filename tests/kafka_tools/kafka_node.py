@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -93,10 +94,15 @@ class Node:
 class MixedCluster:
     """Nodes by number, all on this machine; every controller is a voter."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(
+        self, root: Path, *, settings: Mapping[str, str] | None = None, plugins: Sequence[str] = ()
+    ) -> None:
         self.root = root
         self.nodes: dict[int, Node] = {}
-        self._jars = os.environ["TIDELOG_KAFKA_JARS"]
+        # What Apache Kafka's nodes load besides Kafka; its own classes come first.
+        self._classpath = os.pathsep.join([f"{os.environ['TIDELOG_KAFKA_JARS']}/*", *plugins])
+        # For every node, over the common ones.
+        self._common = {**COMMON, **(settings or {})}
         (root / "log4j2.properties").write_text(LOGGING)
 
     def add(self, number: int, engine: Engine, role: str, settings: dict[str, str] | None = None) -> Node:
@@ -183,7 +189,7 @@ class MixedCluster:
         controllers = [each for each in self.nodes.values() if "controller" in each.role]
         own = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
         return {
-            **COMMON,
+            **self._common,
             "process.roles": node.role,
             "node.id": str(node.number),
             "log.dirs": str(node.directory),
@@ -196,4 +202,4 @@ class MixedCluster:
 
     def _java(self, memory: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.root / 'log4j2.properties'}"
-        return ["java", memory, "-XX:TieredStopAtLevel=1", logging, "-cp", f"{self._jars}/*"]
+        return ["java", memory, "-XX:TieredStopAtLevel=1", logging, "-cp", self._classpath]
