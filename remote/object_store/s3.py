@@ -61,7 +61,10 @@ class S3Store:
         return self._reads.open(Place(self.name, self._bucket, key), start, end)
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See the port; 1,000 keys a call. A call that fails ends it, keys that fail alone do not."""
+        """See the port; 1,000 keys a call. A call that fails ends it, keys that fail alone do not.
+
+        Uploads of the keys that a process did not come to the end of go too.
+        """
         remaining = iter(keys)
         failed: RemoteStorageError | None = None
         while batch := list(islice(remaining, _DELETE_MAX)):
@@ -69,6 +72,7 @@ class S3Store:
                 check_key(self.name, key)
             try:
                 self._delete_batch(batch)
+                self._uploads.abort_unfinished(batch)
             except CallFailed as error:
                 if error.status == 0 or error.status >= 500:
                     self._fail("delete", batch[0], error)

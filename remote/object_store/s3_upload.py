@@ -7,6 +7,7 @@ things make that hard, and are handled:
   then fail each other, never mix). A repeated `complete` may find no upload: then the object that is there
   tells, by a token in its metadata, whether it is ours.
 - The abort fails too. The upload is remembered (at most 1,000 are) and aborted after a later put.
+- The process dies. Whoever deletes the object, or what there might be of it, aborts its uploads.
 
 Source: S3's limits are 5 MiB to 5 GiB for a part but the last, and 10,000 parts.
 """
@@ -16,6 +17,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Sequence
+from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -62,6 +65,20 @@ class S3Uploads:
         else:
             self._put_in_parts(key, parts, part_bytes, first)
         self._abort_left_behind()
+
+    def abort_unfinished(self, keys: Sequence[str]) -> None:
+        """Abort every upload of `keys`, which are to be gone; what cannot be done now is left."""
+        prefix = commonprefix(keys)  # noqa: RUF071 - of characters, as S3 has no directories
+        if not prefix:
+            return
+        try:
+            found = self._listed(prefix)
+        except CallFailed as failed:
+            _log.info("%s: parts of %r may stay, uploads cannot be listed: %s", self._name, prefix, failed)
+            return
+        for upload in found:
+            if upload.key in keys:
+                self._abort(upload)
 
     def _put_at_once(self, key: str, body: bytes) -> None:
         def send(_: object) -> None:
@@ -176,9 +193,22 @@ class S3Uploads:
 
     def _abort_others(self, key: str, own: _Upload | None) -> None:
         """Abort the uploads of `key` whose names never reached us."""
+        try:
+            found = self._listed(key)
+        except CallFailed as failed:
+            _log.warning("%s: parts of %r may stay, uploads cannot be listed: %s", self._name, key, failed)
+            with self._lock:
+                self._left_behind.append(_Upload(key, ""))
+            return
+        for upload in found:
+            if upload.key == key and upload != own:
+                self._abort(upload)
+
+    def _listed(self, prefix: str) -> list[_Upload]:
+        """Unfinished uploads whose keys begin with `prefix`, at most 1,000."""
 
         def ask(_: object) -> Any:
-            page = self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=key)
+            page = self._client.list_multipart_uploads(Bucket=self._bucket, Prefix=prefix)
             if "IsTruncated" not in page:
                 raise NotDone("the answer is no whole listing")
             return page
@@ -187,15 +217,9 @@ class S3Uploads:
             found = self._calls.run(ask, timeout_s=self._abort_timeout_s)
         except CallFailed as failed:
             if failed.code == "NoSuchUpload":  # so some servers say that there are none
-                return
-            _log.warning("%s: parts of %r may stay, uploads cannot be listed: %s", self._name, key, failed)
-            with self._lock:
-                self._left_behind.append(_Upload(key, ""))
-            return
-        for entry in found.get("Uploads", []):
-            upload = _Upload(entry["Key"], entry["UploadId"])
-            if upload.key == key and upload != own:
-                self._abort(upload)
+                return []
+            raise
+        return [_Upload(entry["Key"], entry["UploadId"]) for entry in found.get("Uploads", [])]
 
     def _abort_left_behind(self) -> None:
         """Try again what could not be aborted, now that the store answers; ends at the first that fails."""
