@@ -76,9 +76,9 @@ def start(segments: int) -> dict[str, Any]:
         with _cluster(folder) as cluster:
             partitions = asyncio.run(_write(cluster.bootstrap_servers, segments))
             _until_known(cluster, partitions, segments)
-        with_snapshot = _start(folder, partitions, segments)
+        with_snapshot = _start(folder, partitions)
         shutil.rmtree(folder / "data" / DIRECTORY)
-        without = _start(folder, partitions, segments)
+        without = _start(folder, partitions)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return {"with_snapshot_s": with_snapshot, "without_s": without}
@@ -144,10 +144,11 @@ async def _write(servers: str, segments: int) -> list[TopicIdPartition]:
     return partitions
 
 
-def _start(folder: Path, partitions: Sequence[TopicIdPartition], segments: int) -> float:
+def _start(folder: Path, partitions: Sequence[TopicIdPartition]) -> float:
     started = time.perf_counter()
     with _cluster(folder) as cluster:
-        _until_known(cluster, partitions, segments)
+        # Ready means that all was read. Their number may fall at once: the log has no record of theirs.
+        _until_known(cluster, partitions, 1)
         return time.perf_counter() - started
 
 
