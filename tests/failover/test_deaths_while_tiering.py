@@ -86,7 +86,7 @@ ALL = [
         FaultPoint.AFTER_DELETE_STARTED,
         FaultPoint.AFTER_DELETE_STORED,
         FaultPoint.AFTER_DELETE_FINISHED,
-        (Step.OBJECT_DELETED, 4),
+        (Step.OBJECT_DELETED, 3),
         (Step.RECORD_PRODUCED, 2),
         (Step.RECORD_NOT_READ_BACK, 2),
     ),
