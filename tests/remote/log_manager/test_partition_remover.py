@@ -6,6 +6,7 @@ import asyncio
 import threading
 from dataclasses import replace
 
+from remote.metadata_manager import RemoteMetadataError
 from remote.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
@@ -15,7 +16,7 @@ from tests.remote.log_manager.test_manager import QUICK, Site, replica
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS
 from tests.support.loops import on_both_loops
-from tests.support.tier_world import PARTITION, TIERED, sealed_segments
+from tests.support.tier_world import PARTITION, TIERED, CopyingTier, sealed_segments
 
 MARKED, STARTED, FINISHED = RemotePartitionDeleteState
 
@@ -74,7 +75,9 @@ async def test_a_leader_that_reads_of_a_finished_deletion_while_it_catches_up_de
 async def test_a_node_that_took_a_deletion_over_leaves_alone_what_came_after_another_has_ended_it() -> None:
     entered, door = threading.Event(), threading.Event()
     leading = Site()
+    own_tier, leading.tier = leading.tier, CopyingTier(leading.fs)
     helping = Site(site=leading)
+    helping.tier.copies, leading.tier = own_tier.copies, own_tier
     leading.manager.start()
     log = leading.log(3)
     leading.manager.on_leadership_change([replica(log)], [])
@@ -115,11 +118,15 @@ async def test_a_deletion_that_this_node_still_has_to_do_ends_when_the_topic_is_
     log = site.log(2)
     site.manager.on_leadership_change([replica(log)], [])
     await eventually(lambda: len(site.finished()) == 2)
-    site.tier.faults.before = 1 << 30
+    site.metadata.failure = RemoteMetadataError("the metadata topic is away")
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
-    await eventually(lambda: bool(site.metadata.partition_deletions()))
-    # The partition has moved away; whoever leads it ends the deletion, and copies anew.
+    assert site.manager.removing == {PARTITION}
+    # Nothing has begun when the partition is elsewhere and tiered again; whoever leads it copies on.
     site.manager.keep_partitions([PARTITION])
     await eventually(lambda: not site.manager.removing)
+    site.metadata.failure = None
+    for _ in range(60):
+        await asyncio.sleep(0)
+    assert not site.metadata.partition_deletions()
     assert len(site.tier.copies) == 2
     await site.close()
