@@ -343,7 +343,10 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
             one for one, each in self._subscription.followers() if each.metadata_partition == number
         ]
         self.on_stop_partitions(partitions)
-        self.on_partition_leadership_changes(partitions, ())
+        for partition in partitions:  # a snapshot may tell of what was cut off: all is read from the start
+            self.store.open(partition)
+            self._subscription.add(partition, number, 0)
+        self._newcomers_changed.set()
 
     def _are_ready(self, partitions: Iterable[TopicIdPartition]) -> None:
         for partition in partitions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from remote.metadata.config import MetadataTopicConfig
-from remote.metadata.log_ports import WrongMetadataTopic
+from remote.metadata.log_ports import LogBounds, WrongMetadataTopic
 from remote.metadata.record_codec import encode_event
 from remote.metadata.snapshot_files import SnapshotFiles
 from remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
@@ -20,7 +20,7 @@ from remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
-from tests.support.metadata_log import MemoryTopic
+from tests.support.metadata_log import MemoryReader, MemoryTopic
 from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, deletion, started, step
 
 CONFIG = MetadataTopicConfig(
@@ -401,3 +401,33 @@ async def test_a_snapshot_that_fails_while_the_node_stops_is_written_with_the_la
     await closing
     async with running(topic, PARTITION, disk=disk) as manager:
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
+
+
+async def test_a_metadata_partition_that_was_cut_is_not_begun_with_a_snapshot_of_what_is_gone() -> None:
+    """By the time that its bounds are asked for it may be longer than it was."""
+
+    class GrowingTopic(MemoryTopic):
+        async def open_reader(self) -> MemoryReader:
+            reader = await super().open_reader()
+            ask = reader.bounds
+
+            async def bounds(metadata_partitions: Sequence[int]) -> dict[int, LogBounds]:
+                while self.starts_over and len(self.logs[0]) < 20:
+                    self.put(0, encode_event(started(5, 500, 599)))
+                return await ask(metadata_partitions)
+
+            reader.bounds = bounds  # type: ignore[method-assign]
+            return reader
+
+    topic, disk = GrowingTopic(1), CrashFileSystem()
+    async with running(topic, PARTITION, disk=disk, snapshot_interval_s=0.001) as manager:
+        for number in range(3):
+            await copy(manager, number)
+        files = SnapshotFiles(disk, "/logs")
+        await eventually(lambda: (found := files.load(PARTITION, 0)) is not None and len(found.segments) == 3)
+        topic.starts_over = True
+        del topic.logs[0][2:]
+        topic.put(0, encode_event(started(5, 500, 599)))
+        await eventually(
+            lambda: manager.is_ready(PARTITION) and manager.highest_offset_for_epoch(PARTITION, 0) == 99
+        )
