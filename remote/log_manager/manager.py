@@ -193,7 +193,7 @@ class RemoteLogManager:
             if deletes_remote:
                 is_leader = tasks is not None and tasks.role.is_leader
                 delay_ms = 0 if is_leader else TAKEOVER_INTERVALS * self._interval_ms()
-                after = tasks.ended() if tasks is not None else None
+                after = tasks.ended if tasks is not None else None
                 self._remover.remove(partition, after=after, delay_ms=delay_ms, begins=True)
         still_used = frozenset() if deletes_remote else self._remover.partitions
         if not deletes_remote:

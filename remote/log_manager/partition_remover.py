@@ -146,11 +146,11 @@ class RemotePartitionRemover:
         self,
         partition: TopicIdPartition,
         *,
-        after: Awaitable[None] | None = None,
+        after: Callable[[], Awaitable[None]] | None = None,
         delay_ms: int = 0,
         begins: bool = False,
     ) -> None:
-        """Delete all of `partition`, once `after` is over and `delay_ms` have passed; one job each.
+        """Delete all of `partition`, `delay_ms` after what `after` gives is over; one job each.
 
         Without `begins` a deletion that is under way is finished, and none is begun.
         """
@@ -160,8 +160,6 @@ class RemotePartitionRemover:
             )
             self._jobs[partition] = job
             job.add_done_callback(lambda _: self._jobs.pop(partition, None))
-        elif asyncio.iscoroutine(after):
-            after.close()
 
     def leave(self, partition: TopicIdPartition) -> None:
         """Another node leads `partition` now, and finishes its deletion if there is one that has begun."""
@@ -193,11 +191,15 @@ class RemotePartitionRemover:
             await asyncio.wait(jobs)
 
     async def _remove(
-        self, partition: TopicIdPartition, after: Awaitable[None] | None, delay_ms: int, begins: bool
+        self,
+        partition: TopicIdPartition,
+        after: Callable[[], Awaitable[None]] | None,
+        delay_ms: int,
+        begins: bool,
     ) -> None:
         context = self._context
         if after is not None:
-            await after
+            await after()
         if delay_ms:
             await context.pause(delay_ms)
         attempt = 0
