@@ -118,3 +118,11 @@ def test_nothing_is_left_for_later(trees: dict[str, ast.Module]) -> None:
         if marks.search(line)
     ]
     assert not found
+
+
+def test_the_container_image_has_every_package_that_a_node_is_made_of() -> None:
+    copied = set(re.findall(r"^COPY (\w+) \1$", (ROOT / "docker/Dockerfile").read_text(), re.MULTILINE))
+    let_in = set(re.findall(r"^!(\w+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE))
+    wanted = set(PACKAGES) - {"spark_connector"}
+    assert wanted - copied == set()
+    assert wanted - let_in == set()
