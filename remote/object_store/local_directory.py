@@ -268,9 +268,11 @@ def _make_directory(path: str) -> None:
     try:
         os.makedirs(path, exist_ok=True)
     except FileExistsError:
-        # A directory that was there may be gone when makedirs looks whether it is one.
-        if os.path.lexists(path) and not os.path.isdir(path):
-            raise
+        # A directory that was there may be gone, or there again, when makedirs looks whether it is one:
+        # one look tells what it is, and what is no file is tried again.
+        with suppress(FileNotFoundError):
+            if not stat.S_ISDIR(os.stat(path).st_mode):
+                raise
         raise FileNotFoundError(path) from None
 
 
