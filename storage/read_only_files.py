@@ -11,7 +11,31 @@ import os
 from storage.files import Buffer, File, OsFileSystem
 
 
-class ReadOnlyFile(File):
+class UnwritableFile(File):
+    """What every file that is there for reading only says to who wants to change it.
+
+    Errors: io.UnsupportedOperation.
+    """
+
+    __slots__ = ()
+
+    def append(self, data: Buffer) -> None:
+        self._refuse("append")
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self._refuse("overwrite")
+
+    def truncate(self, size: int) -> None:
+        self._refuse("truncate")
+
+    def fsync(self) -> None:
+        self._refuse("sync")
+
+    def _refuse(self, operation: str) -> None:
+        raise io.UnsupportedOperation(f"{self.path} is open for reading only, not to {operation}")
+
+
+class ReadOnlyFile(UnwritableFile):
     """A file of the operating system without any way to write to it.
 
     `size` is the size at the time of opening: what a running broker appends later is not looked at.
@@ -36,18 +60,6 @@ class ReadOnlyFile(File):
             position += len(data)
         return b"".join(parts)
 
-    def append(self, data: Buffer) -> None:
-        self._refuse("append")
-
-    def pwrite(self, data: Buffer, position: int) -> None:
-        self._refuse("overwrite")
-
-    def truncate(self, size: int) -> None:
-        self._refuse("truncate")
-
-    def fsync(self) -> None:
-        self._refuse("sync")
-
     def close(self) -> None:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
@@ -55,9 +67,6 @@ class ReadOnlyFile(File):
 
     def fileno(self) -> int:
         return self._descriptor
-
-    def _refuse(self, operation: str) -> None:
-        raise io.UnsupportedOperation(f"{self.path} is open for reading only, not to {operation}")
 
 
 class ReadOnlyFileSystem(OsFileSystem):

@@ -12,12 +12,12 @@ from remote.index_cache.memory_file import MemoryFile
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.storage_manager import ReadableStream, RemoteStorageManager
 from remote.streams import read_up_to
-from storage.files import Buffer, File
+from storage.files import File
 from storage.log_files import LOG_SUFFIX
-from storage.read_only_files import ReadOnlyFileSystem
+from storage.read_only_files import ReadOnlyFileSystem, UnwritableFile
 
 
-class StreamedFile(File):
+class StreamedFile(UnwritableFile):
     """The log file of a segment, read by one request from the front; what lies behind is let go.
 
     Bounds: keeps what the last `pread` gave. Reading further back opens another stream.
@@ -60,18 +60,6 @@ class StreamedFile(File):
             self._window = self._window + more if self._window else more
         return self._window[:length]
 
-    def append(self, data: Buffer) -> None:
-        self._refuse()
-
-    def pwrite(self, data: Buffer, position: int) -> None:
-        self._refuse()
-
-    def truncate(self, size: int) -> None:
-        self._refuse()
-
-    def fsync(self) -> None:
-        self._refuse()
-
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()
@@ -79,9 +67,6 @@ class StreamedFile(File):
 
     def fileno(self) -> int:
         raise io.UnsupportedOperation(f"{self.path} is in remote storage")
-
-    def _refuse(self) -> None:
-        raise io.UnsupportedOperation(f"{self.path} is there for reading only")
 
 
 class TierFiles(ReadOnlyFileSystem):
