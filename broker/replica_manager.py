@@ -17,7 +17,8 @@ I/O: opens and renames log directories through the LogManager. Errors: KafkaErro
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol, cast
 from uuid import UUID
 
@@ -217,7 +218,7 @@ class ReplicaManager:
             is_new = before.offset >= 0 and (
                 placed_before is None or self.node_id not in placed_before.replicas
             )
-            try:
+            with self._refusing(topic_partition, changes):
                 if partition is None:
                     self._set_damaged_aside(topic_partition, placed, now_ms)
                     # Once for the topic: thousands of partitions may be opened here.
@@ -227,13 +228,7 @@ class ReplicaManager:
                         continue
                     partition = Partition(topic_partition, topic.id, log, self.leadership)
                 self._take_role(partition, placed, changes)
-            except Exception as error:
-                # Whatever it is: the others must take their roles, and the fetchers hear of all of them.
-                self._refuse(topic_partition, error)
-                changes.gone.append(topic_partition)
-            else:
-                self._unavailable.pop(topic_partition, None)
-                self.partitions[topic_partition] = partition
+                self._serve(partition)
         if self.maker is not None and creations:
             self._being_made.update(each.topic_partition for each in creations)
             self.maker.make(creations)
@@ -286,16 +281,11 @@ class ReplicaManager:
                 outdated.append(topic_partition)
                 self._forget_made(creation, outcome)
                 continue
-            try:
+            with self._refusing(topic_partition, changes):
                 log = self.logs.created(creation, outcome)
                 partition = Partition(topic_partition, topic.id, log, self.leadership)
                 self._take_role(partition, placed, changes)
-            except Exception as error:
-                self._refuse(topic_partition, error)
-                changes.gone.append(topic_partition)
-            else:
-                self._unavailable.pop(topic_partition, None)
-                self.partitions[topic_partition] = partition
+                self._serve(partition)
         self._drop(outdated, now_ms)
         # Settings may have changed while a log was being made.
         self._configs.give((*changes.led, *changes.followed), image)
@@ -335,6 +325,22 @@ class ReplicaManager:
             changes.led.append(partition)
         elif partition.make_follower(placed):
             changes.followed.append(partition)
+
+    @contextmanager
+    def _refusing(self, topic_partition: TopicPartition, changes: RoleChanges) -> Iterator[None]:
+        """Serve a partition no more if something fails with it.
+
+        Whatever it is: the others must take their roles, and the fetchers hear of all of them.
+        """
+        try:
+            yield
+        except Exception as error:
+            self._refuse(topic_partition, error)
+            changes.gone.append(topic_partition)
+
+    def _serve(self, partition: Partition) -> None:
+        self._unavailable.pop(partition.topic_partition, None)
+        self.partitions[partition.topic_partition] = partition
 
     def _refuse(self, topic_partition: TopicPartition, error: Exception) -> None:
         """Serve a partition no more whose log cannot be opened, or cannot take its leader epoch."""

@@ -203,11 +203,6 @@ class Connection(asyncio.BufferedProtocol):
     # ---- called by the listener and its server
 
     @property
-    def request_in_hand(self) -> Request | None:
-        """What a handler works on."""
-        return self._request
-
-    @property
     def owes_answers(self) -> bool:
         """Whether a handler has yet to answer anything."""
         return self._request is not None or self._owed.count > 0

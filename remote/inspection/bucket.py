@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 from protocol.errors import DecodeError
 from remote.inspection.findings import Finding, Kind
 from remote.inspection.objects import (
-    MANIFEST_SUFFIX,
     orphan_findings,
     parse_key,
     partition_prefix,
@@ -159,11 +158,6 @@ class Bucket:
             return self.storage.store.size(key)
         except RemoteResourceNotFound:
             return None
-
-
-def is_manifest(key: str) -> bool:
-    """Whether `key` is that of a manifest."""
-    return key.endswith(f".{MANIFEST_SUFFIX}")
 
 
 def in_threads(

@@ -64,7 +64,3 @@ class RemoteFigures:
     def forget_partition(self, partition: TopicIdPartition) -> None:
         """`partition` is led here no more."""
         self.partitions.pop(partition, None)
-
-    def forget_topic(self, topic: str) -> None:
-        """No partition of `topic` is here any more."""
-        self.topics.pop(topic, None)
