@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["configure", "register"]
 
-_SETTINGS: dict[str, bool | float | int | str | None] = {"spark.python.unix.domain.socket.enabled": "true"}
+SETTINGS: dict[str, bool | float | int | str | None] = {"spark.python.unix.domain.socket.enabled": "true"}
+"""Under these sources in Python run faster: a task costs about 10 ms and not 30."""
 
 
 def register(spark: SparkSession) -> None:
@@ -27,5 +28,5 @@ def register(spark: SparkSession) -> None:
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Settings under which sources in Python run faster: a task costs about 10 ms and not 30."""
-    return builder.config(map=_SETTINGS)
+    """`SETTINGS` for a session that is to be made."""
+    return builder.config(map=SETTINGS)

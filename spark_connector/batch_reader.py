@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 
-from spark_connector.input_partitions import range_partitions, read_partition
+from spark_connector.input_partitions import input_partitions, read_partition
+from spark_connector.planning.filters import Comparison, Pruning, Relation, read_pruning
+from spark_connector.planning.offset_specs import AtTimestamp
 from spark_connector.planning.option_values import OptionError
-from spark_connector.planning.ranges import OffsetRange, split_ranges
-from spark_connector.planning.source_options import SourceOptions
-from spark_connector.reading.cluster_offsets import ClusterOffsets
-from spark_connector.reading.range_reader import ReadSettings
+from spark_connector.planning.ranges import OffsetRange
+from spark_connector.planning.source_options import PUSHDOWN, SourceOptions
+from spark_connector.reading.offset_source import OffsetSource, offset_source
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_RELATIONS: Final[Mapping[type[Filter], Relation]] = {
+    LessThan: Relation.LESS,
+    LessThanOrEqual: Relation.LESS_OR_EQUAL,
+    GreaterThan: Relation.GREATER,
+    GreaterThanOrEqual: Relation.GREATER_OR_EQUAL,
+}
 
 
 class TidelogBatchReader(DataSourceReader):
@@ -23,27 +42,55 @@ class TidelogBatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._pruning = Pruning()
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        with ClusterOffsets(options) as cluster:
-            partitions = cluster.partitions(all_must_exist=True)
-            starts = cluster.resolve(options.starting, partitions, is_start=True)
-            ends = cluster.resolve(options.ending, partitions, is_start=False)
-        ranges = [OffsetRange(one, starts[one], ends[one]) for one in sorted(partitions)]
-        for one in ranges:
-            if one.size < 0:
-                raise OptionError(
-                    f"options startingOffsets and endingOffsets: {one.topic_partition} would be read "
-                    f"from offset {one.start_offset} to {one.end_offset}, its start is beyond its end"
-                )
-        return range_partitions(
-            split_ranges(
-                ranges,
-                min_partitions=options.min_partitions,
-                max_records_per_partition=options.max_records_per_partition,
-            )
-        )
+        with offset_source(options) as source:
+            partitions = source.partitions(all_must_exist=True)
+            starts = source.resolve(options.starting, partitions, is_start=True)
+            ends = source.resolve(options.ending, partitions, is_start=False)
+            ranges = [OffsetRange(one, starts[one], ends[one]) for one in sorted(partitions)]
+            for one in ranges:
+                if one.size < 0:
+                    raise OptionError(
+                        f"options startingOffsets and endingOffsets: {one.topic_partition} would be read "
+                        f"from offset {one.start_offset} to {one.end_offset}, its start is beyond its end"
+                    )
+            return input_partitions(options, source, self._pruned(source, ranges))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(ReadSettings.of(self._options), partition)
+        return read_partition(self._options, partition)
+
+    def _pruned(self, source: OffsetSource, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+        """What the filters leave; asks for offsets of a time where they have one."""
+        left = self._pruning.narrow(ranges, {})
+        first_ms = self._pruning.first_timestamp_ms
+        if first_ms is None or not left:
+            return left
+        partitions = [one.topic_partition for one in left]
+        # Where there is no such record, the end.
+        firsts = source.resolve(AtTimestamp(PUSHDOWN, first_ms), partitions, is_start=False)
+        return self._pruning.narrow(left, firsts)
+
+
+class FilteringBatchReader(TidelogBatchReader):
+    """Takes filters from Spark, which fails a query with such a reader unless its own conf allows it."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note what they leave to be read; all come back, so that Spark looks at every row itself."""
+        self._pruning = read_pruning([one for each in filters if (one := as_comparison(each)) is not None])
+        return filters
+
+
+def as_comparison(pushed: Filter) -> Comparison | None:
+    """A filter of Spark as one that leaves something out; None for others."""
+    match pushed:
+        case EqualTo(attribute=(column,), value=value) | EqualNullSafe(attribute=(column,), value=value):
+            return Comparison(column, Relation.ONE_OF, (value,))
+        case In(attribute=(column,), value=values):
+            return Comparison(column, Relation.ONE_OF, values)
+        case LessThan() | LessThanOrEqual() | GreaterThan() | GreaterThanOrEqual():
+            if len(pushed.attribute) == 1:
+                return Comparison(pushed.attribute[0], _RELATIONS[type(pushed)], (pushed.value,))
+    return None

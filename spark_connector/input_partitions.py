@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_connector.planning.ranges import OffsetRange
+from spark_connector.planning.ranges import OffsetRange, split_ranges
+from spark_connector.planning.source_options import SourceOptions
+from spark_connector.reading.offset_source import OffsetSource
 from spark_connector.reading.range_reader import ReadSettings, read_range
+from spark_connector.worker_memory import freeze_imports
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FREEZES: Final = 3
-_freezes_left = _FREEZES
+    from spark_connector.planning.tier_plan import SliceTask
 
 
 class RangePartition(InputPartition):
@@ -26,25 +27,40 @@ class RangePartition(InputPartition):
         self.offset_range = offset_range
 
 
-def range_partitions(ranges: Iterable[OffsetRange]) -> list[InputPartition]:
-    """A task for each range."""
-    return [RangePartition(one) for one in ranges]
+class SlicePartition(InputPartition):
+    """Slices of remote segments, neighbours of one partition."""
+
+    def __init__(self, task: SliceTask) -> None:
+        super().__init__(task)
+        self.task = task
 
 
-def read_partition(settings: ReadSettings, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+def input_partitions(
+    options: SourceOptions, source: OffsetSource, ranges: Sequence[OffsetRange]
+) -> list[InputPartition]:
+    """The tasks that read `ranges`: of what is in the tier by slices of segments, where options say so."""
+    tasks: list[SliceTask] = []
+    rest: Sequence[OffsetRange] = ranges
+    if options.tier.reads_segments:
+        from spark_connector.reading.tier_planner import TierPlanner
+
+        tasks, rest = TierPlanner(options, source).plan(ranges)
+    least = options.min_partitions
+    cut = split_ranges(
+        rest,
+        min_partitions=None if least is None else max(least - len(tasks), 1),
+        max_records_per_partition=options.max_records_per_partition,
+    )
+    return [*map(SlicePartition, tasks), *map(RangePartition, cut)]
+
+
+def read_partition(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
     """The records of a task; PySpark makes one task of no partitions, which reads nothing."""
-    if not isinstance(partition, RangePartition):
-        return
-    _freeze_imports()
-    yield from read_range(settings, partition.offset_range)
+    if isinstance(partition, RangePartition):
+        freeze_imports()
+        yield from read_range(ReadSettings.of(options), partition.offset_range)
+    elif isinstance(partition, SlicePartition):
+        from spark_connector.reading.tier_reader import read_slices
 
-
-def _freeze_imports() -> None:
-    """Spare the worker the search through pyarrow's objects that PySpark asks for after every task.
-
-    Three times, as imports go on happening during the first tasks of a process: from about 30 ms to 10.
-    """
-    global _freezes_left  # noqa: PLW0603 - a worker process is the scope
-    if _freezes_left:
-        _freezes_left -= 1
-        gc.freeze()
+        freeze_imports()
+        yield from read_slices(options, partition.task)

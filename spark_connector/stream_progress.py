@@ -4,6 +4,7 @@
   back. "Latest" has moved on by then. So the answer is kept, and where it could change, the first batch is an
   empty *anchor*: it puts the start into Spark's log before anything is read, and what came since is not lost.
 - Trigger.AvailableNow pins the ends once; after that no end may pass them, and the last answer is the start.
+  An end below what was read is no end to stop at: it is asked again, and then told, as for other triggers.
 - Spark counts offsets with its own read limits, of which there can be only one: so the most is applied where
   the least has been asked for.
 
@@ -18,6 +19,7 @@ from protocol.ids import Offset, TopicPartition
 from spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, AtTimestamps, Bound, OffsetSpec
 from spark_connector.planning.offsets_json import Offsets
 from spark_connector.planning.source_options import SourceOptions
+from spark_connector.planning.tier_options import TierMode
 from spark_connector.planning.trigger_limits import limited, waits
 
 
@@ -51,6 +53,22 @@ class StreamProgress:
         """Trigger.AvailableNow: nothing behind `ends` will be read."""
         self._pinned = ends
 
+    def pinned_for(self, start: Mapping[TopicPartition, Offset]) -> Offsets | None:
+        """What was pinned; None where nothing was, or where it is lower than `start` or lacks something."""
+        pinned = self._pinned
+        is_behind = pinned is None or any(pinned.get(one, -1) < begin for one, begin in start.items())
+        return None if is_behind else pinned
+
+    def pin_again(self, start: Mapping[TopicPartition, Offset], ends: Offsets) -> Offsets:
+        """What is pinned after another question: `ends`, its answer, where the pinned one was too low."""
+        pinned = dict(self._pinned or {})
+        for one, begin in start.items():
+            if pinned.get(one, -1) < begin:
+                pinned.pop(one, None)
+                pinned |= {one: ends[one]} if one in ends else {}
+        self._pinned = pinned
+        return pinned
+
     @property
     def pinned(self) -> Offsets | None:
         """The ends of Trigger.AvailableNow; None for other triggers."""
@@ -76,7 +94,7 @@ class StreamProgress:
 
         `new_starts`: where the partitions begin that `start` lacks.
         """
-        if self._pinned is not None:
+        if self._may_lie_behind(start):
             ends = {one: max(end, start.get(one, end)) for one, end in ends.items()}
         if min_offsets is not None:
             max_offsets = self._options.max_offsets_per_trigger
@@ -90,6 +108,14 @@ class StreamProgress:
         if max_offsets is None:
             return dict(ends)
         return limited(max_offsets, start, ends, new_starts)
+
+    def _may_lie_behind(self, start: Mapping[TopicPartition, Offset]) -> bool:
+        """Whether an end that is lower than `start` means that there is nothing new.
+
+        So it is before anything was read, and with the bucket alone, which is behind what brokers gave.
+        """
+        is_offline = self._options.tier.mode is TierMode.OFFLINE
+        return start == self.initial or (is_offline and not self._options.fail_on_data_loss)
 
     def is_overtaken_start(self, start: Offsets, end: Offsets) -> bool:
         """Whether batch 0 is done again from a start that has moved behind its end: then it is empty."""

@@ -20,13 +20,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_connector.input_partitions import range_partitions, read_partition
-from spark_connector.planning.data_loss import DataLossError, plan_batch
+from spark_connector.input_partitions import input_partitions, read_partition
+from spark_connector.planning.data_loss import DataLossError, PlannedBatch, plan_batch
 from spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object
-from spark_connector.planning.ranges import split_ranges
 from spark_connector.planning.source_options import SourceOptions
-from spark_connector.reading.cluster_offsets import ClusterOffsets
-from spark_connector.reading.range_reader import ReadSettings
+from spark_connector.planning.tier_options import TierMode
+from spark_connector.reading.offset_source import OffsetSource, offset_source
 from spark_connector.stream_progress import StreamProgress
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._progress = StreamProgress(options)
-        self._cluster: ClusterOffsets | None = None
+        self._cluster: OffsetSource | None = None
         self._reported: Offsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -82,6 +81,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             min_offsets=limit.min_rows if isinstance(limit, ReadMinRows) else None,
             now_ms=time.monotonic_ns() // 1_000_000,
         )
+        # Before Spark notes the end, or the checkpoint would fail for ever, also when all is there again.
+        self._plan(start_offsets, {one: end[one] for one in end.keys() & start_offsets.keys()}, {})
         return to_json_object(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
@@ -92,21 +93,13 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._progress.is_overtaken_start(starts, ends):
             starts = {one: min(begin, ends.get(one, begin)) for one, begin in starts.items()}
         new = ends.keys() - starts.keys()
-        planned = plan_batch(starts, ends, self._asked().earliest(new) if new else {})
+        planned = self._plan(starts, ends, self._asked().earliest(new) if new else {})
         for loss in planned.losses:
-            if self._options.fail_on_data_loss:
-                raise DataLossError(loss)
             _log.warning("%s: skipped", loss)
-        return range_partitions(
-            split_ranges(
-                planned.ranges,
-                min_partitions=self._options.min_partitions,
-                max_records_per_partition=self._options.max_records_per_partition,
-            )
-        )
+        return input_partitions(self._options, self._asked(), planned.ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(ReadSettings.of(self._options), partition)
+        return read_partition(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: offsets are in Spark's checkpoint, and never committed to a group."""
@@ -116,14 +109,26 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster.close()
             self._cluster = None
 
-    def _ends(self, start: Offsets) -> Offsets:
-        if self._progress.pinned is not None:
-            return self._progress.pinned
-        cluster = self._asked()
-        self._reported = cluster.latest(cluster.partitions(all_must_exist=False), start)
-        return self._reported
+    def _plan(self, starts: Offsets, ends: Offsets, new_starts: Offsets) -> PlannedBatch:
+        """What there is between them. Errors: DataLossError."""
+        is_offline = self._options.tier.mode is TierMode.OFFLINE
+        planned = plan_batch(starts, ends, new_starts, is_offline=is_offline)
+        if self._options.fail_on_data_loss and planned.losses:
+            raise DataLossError(planned.losses[0])
+        return planned
 
-    def _asked(self) -> ClusterOffsets:
+    def _ends(self, start: Offsets) -> Offsets:
+        pinned = self._progress.pinned_for(start)
+        if pinned is not None:
+            return pinned
+        cluster = self._asked()
+        ends = cluster.latest(cluster.partitions(all_must_exist=False, known=start.keys()), start)
+        if self._progress.pinned is not None:
+            return self._progress.pin_again(start, ends)
+        self._reported = ends
+        return ends
+
+    def _asked(self) -> OffsetSource:
         if self._cluster is None:
-            self._cluster = ClusterOffsets(self._options)
+            self._cluster = offset_source(self._options)
         return self._cluster

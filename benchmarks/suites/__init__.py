@@ -14,6 +14,7 @@ from benchmarks.suites.latency import latency
 from benchmarks.suites.produce import produce
 from benchmarks.suites.replication import replication
 from benchmarks.suites.requests import requests
+from benchmarks.suites.spark_queries import spark_queries
 from benchmarks.suites.start_and_memory import start_and_memory
 from benchmarks.suites.tier_join import tier_join
 from benchmarks.suites.tier_metadata import tier_metadata
@@ -39,4 +40,5 @@ SUITES: Final[dict[str, Suite]] = {
     "tier-join": tier_join,
     "tier-outage": tier_outage,
     "arrow": arrow,
+    "spark": spark_queries,
 }

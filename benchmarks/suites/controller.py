@@ -18,17 +18,28 @@ TOPIC = "many"
 
 
 def controller(effort: Effort) -> Iterator[Figure]:
-    """Create a topic of many partitions with three replicas, kill a node, start it again."""
+    """Create a topic of many partitions with three replicas, kill a node, start it again.
+
+    Failover with the short timeouts of tests, the rest with Kafka's: three nodes on two cores that all give
+    thousands of partitions their roles hear each other too late for the short ones, and elect controllers
+    again and again.
+    """
     count = int(PARTITIONS * effort.scale)
     with three_nodes() as cluster:
+        watch = Watch(cluster, TOPIC)
+        asyncio.run(_create(cluster.bootstrap_servers, count))
+        asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
+        cluster.kill(VICTIM)
+        taken = asyncio.run(watch.until_led_without(VICTIM, WHOLE_WITHIN_S))
+        yield Figure(name=f"failover of a node of {count:,} partitions", value=taken, unit="s")
+    with three_nodes(timeouts={}) as cluster:
         watch = Watch(cluster, TOPIC)
         began = perf_counter()
         asyncio.run(_create(cluster.bootstrap_servers, count))
         asyncio.run(watch.until_whole(WHOLE_WITHIN_S))
         yield Figure(name=f"create {count:,} partitions, RF 3", value=perf_counter() - began, unit="s")
         cluster.kill(VICTIM)
-        taken = asyncio.run(watch.until_led_without(VICTIM, WHOLE_WITHIN_S))
-        yield Figure(name=f"failover of a node of {count:,} partitions", value=taken, unit="s")
+        asyncio.run(watch.until_led_without(VICTIM, WHOLE_WITHIN_S))
         yield Figure(
             name=f"start of a node with {count:,} partitions", value=cluster.start([VICTIM]), unit="s"
         )

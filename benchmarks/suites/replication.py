@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -33,11 +33,11 @@ VICTIM = 3
 
 
 @contextmanager
-def three_nodes(**settings: str) -> Iterator[LocalCluster]:
+def three_nodes(timeouts: Mapping[str, str] = SETTINGS, **settings: str) -> Iterator[LocalCluster]:
     """A cluster that runs for the length of the block, on an empty folder that goes with it."""
     folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     chosen = {
-        **SETTINGS,
+        **timeouts,
         "num.partitions": "4",
         **{key.replace("_", "."): text for key, text in settings.items()},
     }

@@ -3,7 +3,7 @@
 Names are Kafka's behind `kafka.`, in any case, as Spark hands them on in lower case. What Spark's own source
 refuses is refused, and so is what our clients do not have; what has no meaning for them is left aside.
 
-Source: the guide to Spark's Kafka integration; org.apache.kafka.clients.consumer.ConsumerConfig.
+Source: the guide to Spark's Kafka integration; ConsumerConfig and ProducerConfig of org.apache.kafka.clients.
 """
 
 from __future__ import annotations
@@ -12,19 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from clients.config import ConsumerConfig
+from clients.config import ClientConfig, ConsumerConfig, ProducerConfig
 from clients.options import ConfigError, unknown_option
-from spark_connector.planning.option_values import OptionError, read_bool
+from spark_connector.planning.option_values import CLIENT_PREFIX, OptionError, read_bool
 
-PREFIX: Final = "kafka."
-
-_REFUSED: Final[Mapping[str, str]] = {
-    "auto.offset.reset": "the option startingOffsets instead",
-    "enable.auto.commit": "nothing: offsets are kept in Spark's checkpoint",
-    "interceptor.classes": "nothing: records are not read one by one",
-    "key.deserializer": "nothing: keys are bytes, to be converted in the query",
-    "value.deserializer": "nothing: values are bytes, to be converted in the query",
-}
 _WITHOUT_EFFECT: Final = frozenset(
     {
         "auto.include.jmx.reporter",
@@ -40,13 +31,53 @@ _WITHOUT_EFFECT: Final = frozenset(
     }
 )
 _TLS_PREFIX: Final = "ssl."
-# Whole partitions are read in bulk: Kafka's 1 MiB is made for many partitions in one answer.
-_DEFAULTS: Final[Mapping[str, Any]] = {"max_partition_fetch_bytes": 8 * 1024 * 1024}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKind:
+    """What `kafka.*` means for the source or for the sink: `refused` says what to use instead."""
+
+    config: type[ClientConfig]
+    refused: Mapping[str, str]
+    defaults: Mapping[str, Any]
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The type of each option, as it is written."""
+        own = {one.name: str(one.type) for one in fields(self.config)}
+        del own["ssl_context"]
+        return own
+
+
+READING: Final = ClientKind(
+    ConsumerConfig,
+    refused={
+        "auto.offset.reset": "the option startingOffsets instead",
+        "enable.auto.commit": "nothing: offsets are kept in Spark's checkpoint",
+        "interceptor.classes": "nothing: records are not read one by one",
+        "key.deserializer": "nothing: keys are bytes, to be converted in the query",
+        "value.deserializer": "nothing: values are bytes, to be converted in the query",
+    },
+    # Whole partitions are read in bulk: Kafka's 1 MiB is made for many partitions in one answer.
+    defaults={"max_partition_fetch_bytes": 8 * 1024 * 1024},
+)
+WRITING: Final = ClientKind(
+    ProducerConfig,
+    refused={
+        "interceptor.classes": "nothing: records are changed in the query",
+        "key.serializer": "nothing: the column key is string or binary",
+        "partitioner.class": "the column partition; without it keys go where Kafka's own clients put them",
+        "transactional.id": "nothing: the sink writes at least once, without transactions",
+        "value.serializer": "nothing: the column value is string or binary",
+    },
+    # A task writes as fast as it can: Kafka's 16 KiB is made for records that trickle in.
+    defaults={"batch_size": 128 * 1024},
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """Options of `ConsumerConfig`; and those of TLS by Kafka's names, as a context cannot go to executors."""
+    """Options of one of our clients; those of TLS by Kafka's names, as a context cannot go to executors."""
 
     values: dict[str, Any]
     tls: dict[str, str] = field(default_factory=dict)
@@ -61,19 +92,22 @@ class ClientOptions:
         return {name: value for name, value in self.values.items() if name in _COMMON}
 
 
-def read_client_options(values: Mapping[str, str]) -> ClientOptions:
+def read_client_options(
+    values: Mapping[str, str], kind: ClientKind = READING, *, needs_brokers: bool = True
+) -> ClientOptions:
     """The `kafka.*` options among `values`, whose names are in lower case.
 
     Errors: OptionError naming the option.
     """
-    found: dict[str, Any] = dict(_DEFAULTS)
+    found: dict[str, Any] = dict(kind.defaults)
+    types = kind.types
     tls: dict[str, str] = {}
     for option, text in values.items():
-        if not option.startswith(PREFIX):
+        if not option.startswith(CLIENT_PREFIX):
             continue
-        name = option.removeprefix(PREFIX)
-        if name in _REFUSED:
-            raise OptionError(f"option {option} is not supported: use {_REFUSED[name]}")
+        name = option.removeprefix(CLIENT_PREFIX)
+        if name in kind.refused:
+            raise OptionError(f"option {option} is not supported: use {kind.refused[name]}")
         if name in _WITHOUT_EFFECT:
             continue
         if name.startswith("sasl.") or (name == "security.protocol" and "SASL" in text.upper()):
@@ -83,17 +117,16 @@ def read_client_options(values: Mapping[str, str]) -> ClientOptions:
         if name.startswith(_TLS_PREFIX):
             tls[name] = text
         else:
-            wanted = _field_of(option, name, text)
-            found[wanted] = _value(option, _TYPES[wanted], text)
-    if "bootstrap_servers" not in found:
+            wanted = _field_of(option, name, text, types)
+            found[wanted] = _value(option, types[wanted], text)
+    if needs_brokers and "bootstrap_servers" not in found:
         raise OptionError(
             "option kafka.bootstrap.servers is needed: host:port of brokers, with commas between them"
         )
-    _check(found)
+    _check(kind.config, found)
     return ClientOptions(found, tls)
 
 
-_TYPES: Final = {one.name: str(one.type) for one in fields(ConsumerConfig)}
 _COMMON: Final = frozenset(
     {
         "bootstrap_servers",
@@ -115,17 +148,17 @@ _COMMON: Final = frozenset(
 )
 
 
-def _field_of(option: str, name: str, text: str) -> str:
+def _field_of(option: str, name: str, text: str, types: Mapping[str, str]) -> str:
     wanted = name.replace(".", "_")
-    if wanted not in _TYPES or wanted == "ssl_context":
-        raise OptionError(f"option {option}: {unknown_option(wanted, text, _TYPES)}")
+    if wanted not in types:
+        raise OptionError(f"option {option}: {unknown_option(wanted, text, types)}")
     return wanted
 
 
 def _value(option: str, kind: str, text: str) -> Any:
     if kind == "bool":
         return read_bool(option, text)
-    if kind == "int":
+    if kind in ("int", "int | None"):
         try:
             return int(text.strip())
         except ValueError:
@@ -135,8 +168,8 @@ def _value(option: str, kind: str, text: str) -> Any:
     return text.strip()
 
 
-def _check(values: Mapping[str, Any]) -> None:
+def _check(config: type[ClientConfig], values: Mapping[str, Any]) -> None:
     try:
-        ConsumerConfig(**values)
+        config(**values)
     except ConfigError as error:
-        raise OptionError(f"option {PREFIX}{error.option.replace('_', '.')}: {error}") from None
+        raise OptionError(f"option {CLIENT_PREFIX}{error.option.replace('_', '.')}: {error}") from None

@@ -35,8 +35,13 @@ def plan_batch(
     start: Mapping[TopicPartition, Offset],
     end: Mapping[TopicPartition, Offset],
     new_starts: Mapping[TopicPartition, Offset],
+    *,
+    is_offline: bool = False,
 ) -> PlannedBatch:
-    """The ranges from `start` to `end`; `new_starts` are the log starts of partitions that `start` lacks."""
+    """The ranges from `start` to `end`; `new_starts` are the log starts of partitions that `start` lacks.
+
+    `is_offline`: the ends are those of the tier.
+    """
     losses = []
     for one in sorted(start.keys() - end.keys()):
         losses.append(f"{one} is gone; it was read up to offset {start[one]}")
@@ -49,7 +54,12 @@ def plan_batch(
         if one not in start and begin > 0:
             losses.append(f"new partition {one} begins at offset {begin} and not at 0")
         if end[one] < begin:
-            losses.append(f"the end of {one} went back from offset {begin} to {end[one]}")
+            losses.append(
+                f"the bucket has {one} up to offset {end[one]}, and it was read up to {begin}: "
+                "through brokers, or of a topic that was made anew"
+                if is_offline
+                else f"the end of {one} went back from offset {begin} to {end[one]}"
+            )
         elif end[one] > begin:
             ranges.append(OffsetRange(one, begin, end[one]))
     return PlannedBatch(ranges, losses)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, Final
 
+CLIENT_PREFIX: Final = "kafka."
 _DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 _UNIT_MS: Final[Mapping[str, int]] = {
     "": 1,
@@ -26,6 +28,19 @@ class OptionError(ValueError):
     def of(cls, option: str, value: object, allowed: str) -> OptionError:
         """The refusal of a value."""
         return cls(f"option {option}={value!r} is not allowed: expected {allowed}")
+
+
+def require_known(options: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse the first that is neither one of `known`, in any case, nor `kafka.*`; names the nearest."""
+    by_lower = {name.lower(): name for name in known}
+    for option in options:
+        lower = option.lower()
+        if lower in by_lower or lower.startswith(CLIENT_PREFIX):
+            continue
+        near = [by_lower[name] for name in get_close_matches(lower, by_lower, n=2)]
+        choices = ", ".join(by_lower.values())
+        hint = f"did you mean {' or '.join(near)}?" if near else f"expected kafka.* or one of {choices}"
+        raise OptionError(f"there is no option {option!r}: {hint}")
 
 
 def read_bool(option: str, text: str) -> bool:

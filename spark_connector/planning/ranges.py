@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from protocol.ids import Offset, TopicPartition
+from protocol.ids import Offset, ProducerId, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -23,6 +24,14 @@ class OffsetRange:
     def size(self) -> int:
         """How many offsets it spans; there may be fewer records."""
         return self.end_offset - self.start_offset
+
+
+class AbortedRange(NamedTuple):
+    """An aborted transaction: who wrote it, its first record and its abort marker."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
 
 
 def split_ranges(

@@ -10,25 +10,38 @@ batches that were appended together.
 
 from __future__ import annotations
 
-import struct
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from protocol.errors import DecodeError
 from protocol.ids import Offset
 from remote.reader.lineage import SegmentPart
 from remote.segment_metadata import RemoteLogSegmentMetadata
 
-_ENTRY: Final = struct.Struct(">ii")
+IntegerColumn: TypeAlias = npt.NDArray[np.int64]
+
+_ENTRY: Final = np.dtype(">i4")
+_ENTRY_BYTES: Final = 8
 
 
-class IndexEntry(NamedTuple):
-    """Records behind `offset` lie at `position` or after it, records up to it before the next entry's."""
+@dataclass(frozen=True, slots=True)
+class OffsetPositions:
+    """The entries of an offset index: records behind `offsets[i]` lie at `positions[i]` or after it.
 
-    offset: Offset
-    position: int
+    Records up to `offsets[i]` lie before `positions[i + 1]`. Both rise.
+    """
+
+    offsets: IntegerColumn
+    positions: IntegerColumn
+
+    @classmethod
+    def none(cls) -> OffsetPositions:
+        """Those of a segment of which nothing is known but its size."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +53,8 @@ class SegmentSlice:
     end_offset: Offset
     start_position: int
     end_position: int
+    anchor_offset: Offset | None = None
+    """What the index says of `start_position`: the batch there begins at this offset or before it."""
 
     @property
     def size_bytes(self) -> int:
@@ -47,47 +62,54 @@ class SegmentSlice:
         return self.end_position - self.start_position
 
 
-def read_offset_index(data: bytes, metadata: RemoteLogSegmentMetadata) -> list[IndexEntry]:
+def read_offset_index(data: bytes, metadata: RemoteLogSegmentMetadata) -> OffsetPositions:
     """The entries of a segment's offset index.
 
     Errors: DecodeError when they do not rise, or lie outside the segment.
     """
-    if len(data) % _ENTRY.size:
+    if len(data) % _ENTRY_BYTES:
         raise DecodeError(f"{metadata.remote_log_segment_id}: an offset index of {len(data)} bytes")
-    entries = [
-        IndexEntry(metadata.start_offset + offset, position) for offset, position in _ENTRY.iter_unpack(data)
-    ]
-    previous = IndexEntry(metadata.start_offset - 1, -1)
-    for entry in entries:
-        is_inside = entry.offset <= metadata.end_offset and entry.position < metadata.segment_size_bytes
-        if not is_inside or entry.offset <= previous.offset or entry.position <= previous.position:
-            raise DecodeError(
-                f"{metadata.remote_log_segment_id}: {entry} behind {previous} in its offset index"
-            )
-        previous = entry
-    return entries
+    entries = np.frombuffer(data, _ENTRY).astype(np.int64).reshape(-1, 2)
+    offsets, positions = entries[:, 0] + metadata.start_offset, entries[:, 1]
+    steps = np.diff(entries, axis=0, prepend=[[-1, -1]])
+    is_good = (steps > 0).all(axis=1)
+    is_good &= (offsets <= metadata.end_offset) & (positions < metadata.segment_size_bytes)
+    if not is_good.all():
+        bad = int(np.argmin(is_good))
+        raise DecodeError(
+            f"{metadata.remote_log_segment_id}: its offset index has offset {offsets[bad]} at byte "
+            f"{positions[bad]} as entry {bad}"
+        )
+    return OffsetPositions(offsets, positions)
 
 
-def slices(part: SegmentPart, index: Sequence[IndexEntry], max_bytes: int) -> list[SegmentSlice]:
+def slices(part: SegmentPart, index: OffsetPositions, max_bytes: int) -> list[SegmentSlice]:
     """`part` in slices of about `max_bytes`, at least one; each is larger only where the index has no entry.
 
     `index` as `read_offset_index` gives it.
     """
     metadata, start_offset, end_offset = part
+    offsets, size_bytes = index.offsets, metadata.segment_size_bytes
+    # Behind which position nothing lies of the records up to an entry.
+    ends = np.append(index.positions[1:], size_bytes)
+    last_cut = int(np.searchsorted(offsets, end_offset - 1)) - 1
+    end_position = int(ends[last_cut + 1]) if last_cut + 1 < len(offsets) else size_bytes
     cut: list[SegmentSlice] = []
-    start, start_position = start_offset, _position_before(index, start_offset)
-    for at, entry in enumerate(index):
-        boundary = entry.offset + 1
-        if boundary <= start or boundary >= end_offset:
-            continue
-        behind = index[at + 1].position if at + 1 < len(index) else metadata.segment_size_bytes
-        # The next possible boundary would make the slice too large: it ends at this one.
-        following = index[at + 2].position if at + 2 < len(index) else metadata.segment_size_bytes
-        if following - start_position > max_bytes:
-            cut.append(SegmentSlice(metadata, start, boundary, start_position, behind))
-            start, start_position = boundary, entry.position
-    cut.append(SegmentSlice(metadata, start, end_offset, start_position, _position_behind(index, part)))
-    return cut
+    # The last entry whose records are all below the start.
+    before = int(np.searchsorted(offsets, start_offset)) - 1
+    while True:
+        start_position = int(index.positions[before]) if before >= 0 else 0
+        anchor = int(offsets[before]) if before >= 0 else None
+        fitting = int(np.searchsorted(ends, start_position + max_bytes, side="right")) - 1
+        at = min(max(fitting, before + 1), last_cut)
+        if end_position - start_position <= max_bytes or at <= before:
+            cut.append(SegmentSlice(metadata, start_offset, end_offset, start_position, end_position, anchor))
+            return cut
+        boundary = int(offsets[at]) + 1
+        if boundary > start_offset:
+            cut.append(SegmentSlice(metadata, start_offset, boundary, start_position, int(ends[at]), anchor))
+            start_offset = boundary
+        before = at
 
 
 def pack(sliced: Iterable[SegmentSlice], max_bytes: int) -> list[tuple[SegmentSlice, ...]]:
@@ -103,19 +125,3 @@ def pack(sliced: Iterable[SegmentSlice], max_bytes: int) -> list[tuple[SegmentSl
             tasks.append((one,))
             size = one.size_bytes
     return tasks
-
-
-def _position_before(index: Sequence[IndexEntry], offset: Offset) -> int:
-    """Where records from `offset` on can begin: the last entry whose records are all below it."""
-    below = bisect_left(index, offset, key=_offset_of)
-    return index[below - 1].position if below else 0
-
-
-def _position_behind(index: Sequence[IndexEntry], part: SegmentPart) -> int:
-    """Behind which no record of the part lies: the entry after the one that covers its end."""
-    behind = bisect_left(index, part.end_offset - 1, key=_offset_of) + 1
-    return index[behind].position if behind < len(index) else part.metadata.segment_size_bytes
-
-
-def _offset_of(entry: IndexEntry) -> Offset:
-    return entry.offset

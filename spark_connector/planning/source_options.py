@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
-from spark_connector.planning.client_options import PREFIX, ClientOptions, read_client_options
+from spark_connector.planning.client_options import ClientOptions, read_client_options
 from spark_connector.planning.offset_specs import Bound, OffsetSpec, read_ending, read_starting
 from spark_connector.planning.option_values import (
     OptionError,
@@ -20,6 +19,14 @@ from spark_connector.planning.option_values import (
     read_choice,
     read_duration_ms,
     read_number,
+    require_known,
+)
+from spark_connector.planning.tier_options import (
+    STORAGE_PREFIX,
+    TIER_OPTIONS,
+    TierMode,
+    TierOptions,
+    read_tier_options,
 )
 from spark_connector.planning.topic_choice import STRATEGIES, TopicChoice, read_topic_choice
 
@@ -28,18 +35,20 @@ _ENDING: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"
 _TRIGGER: Final = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 # Spark's own source leaves them aside in batches, where jobs share their options.
 _TRIGGER_LOWER: Final = frozenset(name.lower() for name in _TRIGGER)
+PUSHDOWN: Final = "pushdown"
 _OTHERS: Final = (
     "startingOffsetsByTimestampStrategy",
     "minPartitions",
     "maxRecordsPerPartition",
     "failOnDataLoss",
     "includeHeaders",
+    PUSHDOWN,
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
-KNOWN: Final = (*STRATEGIES, *_STARTING, *_ENDING, *_TRIGGER, *_OTHERS)
+KNOWN: Final = (*STRATEGIES, *_STARTING, *_ENDING, *_TRIGGER, *_OTHERS, *TIER_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +74,8 @@ class SourceOptions:
     poll_timeout_ms: int
     fetch_offset_retries: int
     fetch_offset_retry_interval_ms: int
+    tier: TierOptions
+    pushes_filters: bool
 
     @property
     def begins_latest_without_match(self) -> bool:
@@ -81,9 +92,11 @@ def read_includes_headers(options: Mapping[str, str]) -> bool:
 def read_source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
     """The options of a query; OptionError for the first that is missing, unknown or not allowed."""
     values = {name.lower(): text for name, text in options.items()}
-    _require_known(options)
+    require_known((name for name in options if not name.lower().startswith(STORAGE_PREFIX)), KNOWN)
+    tier = read_tier_options(values)
     if is_streaming:
         _require_absent(values, _ENDING, "streams have no end; it is for batches only")
+        _require_absent(values, (PUSHDOWN,), "Spark hands no filters down to streams; it is for batches only")
     else:
         values = {name: text for name, text in values.items() if name not in _TRIGGER_LOWER}
     numbers = {
@@ -95,7 +108,7 @@ def read_source_options(options: Mapping[str, str], *, is_streaming: bool) -> So
     default = Bound.LATEST if is_streaming else Bound.EARLIEST
     strategy = "startingOffsetsByTimestampStrategy"
     return SourceOptions(
-        client=read_client_options(values),
+        client=read_client_options(values, needs_brokers=tier.mode is not TierMode.OFFLINE),
         topics=read_topic_choice(values),
         starting=read_starting(values, default, is_streaming=is_streaming),
         ending=read_ending(values),
@@ -112,20 +125,9 @@ def read_source_options(options: Mapping[str, str], *, is_streaming: bool) -> So
         fetch_offset_retry_interval_ms=read_number(
             "fetchOffset.retryIntervalMs", values.get("fetchoffset.retryintervalms", "1000")
         ),
+        tier=tier,
+        pushes_filters=read_bool(PUSHDOWN, values.get(PUSHDOWN, "false")),
     )
-
-
-def _require_known(options: Iterable[str]) -> None:
-    by_lower = {name.lower(): name for name in KNOWN}
-    for option in options:
-        lower = option.lower()
-        if lower in by_lower or lower.startswith(PREFIX):
-            continue
-        near = [by_lower[name] for name in get_close_matches(lower, by_lower, n=2)]
-        hint = (
-            f"did you mean {' or '.join(near)}?" if near else f"expected kafka.* or one of {', '.join(KNOWN)}"
-        )
-        raise OptionError(f"there is no option {option!r}: {hint}")
 
 
 def _require_absent(values: Mapping[str, str], options: Iterable[str], why: str) -> None:

@@ -38,6 +38,10 @@ class TopicChoice:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in (self.named_topics or ())
 
+    def chooses(self, one: TopicPartition) -> bool:
+        """Whether the partition is read, if it is there."""
+        return one in self.assigned if self.assigned else self.matches(one.topic)
+
     def partitions(self, counts: Mapping[str, int]) -> frozenset[TopicPartition]:
         """The partitions to read, of those that exist by the number of each topic's partitions."""
         there = {

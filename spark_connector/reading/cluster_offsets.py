@@ -12,17 +12,21 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from clients.admin import Admin
+from clients.admin import Admin, ListedOffset
+from clients.admin import OffsetSpec as AdminOffsetSpec
 from clients.failures import is_retriable
+from clients.partition_reader import PartitionReader
 from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from spark_connector.planning.client_options import ClientOptions
+from protocol.ids import ENDLESS, Offset, TopicPartition
+from remote.direct.metadata_tier import MetadataTier
+from remote.direct.partition_tier import PartitionTier
 from spark_connector.planning.offset_specs import EARLIEST, LATEST, OffsetSpec, questions, require_match
 from spark_connector.planning.offsets_json import Offsets
 from spark_connector.planning.option_values import OptionError
+from spark_connector.planning.ranges import AbortedRange
 from spark_connector.planning.source_options import SourceOptions
 from spark_connector.reading.loop_thread import LoopThread
-from spark_connector.reading.tls import tls_context
+from spark_connector.reading.tls import tls_values
 
 _log = logging.getLogger("tidelog.spark")
 _NO_MATCH = -1
@@ -36,17 +40,28 @@ class ClusterOffsets:
         self._options = options
         self._loop: LoopThread | None = None
         self._admin: Admin | None = None
+        self._tier: MetadataTier | None = None
 
-    def partitions(self, *, all_must_exist: bool) -> frozenset[TopicPartition]:
-        """The partitions that the query reads, as they are now.
+    def partitions(
+        self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
+    ) -> frozenset[TopicPartition]:
+        """The partitions that the query reads, as they are now; before one of `known` is gone, it asks again.
 
         Errors: OptionError when a topic or partition that was named is not there and must be.
         """
-        counts = self._ask(self._partition_counts)
         topics = self._options.topics
+        retries = self._options.fetch_offset_retries
+        while True:
+            counts = self._ask(self._partition_counts)
+            found = topics.partitions(counts)
+            # A broker that has just begun knows too little, for a moment.
+            if retries == 0 or not any(topics.chooses(one) for one in known if one not in found):
+                break
+            retries -= 1
+            self._ask(self._pause)
         if all_must_exist and (missing := topics.missing(counts)):
             raise OptionError(f"what should be read does not exist: {', '.join(missing)}")
-        return topics.partitions(counts)
+        return found
 
     def resolve(self, spec: OffsetSpec, partitions: Collection[TopicPartition], *, is_start: bool) -> Offsets:
         """The offsets that an option stands for; without a record after a timestamp, ends are the latest.
@@ -54,11 +69,13 @@ class ClusterOffsets:
         Errors: OptionError when partitions do not fit the option, or a start has no record after it.
         """
         asked = questions(spec, partitions)
+        # Asked first: what comes between the two questions is behind these, and may be old enough.
+        ends = self._listed(dict.fromkeys(asked.timestamps, LATEST))
         found = self._listed({**asked.bounds, **asked.timestamps})
         unmatched = [one for one in asked.timestamps if found[one] == _NO_MATCH]
         if is_start and not self._options.begins_latest_without_match:
             require_match(asked, unmatched)
-        return {**asked.known, **found, **self._listed(dict.fromkeys(unmatched, LATEST))}
+        return {**asked.known, **found, **{one: ends[one] for one in unmatched}}
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """The log starts of those of `partitions` that exist."""
@@ -74,14 +91,75 @@ class ClusterOffsets:
             retries -= 1
             self._ask(self._pause)
 
+    def last_tiered(self, partitions: Collection[TopicPartition]) -> Offsets:
+        """The last offset in the tier of each of `partitions`, -1 while there is none.
+
+        Empty where brokers are too old to know (before KIP-1005).
+        """
+
+        async def ask(admin: Admin) -> Offsets:
+            specs = dict.fromkeys(partitions, int(AdminOffsetSpec.LATEST_TIERED))
+            answers = (await admin.list_offsets(specs)).items()
+            return {one: told.offset for one, told in answers if not isinstance(told, KafkaError)}
+
+        try:
+            return self._ask(ask) if partitions else {}
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            return {}
+
+    def tiers(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
+        """What is in the tier, as leaders read it; what was learned of it before is not read again."""
+
+        async def ask(admin: Admin) -> dict[TopicPartition, PartitionTier]:
+            if self._tier is None:
+                client = self._options.client
+                self._tier = MetadataTier(admin, {**client.values, **tls_values(client)})
+            return await self._tier.tiers(partitions)
+
+        return self._ask(ask) if partitions else {}
+
+    def aborted_across(self, topic_partition: TopicPartition, offset: Offset) -> list[AbortedRange]:
+        """The aborted transactions that begin below `offset` and end at it or behind it.
+
+        What the leader says of the first batch from `offset` on; where that is not stable yet, of the one
+        before it.
+        """
+
+        async def ask(admin: Admin) -> list[AbortedRange]:
+            specs = {topic_partition: LATEST}
+            end = _told((await admin.list_offsets(specs))[topic_partition])
+            if end <= offset:
+                return []
+            stable = _told((await admin.list_offsets(specs, read_committed=True))[topic_partition])
+            start = max(0, min(offset, stable - 1))
+            client = self._options.client
+            values = {**client.values, **tls_values(client), "max_partition_fetch_bytes": 1}
+            reader = PartitionReader(
+                topic_partition=topic_partition, start_offset=start, end_offset=start + 1, **values
+            )
+            found: list[AbortedRange] = []
+            async with reader:
+                async for fetched in reader.fetched_ranges():
+                    for producer_id, first_offset in fetched.aborted or ():
+                        if first_offset < offset:
+                            found.append(AbortedRange(producer_id, first_offset, ENDLESS))
+            return found
+
+        return self._ask(ask)
+
     def close(self) -> None:
         """Disconnect."""
+        self._tier = None
         admin, loop, self._admin, self._loop = self._admin, self._loop, None, None
         if loop is None:
             return
-        if admin is not None:
-            loop.run(admin.close())
-        loop.close()
+        try:
+            if admin is not None:
+                loop.run(admin.close())
+        finally:
+            loop.close()
 
     def __enter__(self) -> ClusterOffsets:
         return self
@@ -155,8 +233,7 @@ class ClusterOffsets:
         return {**client.admin_values(), **tls_values(client)}
 
 
-def tls_values(client: ClientOptions) -> dict[str, Any]:
-    """The TLS context as an option of our clients; empty where the protocol is plain."""
-    if client.values.get("security_protocol") != "SSL":
-        return {}
-    return {"ssl_context": tls_context(client.tls)}
+def _told(listed: ListedOffset | KafkaError) -> Offset:
+    if isinstance(listed, KafkaError):
+        raise listed
+    return listed.offset

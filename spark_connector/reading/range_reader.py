@@ -18,8 +18,8 @@ from spark_connector.planning.client_options import ClientOptions
 from spark_connector.planning.data_loss import DataLossError, after_retention
 from spark_connector.planning.ranges import OffsetRange
 from spark_connector.planning.source_options import SourceOptions
-from spark_connector.reading.cluster_offsets import tls_values
 from spark_connector.reading.loop_thread import LoopThread
+from spark_connector.reading.tls import tls_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from typing import Any
 
+from spark_connector.planning.client_options import ClientOptions
 from spark_connector.planning.option_values import OptionError
 
 _KNOWN = (
@@ -18,6 +20,13 @@ _KNOWN = (
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
 )
+
+
+def tls_values(client: ClientOptions) -> dict[str, Any]:
+    """The TLS context as an option of our clients; empty where the protocol is plain."""
+    if client.values.get("security_protocol") != "SSL":
+        return {}
+    return {"ssl_context": tls_context(client.tls)}
 
 
 def tls_context(options: Mapping[str, str]) -> ssl.SSLContext:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,22 +12,16 @@ from pyspark.sql.streaming import StreamingQuery
 
 import spark_connector
 from tests.support.eventually import wait_until
-from tests.support.local_spark import local_spark
-from tests.support.spark_topics import Sent, create_topic, produce, rows_by_offset, varied_records
+from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
+from tests.support.spark_topics import Sent, create_topic, numbered, produce, rows_by_offset, varied_records
 from tests.support.tiered_topics import TieredTopics
 from tidelog.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.spark
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-QUERY_TIMEOUT_S = 300
+PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 COLUMNS = ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with local_spark(tmp_path_factory.mktemp("spark")) as session:
-        yield session
 
 
 @pytest.fixture(scope="module")
@@ -48,43 +41,6 @@ def batch(spark: SparkSession, cluster: EmbeddedCluster, **options: str) -> Data
     """What a batch query reads."""
     reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
     return reader.options(**options).load()
-
-
-class Stream:
-    """A streaming query that collects what it reads, started again and again on one checkpoint."""
-
-    def __init__(self, spark: SparkSession, cluster: EmbeddedCluster, folder: Path, **options: str) -> None:
-        self._spark = spark
-        self._servers = cluster.bootstrap_servers
-        self._folder = folder
-        self._options = options
-        self.batch_sizes: list[int] = []
-
-    def start(self, *, available_now: bool = True) -> StreamingQuery:
-        reader = self._spark.readStream.format("tidelog").options(**self._options)
-        writer = reader.option("kafka.bootstrap.servers", self._servers).load().writeStream
-        writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
-        if available_now:
-            writer = writer.trigger(availableNow=True)
-        return writer.format("parquet").option("path", str(self._folder / "rows")).start()
-
-    def run(self) -> StreamingQuery:
-        """Read what is there, and end."""
-        query = self.start()
-        assert query.awaitTermination(QUERY_TIMEOUT_S), "the query goes on reading"
-        self.batch_sizes = [one["numInputRows"] for one in query.recentProgress]
-        return query
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Everything that was written so far."""
-        return self._spark.read.parquet(str(self._folder / "rows")).toArrow().to_pylist()
-
-    def values(self) -> list[bytes]:
-        return sorted(row["value"] for row in self.rows())
-
-
-def numbered(count: int, first: int = 0) -> list[Sent]:
-    return [Sent(None, b"%06d" % number, (), 1_000 + number) for number in range(first, first + count)]
 
 
 def test_every_byte_comes_back_across_the_border_with_every_codec(
@@ -133,6 +89,36 @@ def test_batches_read_the_range_that_options_say(
     assert everything.limit(3).count() == 3
 
 
+def test_filters_that_are_pushed_down_leave_out_what_cannot_fit_and_nothing_else(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str
+) -> None:
+    """Timestamps are out of order: the end of a range cannot be told by them."""
+    sent = [Sent(None, b"%d" % number, (), 1_000 + (number * 7) % 50) for number in range(50)]
+    produce(cluster.bootstrap_servers, topic, sent)
+    produce(cluster.bootstrap_servers, topic, numbered(50), partition=1)
+    spark.conf.set(PUSHDOWN_CONF, "true")
+    try:
+        for condition, tasks in (
+            ("partition = 1 and offset >= 45", 1),
+            ("timestamp between timestamp_millis(1040) and timestamp_millis(1042)", 2),
+            ("timestamp > timestamp_millis(2000)", 0),
+            ("topic = 'elsewhere'", 0),
+            ("offset in (3, 7) or partition = 0", 2),
+        ):
+            plain, pushed = (
+                batch(spark, cluster, subscribe=topic, **options).where(condition)
+                for options in ({}, {"pushdown": "true"})
+            )
+            assert sorted(pushed.collect()) == sorted(plain.collect())
+            # Spark makes one empty task where there is none.
+            assert pushed.rdd.getNumPartitions() == max(tasks, 1)
+        assert len(plain.collect()) == 52
+    finally:
+        spark.conf.unset(PUSHDOWN_CONF)
+    with pytest.raises(Exception, match=PUSHDOWN_CONF):
+        batch(spark, cluster, subscribe=topic, pushdown="true").count()
+
+
 def test_who_registers_the_source_that_was_found_already_may(spark: SparkSession) -> None:
     spark_connector.register(spark)
     spark_connector.register(spark)
@@ -155,7 +141,7 @@ def test_a_stream_goes_on_from_its_checkpoint_and_finds_new_partitions(
     produce(cluster.bootstrap_servers, f"{prefix}-a", numbered(100))
     stream = Stream(
         spark,
-        cluster,
+        cluster.bootstrap_servers,
         tmp_path,
         subscribePattern=f"{prefix}-.*",
         startingOffsets="earliest",
@@ -215,7 +201,7 @@ def test_a_stream_from_the_end_loses_nothing_that_comes_after_its_start(
 ) -> None:
     """Its first batch is an empty anchor: after a crash at any point the start is in Spark's log."""
     produce(cluster.bootstrap_servers, topic, numbered(20))
-    stream = Stream(spark, cluster, tmp_path, subscribe=topic)
+    stream = Stream(spark, cluster.bootstrap_servers, tmp_path, subscribe=topic)
     stream.run()
     assert sum(stream.batch_sizes) == 0
     produce(cluster.bootstrap_servers, topic, numbered(15, 20))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from protocol.ids import TopicPartition
+from spark_connector.planning.data_loss import DataLossError
 from spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, Bound, OffsetSpec
 from spark_connector.planning.offsets_json import Offsets
 from spark_connector.planning.source_options import read_source_options
 from spark_connector.stream_progress import StreamProgress, start_may_move
+from spark_connector.stream_reader import TidelogStreamReader
 
 FIRST, SECOND = TopicPartition("tides", 0), TopicPartition("tides", 1)
 
@@ -82,10 +87,72 @@ def test_available_now_reads_up_to_the_pinned_ends_and_then_answers_with_the_sta
     assert seen == [10, 20, 25]
 
 
-def test_available_now_never_goes_back_behind_what_was_read() -> None:
+def test_available_now_does_not_begin_behind_its_start() -> None:
+    """The ends were pinned before "latest" was asked where to begin."""
     stream = progress()
     stream.pin({FIRST: 25})
+    stream.begin({FIRST: 30})
     assert end_of(stream, {FIRST: 30}, {FIRST: 25}) == {FIRST: 30}
+
+
+def test_available_now_asks_again_for_an_end_that_went_back_and_does_not_hide_it() -> None:
+    """The topic was made anew, or cut: to answer with the start would say that there is nothing new."""
+    stream = progress()
+    stream.pin({FIRST: 25, SECOND: 4})
+    start = {FIRST: 30, SECOND: 4}
+    assert stream.pinned_for(start) is None
+    assert stream.pin_again(start, {FIRST: 33, SECOND: 9}) == {FIRST: 33, SECOND: 4}
+    assert stream.pinned_for(start) == {FIRST: 33, SECOND: 4}
+    stream.pin({FIRST: 25})
+    assert stream.pin_again(start, {FIRST: 26}) == {FIRST: 26}
+    assert end_of(stream, start, {FIRST: 26}) == {FIRST: 26}
+
+
+class Brokers:
+    """One partition that ends at 25; `known` are those that were asked about as known."""
+
+    def partitions(
+        self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
+    ) -> set[TopicPartition]:
+        return {FIRST}
+
+    def latest(self, partitions: Collection[TopicPartition], known: Offsets) -> Offsets:
+        return dict.fromkeys(partitions, 25)
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_an_end_that_is_data_loss_does_not_get_into_the_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, is_pinned: bool
+) -> None:
+    """It would fail there again and again, also when everything has come back."""
+    monkeypatch.setattr("spark_connector.stream_reader.offset_source", lambda _: Brokers())
+    values = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides"}
+    for fails in ("true", "false"):
+        read = read_source_options({**values, "failOnDataLoss": fails}, is_streaming=True)
+        reader = TidelogStreamReader(read)
+        if is_pinned:
+            reader.prepareForTriggerAvailableNow()
+        for start, words in (
+            ({"tides": {"0": 30}}, "the end of tides-0 went back from offset 30 to 25"),
+            ({"tides": {"0": 25, "1": 7}}, "tides-1 is gone; it was read up to offset 7"),
+        ):
+            if fails == "true":
+                with pytest.raises(DataLossError, match=words):
+                    reader.latestOffset(start, ReadAllAvailable())
+            else:
+                assert reader.latestOffset(start, ReadAllAvailable()) == {"tides": {"0": 25}}
+
+
+@pytest.mark.parametrize("is_pinned", [True, False])
+def test_a_stream_that_was_ahead_of_the_tier_reads_nothing_twice_offline(is_pinned: bool) -> None:
+    """It was read through brokers before: what the tier has not got yet comes when it has."""
+    store = {"tier": "offline", "rsm.config.storage.backend.class": "filesystem"}
+    store |= {"rsm.config.storage.root": "."}
+    for fails, end in (("false", 30), ("true", 25)):
+        stream = progress(**store, failOnDataLoss=fails)
+        if is_pinned:
+            stream.pin({FIRST: 25})
+        assert end_of(stream, {FIRST: 30}, {FIRST: 25}) == {FIRST: end}
 
 
 def test_available_now_does_not_wait_for_enough_records() -> None:

@@ -41,6 +41,13 @@ def varied_records(count: int, size: int, seed: int = 1) -> list[Sent]:
     return records
 
 
+def numbered(count: int, first: int = 0, *, size: int = 6) -> list[Sent]:
+    """Records whose values are their numbers, filled up to `size` with zeros in front."""
+    return [
+        Sent(None, b"%0*d" % (size, number), (), 1_000 + number) for number in range(first, first + count)
+    ]
+
+
 def produce(servers: str, topic: str, records: Sequence[Sent], partition: int = 0, **options: Any) -> None:
     """Send in order; returns when everything is there."""
 

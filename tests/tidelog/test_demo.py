@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from rich.console import Console
 from tidelog.demo.comparison import Content, Fingerprint, OffsetGap, Received
 from tidelog.demo.corpus import Corpus
 from tidelog.demo.run import PARTITIONS, TIERED, Demo
+from tidelog.demo.stream_query import GroupCount, QueryResult
 
 LINES = [(b"a", b"1\n"), (b"a", b"2\n"), (b"b", b"3\n"), (b"a", b"4\n")]
 
@@ -64,6 +67,30 @@ def test_the_lines_of_a_file_are_the_file_whatever_ends_them(tmp_path: Path) -> 
     assert list(corpus.lines_of(corpus.paths[0])) == list(corpus.lines())
 
 
+def group(**changed: object) -> GroupCount:
+    values = {"partition": 0, "module": "a", "lines": 3, "cold": 2, "size_bytes": 9, "crc_sum": 77}
+    return GroupCount(**{**values, **changed})  # type: ignore[arg-type]
+
+
+def query_result(*groups: GroupCount) -> QueryResult:
+    return QueryResult(groups, micro_batches=2, seconds=1.0)
+
+
+def test_the_query_is_equal_only_when_lines_keys_bytes_and_checksums_are() -> None:
+    source = fingerprint(LINES)
+    counts = {"lines": 3, "size_bytes": 9, "crc_sum": source.crc_sum - 5}
+    rest = group(partition=1, module="b", lines=1, cold=0, size_bytes=3, crc_sum=5)
+    assert query_result(group(**counts), rest).is_of(source)
+    for changed in ({"lines": 4}, {"size_bytes": 8}, {"crc_sum": source.crc_sum}, {"module": "b"}):
+        assert not query_result(group(**{**counts, **changed}), rest).is_of(source)
+    assert query_result(group(), rest).largest() == "a (3 lines), b (1 lines)"
+
+
+def test_the_checksum_of_all_records_is_the_same_in_any_order() -> None:
+    assert fingerprint(LINES[::-1]).crc_sum == fingerprint(LINES).crc_sum
+    assert fingerprint(LINES[1:]).crc_sum != fingerprint(LINES).crc_sum
+
+
 async def test_the_demo_runs_to_its_end_on_a_small_text(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.mkdir()
@@ -78,7 +105,11 @@ async def test_the_demo_runs_to_its_end_on_a_small_text(tmp_path: Path) -> None:
     finally:
         demo.close()
     assert "DIFFERS" not in output.getvalue()
-    assert output.getvalue().count("equal") == 3
+    # Spark's query is passed over, with its reason printed, where there is no Java.
+    by_spark = "no streaming query with Spark: " not in output.getvalue()
+    assert by_spark is (shutil.which("java") is not None or "JAVA_HOME" in os.environ)
+    assert output.getvalue().count("equal") == 3 + by_spark
+    assert ("largest modules: 39.py (780 lines), 38.py (760 lines)" in output.getvalue()) is by_spark
     copied = re.search(r"copied ([\d.]+) MB of the ([\d.]+) MB", output.getvalue())
     assert copied is not None and float(copied[1]) < float(copied[2]) / 2, output.getvalue()
     assert len(demo.watch.borders) == PARTITIONS

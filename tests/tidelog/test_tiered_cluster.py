@@ -30,18 +30,6 @@ def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
     running.stop()
 
 
-@pytest.fixture
-def tiered(cluster: EmbeddedCluster) -> TieredTopics:
-    return TieredTopics(cluster)
-
-
-@pytest.fixture
-def opened(cluster: EmbeddedCluster) -> Iterator[Opened]:
-    opener = Opened(cluster.bootstrap_servers)
-    yield opener
-    opener.close()
-
-
 def messages(count: int, seed: int) -> list[Message]:
     randomness = random.Random(seed)
     return [Message(b"%d " % number + randomness.randbytes(900)) for number in range(count)]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from uuid import uuid4
 
-import pytest
-
+from broker.exposition import Exposition
 from broker.node import BrokerNode
 from broker.remote.part import RemotePart
 from clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
@@ -21,31 +20,6 @@ from tidelog.embedded import EmbeddedCluster
 
 CONFLUENT = CLIENTS["confluent"]
 SENT = [Message(b"%d" % number + bytes(900)) for number in range(3000)]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(tiered=True) as running:
-        yield running
-
-
-@pytest.fixture
-def opened(cluster: EmbeddedCluster) -> Iterator[Opened]:
-    opener = Opened(cluster.bootstrap_servers)
-    yield opener
-    opener.close()
-
-
-@pytest.fixture
-def tiered(cluster: EmbeddedCluster) -> TieredTopics:
-    return TieredTopics(cluster)
-
-
-@pytest.fixture
-def topic(tiered: TieredTopics) -> str:
-    name = f"tides-{uuid4().hex[:8]}"
-    tiered.create(name)
-    return name
 
 
 def remote_of(node: BrokerNode) -> RemotePart:
@@ -131,7 +105,7 @@ def test_metrics_have_kafkas_names(
     opened.produce(CONFLUENT, topic, SENT, idempotent=True)
     tiered.wait_until_tiered(topic)
     opened.consume(CONFLUENT, topic, len(SENT))
-    text = cluster.run(lambda node: node.metrics.exposition()[0].decode())
+    text = cluster.run(lambda node: Exposition(node.metrics).text()[0].decode())
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     label = f'{{topic="{topic}"}}'
     for name in ("remotecopybytes", "remotecopyrequests", "remotefetchbytes", "remotefetchrequests"):

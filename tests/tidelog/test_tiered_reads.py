@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
-from uuid import uuid4
 
 import pytest
 
@@ -20,31 +18,6 @@ from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
 from tidelog.embedded import EmbeddedCluster
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(tiered=True) as running:
-        yield running
-
-
-@pytest.fixture
-def opened(cluster: EmbeddedCluster) -> Iterator[Opened]:
-    opener = Opened(cluster.bootstrap_servers)
-    yield opener
-    opener.close()
-
-
-@pytest.fixture
-def tiered(cluster: EmbeddedCluster) -> TieredTopics:
-    return TieredTopics(cluster)
-
-
-@pytest.fixture
-def topic(tiered: TieredTopics) -> str:
-    name = f"tides-{uuid4().hex[:8]}"
-    tiered.create(name)
-    return name
 
 
 def messages(count: int, size: int, *, first_ms: int = 1_000_000) -> list[Message]:

@@ -41,6 +41,7 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "storage": LazyCommand("tidelog.cli.storage", "Prepare the directories of a node for its cluster."),
     "log": LazyCommand("tidelog.cli.log", "Print and verify files of a log directory."),
     "tier": LazyCommand("tidelog.cli.tier", "Show what is in remote storage, why, and whether it is whole."),
+    "spark": LazyCommand("tidelog.cli.spark", "Run pipelines over topics on Spark."),
     "perf": LazyCommand("tidelog.cli.perf", "Measure how fast a cluster takes and gives records."),
 }
 

@@ -83,14 +83,16 @@ def _explain(error: Exception) -> tuple[int, str]:
     from clients.options import ConfigError as ClientConfigError
     from protocol.errors import DecodeError, KafkaError
     from remote.storage_manager import RemoteStorageError
+    from spark_connector.jobs.failures import JobFailure
+    from spark_connector.planning.option_values import OptionError
     from storage.config_definition import ConfigError
     from storage.errors import CorruptFile
 
-    if isinstance(error, UsageFailure | ClientConfigError | ConfigError):
+    if isinstance(error, UsageFailure | ClientConfigError | ConfigError | OptionError):
         return EXIT_USAGE, str(error)
     if isinstance(error, KafkaError):
         return EXIT_FAILURE, kafka_error_text(error)
-    if isinstance(error, CorruptFile | DecodeError | RemoteStorageError):
+    if isinstance(error, CorruptFile | DecodeError | RemoteStorageError | JobFailure):
         return EXIT_FAILURE, str(error)
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""

@@ -24,7 +24,7 @@ LOG_LEVEL_VARIABLE: Final = "TIDELOG_LOG_LEVEL"
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end. Errors: its own; KeyboardInterrupt; Terminated."""
-    _set_up_logging()
+    set_up_logging()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_terminated(work))
 
@@ -60,7 +60,7 @@ class _Complaints(logging.Handler):
         complain(record.getMessage())
 
 
-def _set_up_logging() -> None:
+def set_up_logging() -> None:
     """Keep logs out of the way: a command says itself what failed. TIDELOG_LOG_LEVEL shows them.
 
     Only that the cluster was lost, and came back, is told: a command that waits for it would seem idle.

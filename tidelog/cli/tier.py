@@ -12,6 +12,10 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json
 from tidelog.cli.tier_sources import (
     ConfigFile,
+    Everything,
+    FsckTopics,
+    Offline,
+    Patience,
     StorageValues,
     gather,
     gather_named,
@@ -104,21 +108,14 @@ def explain(
 
 @app.command()
 def fsck(
-    topics: Annotated[list[str], typer.Argument(metavar="[TOPIC]...", help="Topics by name.")] = [],  # noqa: B006
+    topics: FsckTopics = [],  # noqa: B006
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    everything: Annotated[
-        bool, typer.Option("-a", "--all", help="Every tiered topic, and what is left of others.")
-    ] = False,
+    everything: Everything = False,
     deep: Annotated[
         bool, typer.Option("--deep", help="Read every byte: checksums, offsets, indexes, small files.")
     ] = False,
-    offline: Annotated[
-        bool, typer.Option("--offline", help="By the bucket alone, without a broker.")
-    ] = False,
-    patience: Annotated[
-        int,
-        typer.Option("--patience", metavar="SECONDS", min=0, help="How long a copy or a deletion may take."),
-    ] = 600,
+    offline: Offline = False,
+    patience: Patience = 600,
     config: ConfigFile = None,
     storage: StorageValues = [],  # noqa: B006
     as_json: AsJson = False,

@@ -31,7 +31,9 @@ from remote.inspection.fsck import (
 from remote.inspection.offline import offline_views
 from remote.inspection.states import history_findings
 from remote.inspection.views import PartitionView, finished
+from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.storage_manager import RemoteStorageError
+from spark_connector.jobs.failures import JobFailure
 from storage.config_definition import ConfigError
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text
 from tidelog.cli.output import print_json
@@ -39,6 +41,9 @@ from tidelog.cli.progress import bar
 from tidelog.cli.tier_sources import gather
 
 EXIT_CANNOT_LOOK: Final = 2
+
+DeepLook = Callable[[Sequence[RemoteLogSegmentMetadata]], list[Finding]]
+"""Reads every byte of segments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +57,8 @@ class FsckOptions:
     is_offline: bool = False
     patience_ms: int = 0
     as_json: bool = False
+    deep_look: DeepLook | None = None
+    """Who reads the bytes; None for threads of this process."""
 
 
 @dataclass(slots=True)
@@ -75,7 +82,7 @@ def exit_when_blind() -> Iterator[None]:
         yield
     except KafkaError as error:
         complain(kafka_error_text(error))
-    except (UsageFailure, ConfigError, ClientConfigError, RemoteStorageError) as error:
+    except (UsageFailure, ConfigError, ClientConfigError, RemoteStorageError, JobFailure) as error:
         complain(str(error))
     except OSError as error:
         complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
@@ -96,7 +103,7 @@ def _look(bucket: Bucket, options: FsckOptions) -> Report:
     views, found = _shallow(bucket, options)
     report = Report(found, views)
     if options.is_deep:
-        report.findings += _deep(bucket, report)
+        report.findings += _deep(bucket, report, options.deep_look)
     if report.findings:
         views, again = _shallow(bucket, options)
         report.findings = confirmed(report.findings, again, views)
@@ -135,13 +142,16 @@ def _look_offline(bucket: Bucket, options: FsckOptions) -> Report:
             seen = bucket.findings(view, sizes, on_segment)
             report.findings += [finding for finding in seen if finding.segment not in mine]
     if options.is_deep:
-        report.findings += _deep(bucket, report)
+        report.findings += _deep(bucket, report, options.deep_look)
     return report
 
 
-def _deep(bucket: Bucket, report: Report) -> list[Finding]:
+def _deep(bucket: Bucket, report: Report, deep_look: DeepLook | None) -> list[Finding]:
     segments = segments_to_read(report.views, report.findings)
     total = sum(segment.segment_size_bytes for segment in segments)
+    if deep_look is not None:
+        report.bytes_read = total
+        return deep_look(segments)
     with bar("bytes", total) as show:
         steps = _Steps(show)
         found = deep_findings(bucket, report.views, report.findings, steps.add)

@@ -169,7 +169,7 @@ def explain_document(
     return {
         **partition_document(view),
         "lineage": [{"leader_epoch": epoch, "start_offset": start} for epoch, start in view.lineage],
-        "offset": None if place is None else _place_document(view, place, where),
+        "offset": None if place is None else _place_document(place, where),
         "not_tiered": [
             {"obstacle": reason.obstacle, "meaning": reason.obstacle.value, "detail": reason.detail}
             for reason in not_tiered(view, place)
@@ -219,7 +219,7 @@ def print_explanation(
         print_table(("start", "end", "when", "why"), [_departure_row(view, each) for each in going])
 
 
-def _place_document(view: PartitionView, place: Whereabouts, where: ByteRange | None) -> dict[str, Any]:
+def _place_document(place: Whereabouts, where: ByteRange | None) -> dict[str, Any]:
     segment = place.segment
     return {
         "offset": place.offset,

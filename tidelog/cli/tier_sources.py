@@ -24,6 +24,15 @@ _PREFIX: Final = "rsm.config."
 _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _ATTEMPTS_MAX: Final = 5
 
+FsckTopics = Annotated[list[str], typer.Argument(metavar="[TOPIC]...", help="Topics by name.")]
+Everything = Annotated[
+    bool, typer.Option("-a", "--all", help="Every tiered topic, and what is left of others.")
+]
+Offline = Annotated[bool, typer.Option("--offline", help="By the bucket alone, without a broker.")]
+Patience = Annotated[
+    int,
+    typer.Option("--patience", metavar="SECONDS", min=0, help="How long a copy or a deletion may take."),
+]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(

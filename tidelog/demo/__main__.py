@@ -7,7 +7,10 @@ empty node   the killed one comes back without its disk, and copies only what is
              read from offset 0 with the bundled consumer
 restart      all nodes cleanly, then read with confluent-kafka, a group of two
 kill -9      all nodes and start them again, then read with aiokafka, a group of two
-compare      count, offsets without a gap, order per key, SHA-256 of all content
+query        with a stream of Spark, whose tasks read the tier themselves and ask brokers for the rest;
+             passed over with a word where there is no Java
+compare      count, offsets without a gap, order per key, SHA-256 of all content; by Spark count, bytes, keys
+             and the checksums of all records
 """
 
 from __future__ import annotations

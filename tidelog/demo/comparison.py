@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Equal fingerprints mean equal content in equal order per key."""
+    """Equal fingerprints mean equal content in equal order per key.
+
+    `crc_sum` adds up the CRC-32 of each record, key and value: it is the same in any order.
+    """
 
     records: int
     size_bytes: int
     keys: int
     sha256: str
+    crc_sum: int
 
 
 class Content:
@@ -28,6 +33,7 @@ class Content:
     def __init__(self) -> None:
         self._records = 0
         self._size_bytes = 0
+        self._crc_sum = 0
         self._by_key: dict[bytes, hashlib._Hash] = {}
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
@@ -41,6 +47,7 @@ class Content:
         digest.update(data)
         self._records += 1
         self._size_bytes += len(name) + len(data)
+        self._crc_sum += zlib.crc32(data, zlib.crc32(name))
 
     @property
     def records(self) -> int:
@@ -52,7 +59,9 @@ class Content:
         whole = hashlib.sha256()
         for key in sorted(self._by_key):
             whole.update(b"%d:" % len(key) + key + self._by_key[key].digest())
-        return Fingerprint(self._records, self._size_bytes, len(self._by_key), whole.hexdigest())
+        return Fingerprint(
+            self._records, self._size_bytes, len(self._by_key), whole.hexdigest(), self._crc_sum
+        )
 
 
 class OffsetGap(Exception):

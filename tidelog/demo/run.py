@@ -13,10 +13,14 @@ from rich.table import Table
 
 from clients.admin import Admin, ElectionType
 from clients.producer import Producer
+from spark_connector.jobs.failures import JobFailure
+from spark_connector.jobs.runtime import require_spark
+from spark_connector.planning.tier_options import STORAGE_PREFIX
 from tidelog.demo.comparison import Content, Fingerprint, Received
 from tidelog.demo.corpus import Corpus
 from tidelog.demo.progress import Progress
 from tidelog.demo.readers import Advance, read_with_aiokafka, read_with_confluent, read_with_tidelog
+from tidelog.demo.stream_query import StreamQuery
 from tidelog.demo.tier_view import MEGA, TierView
 from tidelog.demo.tier_watch import TierWatch
 from tidelog.local_cluster.cluster import LocalCluster
@@ -69,6 +73,8 @@ class Demo:
         self._console = console or Console()
         self._topic_configs = topic_configs
         settings = tiered_settings(folder, NODES, SETTINGS)
+        # The very keys that brokers have for the bucket.
+        self._tier_options = {key: text for key, text in settings.items() if key.startswith(STORAGE_PREFIX)}
         self.cluster = LocalCluster.create(folder / "cluster", NODES, settings=settings)
         self._view = TierView(self.cluster.layout, folder / TIER_FOLDER, TOPIC)
         self.watch = TierWatch(self._view, self.cluster.bootstrap_servers, self._console)
@@ -91,6 +97,7 @@ class Demo:
         await asyncio.to_thread(self._kill_all)
         say(f"kill -9 of all and restart: ready after {await self._start():.1f} s")
         equal &= await self._read("aiokafka, group of 2", read_with_aiokafka, source, 2)
+        equal &= await self._query(source)
         await asyncio.to_thread(self.cluster.stop)
         say(self._rates, self._comparison)
         if equal:
@@ -186,6 +193,38 @@ class Demo:
             "[green]equal" if equal else f"[bold red]DIFFERS from {source.sha256[:12]}, {source.records:,}",
         )
         return equal
+
+    async def _query(self, source: Fingerprint) -> bool:
+        """The topic through a streaming query of Spark; True, too, where Spark cannot run."""
+        try:
+            require_spark()
+        except JobFailure as reason:
+            self._console.print(f"[yellow]no streaming query with Spark: {reason}")
+            return True
+        query = StreamQuery(self.cluster.bootstrap_servers, TOPIC, self._tier_options, source.records)
+        try:
+            with Progress(self._console, "query: Spark", source.records) as progress:
+                found = await query.run(await self._local_starts(), progress.advance)
+        except JobFailure as reason:
+            self._console.print(f"[bold red]THE STREAMING QUERY FAILED: {reason}")
+            return False
+        self._console.print(found.table(), f"largest modules: {found.largest()}", sep="")
+        self._add_rate("query: Spark, streaming", source, found.seconds)
+        equal = found.is_of(source)
+        self._comparison.add_row(
+            "Spark, streaming, tier=direct",
+            f"{found.records:,}",
+            f"{found.keys:,}",
+            f"{found.cold:,} cold + {found.records - found.cold:,} hot",
+            f"CRCs {found.crc_sum:x}",
+            "[green]equal" if equal else f"[bold red]DIFFERS from {source.crc_sum:x}, {source.records:,}",
+        )
+        return equal
+
+    async def _local_starts(self) -> dict[int, int]:
+        """Where each partition begins on its leader's disk: what is below is in the tier alone."""
+        async with Admin(self.cluster.bootstrap_servers) as admin:
+            return {border.partition: border.local_start for border in await self._view.borders(admin)}
 
     def _add_rate(self, step: str, content: Fingerprint, seconds: float) -> None:
         self._rates.add_row(

@@ -186,6 +186,8 @@ def test_partitions_that_went_and_ends_that_went_back_are_losses() -> None:
         "tides-0 is gone; it was read up to offset 5",
         "the end of tides-1 went back from offset 7 to 3",
     ]
+    (loss,) = plan_batch({FIRST: 5}, {FIRST: 3}, {}, is_offline=True).losses
+    assert loss.startswith("the bucket has tides-0 up to offset 3, and it was read up to 5: through brokers")
 
 
 @pytest.mark.parametrize(("log_start", "left"), [(0, 5), (5, 5), (8, 8), (12, 10)])

@@ -145,3 +145,10 @@ def test_servers_and_topics_are_needed() -> None:
         read_source_options({"subscribe": "tides"}, is_streaming=True)
     with pytest.raises(OptionError, match="given: none of them"):
         read_source_options({"kafka.bootstrap.servers": "a:1"}, is_streaming=True)
+
+
+def test_filters_are_pushed_down_for_batches_alone() -> None:
+    assert read({"pushdown": "true"}, is_streaming=False).pushes_filters
+    assert not read(is_streaming=False).pushes_filters
+    with pytest.raises(OptionError, match="option pushdown='true' is not allowed here: Spark hands"):
+        read({"pushdown": "true"})

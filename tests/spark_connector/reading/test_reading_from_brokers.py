@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
@@ -12,12 +13,15 @@ import pytest
 from clients.admin import Admin
 from protocol.errors import KafkaError
 from protocol.ids import TopicPartition
+from spark_connector.input_partitions import RangePartition, input_partitions, read_partition
 from spark_connector.planning.data_loss import DataLossError
 from spark_connector.planning.offset_specs import AtTimestamp, Bound
+from spark_connector.planning.offsets_json import Offsets
 from spark_connector.planning.option_values import OptionError
 from spark_connector.planning.ranges import OffsetRange
 from spark_connector.planning.source_options import SourceOptions, read_source_options
 from spark_connector.reading.cluster_offsets import ClusterOffsets
+from spark_connector.reading.offset_source import offset_source
 from spark_connector.reading.range_reader import ReadSettings, read_range
 from tests.support.spark_topics import START_MS, create_topic, produce, rows_by_offset, varied_records
 from tidelog.embedded import EmbeddedCluster
@@ -104,6 +108,26 @@ def test_partitions_and_offsets_are_those_of_the_cluster(cluster: EmbeddedCluste
             asked.resolve(at, partitions, is_start=True)
 
 
+def test_a_record_that_comes_while_a_timestamp_is_looked_for_is_not_left_out(
+    cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No record was young enough: the start is the end, but not one behind a record that came since."""
+    second = TopicPartition(topic, 1)
+    settings = options(cluster, topic, startingOffsetsByTimestampStrategy="latest")
+    with ClusterOffsets(settings) as asked:
+        listed = asked._listed
+
+        def listed_and_then_comes(specs: Mapping[TopicPartition, int], **more: bool) -> Offsets:
+            found = listed(specs, **more)
+            if START_MS in specs.values():
+                produce(cluster.bootstrap_servers, topic, RECORDS[:1], partition=1)
+            return found
+
+        monkeypatch.setattr(asked, "_listed", listed_and_then_comes)
+        at = AtTimestamp("startingTimestamp", START_MS)
+        assert asked.resolve(at, [second], is_start=True) == {second: 0}
+
+
 def test_topics_are_found_by_pattern_and_missing_ones_are_named(cluster: EmbeddedCluster, topic: str) -> None:
     with ClusterOffsets(options(cluster, topic, subscribePattern=f"{topic[:-1]}.")) as asked:
         assert len(asked.partitions(all_must_exist=True)) == 2
@@ -125,3 +149,37 @@ def test_an_end_that_went_back_is_asked_again_before_it_is_believed(
     one = TopicPartition(topic, 0)
     with ClusterOffsets(options(cluster, topic)) as asked:
         assert asked.latest([one], {one: 400}) == {one: 300}
+
+
+def test_a_partition_that_is_missing_is_asked_again_before_it_is_gone(
+    cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that has just begun does not know the topic yet; what is not asked for is not waited for."""
+    one, other = TopicPartition(topic, 0), TopicPartition("another", 0)
+    answers: list[dict[str, int]] = []
+    with ClusterOffsets(options(cluster, topic)) as asked:
+
+        async def counts(_: Admin) -> dict[str, int]:
+            return answers.pop(0)
+
+        monkeypatch.setattr(asked, "_partition_counts", counts)
+        answers[:] = [{}, {}, {topic: 2}]
+        assert one in asked.partitions(all_must_exist=False, known={one})
+        answers[:] = [{}]
+        assert not asked.partitions(all_must_exist=False, known={other})
+        answers[:] = [{}] * 4
+        assert not asked.partitions(all_must_exist=False, known={one})
+        assert not answers
+
+
+def test_where_there_is_no_remote_storage_brokers_give_everything(
+    cluster: EmbeddedCluster, topic: str, tmp_path: Path
+) -> None:
+    store = {"rsm.config.storage.backend.class": "filesystem", "rsm.config.storage.root": str(tmp_path)}
+    settings = options(cluster, topic, tier="direct", **store)
+    with offset_source(settings) as source:
+        tasks = input_partitions(settings, source, [OffsetRange(TopicPartition(topic, 0), 7, 300)])
+    (task,) = tasks
+    assert isinstance(task, RangePartition)
+    rows = [row for batch in read_partition(settings, task) for row in batch.to_pylist()]
+    assert rows_by_offset(rows) == [one.row() for one in RECORDS[7:]]

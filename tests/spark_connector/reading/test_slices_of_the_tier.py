@@ -17,13 +17,15 @@ from remote.reader.served_parts import served_parts
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.storage_manager import IndexType
 from spark_connector.arrow.decoder import DecoderSettings
+from spark_connector.planning.ranges import AbortedRange
 from spark_connector.planning.segment_slices import (
+    OffsetPositions,
     SegmentSlice,
     pack,
     read_offset_index,
     slices,
 )
-from spark_connector.reading.slice_reader import AbortedRange, read_slice
+from spark_connector.reading.slice_reader import read_slice
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
@@ -180,6 +182,22 @@ async def test_a_segment_that_ends_too_early_is_damage_and_not_the_end(tier: Tie
     (first, *_) = tier.slices(0, max_bytes=EVERYTHING)
     tier.storage.cut_after = first.size_bytes - 1
     with pytest.raises(DecodeError, match="end within a batch behind offset"):
+        tier.rows(first)
+
+
+async def test_an_index_that_leads_to_the_wrong_place_is_damage_and_loses_nothing(tier: Tier) -> None:
+    part = max(tier.parts(0), key=lambda each: each.metadata.segment_size_bytes)
+    index = read_offset_index(tier.storage.fetch_index(part.metadata, IndexType.OFFSET).read(), part.metadata)
+    assert len(index.positions) > 4
+    # Each entry has the position of the one behind it.
+    shifted = OffsetPositions(index.offsets[:-1], index.positions[1:])
+    (last,) = slices(part._replace(start_offset=int(index.offsets[1]) + 1), shifted, EVERYTHING)
+    with pytest.raises(DecodeError, match=r"its offset index has offset .* where the batch of offset"):
+        tier.rows(last)
+    # Each entry has the position of the one before it: a slice ends before its last records.
+    early = OffsetPositions(index.offsets[1:], index.positions[:-1])
+    (first, *_) = slices(part, early, 1000)
+    with pytest.raises(DecodeError, match=r"its offset index says that offset .* lies before byte"):
         tier.rows(first)
 
 

@@ -1,0 +1,24 @@
+"""Spark's own Kafka source, which comes in jars of its own and is there only where somebody fetched them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "TIDELOG_SPARK_KAFKA_JARS"
+"""Names the folder that `make bench-spark-kafka` has Maven fill from the pom.xml beside this file."""
+
+
+def spark_kafka_jars() -> list[str]:
+    """The jars for `spark.jars`; none where the variable is not set.
+
+    Raises FileNotFoundError when it names a folder without the connector.
+    """
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return []
+    jars = sorted(str(path) for path in Path(folder).glob("*.jar"))
+    if not any("spark-sql-kafka" in jar for jar in jars):
+        raise FileNotFoundError(f"{VARIABLE}: there is no spark-sql-kafka in {folder}")
+    return jars

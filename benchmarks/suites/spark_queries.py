@@ -1,0 +1,112 @@
+"""Whole queries of Spark over a topic in the tier, beside a source that reads nothing.
+
+Of each query three sources in turns, in one session of two tasks at a time: through the broker, straight
+from the object store (a directory), and ready Arrow batches, which is all that the API itself allows. The
+broker's CPU time over all these queries is kept apart by source; that of Spark is of the JVM and all workers.
+Where its jars are there (`make bench-spark-kafka`), Spark's own Kafka source takes its turn, too.
+Broker, Spark and its workers share the machine's cores.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+from benchmarks.figures import Compared, Figure
+from benchmarks.processes import run_load
+from benchmarks.spark_kafka import VARIABLE, spark_kafka_jars
+from benchmarks.suites.effort import MEBIBYTE, MEGA, MESSAGE_BYTES, Effort, size_name
+from benchmarks.tiered_broker import SEGMENT_BYTES, TIERED, TieredBroker, directory_store, tiered_broker
+
+PARTITIONS: Final = 4
+PARTITION_BYTES: Final = 96 * MEBIBYTE
+LIMIT: Final = "generator"
+KAFKA: Final = "kafka"
+MICRO_BATCHES: Final = 25
+ROWS_A_BATCH: Final = 4
+
+
+def spark_queries(effort: Effort) -> Iterator[Figure]:
+    """Rows/s of three queries at 100 B and 1 KiB, the broker's CPU for a backfill, a micro-batch's ms."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        print("Spark needs Java 17 or later: its queries are left out", file=sys.stderr)
+        return
+    if not spark_kafka_jars():
+        print(f"Spark's Kafka connector is not beside: {VARIABLE} names no folder", file=sys.stderr)
+    scaled = max(2, int(PARTITION_BYTES * effort.scale) // SEGMENT_BYTES) * SEGMENT_BYTES
+    with directory_store() as store, tiered_broker(store) as broker:
+        tier = {"kafka.bootstrap.servers": broker.process.address, **store.settings()}
+        for size in MESSAGE_BYTES:
+            topic = f"values-{size}"
+            broker.create(topic, PARTITIONS, TIERED)
+            rows = PARTITIONS * scaled // (size + 8)
+            run_load(
+                "spark", kind="fill", topic=topic, partitions=PARTITIONS, rows=rows, size=size, **broker.place
+            )
+            broker.until_tiered(topic, PARTITIONS)
+            yield from _queries(broker, tier | {"subscribe": topic}, rows, size, effort)
+        yield from _micro_batches(broker, tier)
+
+
+def _queries(
+    broker: TieredBroker, options: dict[str, str], rows: int, size: int, effort: Effort
+) -> Iterator[Figure]:
+    found = run_load(
+        "spark",
+        kind="queries",
+        # As many tasks as the broker's, which cannot cut partitions by bytes.
+        sources=_sources({**options, "minPartitions": "8"}),
+        rows=rows,
+        size=size,
+        rounds=effort.rounds,
+        broker_pid=broker.process.pid,
+    )
+    for query, rates in found["rates"].items():
+        costs = found["costs"][query]
+        for name in ("broker", "direct"):
+            figure = f"Spark, {query}, {size_name(size)}, {name}"
+            yield _beside(rates, name, LIMIT, 1 / MEGA).figure(figure, "M rows/s", "reads nothing")
+            yield _beside(costs, name, LIMIT, MEGA).figure(f"{figure}, CPU", "us/row", "reads nothing")
+        if KAFKA in rates:
+            figure = f"Spark, {query}, {size_name(size)}, Spark's Kafka source"
+            yield _beside(rates, KAFKA, "broker", 1 / MEGA).figure(figure, "M rows/s", "tier=broker")
+            yield _beside(costs, KAFKA, "broker", MEGA).figure(f"{figure}, CPU", "us/row", "tier=broker")
+    cpu: dict[str, list[float]] = found["broker_cpu"]
+    for name in sorted(cpu.keys() - {"broker", LIMIT}):
+        yield _beside(cpu, name, "broker", 1).figure(
+            f"Spark, broker CPU for a backfill, {size_name(size)}, {name}", "s", "s, tier=broker"
+        )
+
+
+def _sources(options: dict[str, str]) -> dict[str, dict[str, str]]:
+    """The options of each source; Spark's own, which ignores those of the tier, where its jars are there."""
+    sources = {name: {**options, "tier": name} for name in ("broker", "direct")}
+    return sources | ({KAFKA: options} if spark_kafka_jars() else {})
+
+
+def _beside(found: dict[str, list[float]], name: str, other: str, unit: float) -> Compared:
+    return Compared.of(
+        [(one * unit, beside * unit) for one, beside in zip(found[name], found[other], strict=True)]
+    )
+
+
+def _micro_batches(broker: TieredBroker, options: dict[str, str]) -> Iterator[Figure]:
+    """Of a topic that is local, so that it is planning that differs."""
+    broker.create("trickle", 1, {"remote.storage.enable": "true"})
+    rows = MICRO_BATCHES * ROWS_A_BATCH
+    run_load("spark", kind="fill", topic="trickle", partitions=1, rows=rows, size=100, **broker.place)
+    stream: dict[str, Any] = {
+        **options,
+        "subscribe": "trickle",
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": str(ROWS_A_BATCH),
+    }
+    sources = _sources(stream)
+    found = run_load("spark", kind="batches", sources=sources, count=MICRO_BATCHES)["median_ms"]
+    for name in sources:
+        yield Compared(found[name], found["engine"], found[name] / found["engine"]).figure(
+            f"Spark, micro-batch of {ROWS_A_BATCH} rows, {name}", "ms", "Spark's rate-micro-batch"
+        )

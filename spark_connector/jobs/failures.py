@@ -1,0 +1,42 @@
+"""What ends a job: one line for a person, taken out of what Spark says over many.
+
+An error in a worker's Python arrives as text, with the tracebacks of all processes that it went through. The
+last line of the innermost traceback that is no Spark machinery says what happened.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_EXCEPTION_LINE: Final = re.compile(
+    r"^\s*(?:Caused by: |: )?((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|NotFound)): (.*)$"
+)
+_MACHINERY: Final = ("py4j.", "org.apache.spark.", "java.", "pyspark.errors.", "pyspark.serializers")
+_CONDITION: Final = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_LENGTH_MAX: Final = 600
+
+
+class JobFailure(Exception):
+    """A job cannot begin or go on; the text says why in one line."""
+
+
+def cause_in(text: str) -> str:
+    """The line of Spark's error `text` that says what happened: an own exception's words before Spark's."""
+    of_spark = ""
+    for line in text.splitlines():
+        found = _EXCEPTION_LINE.match(line)
+        if found is None:
+            continue
+        name, words = found[1], found[2].strip()
+        if words and not name.startswith(_MACHINERY) and not _CONDITION.match(words):
+            return _shortened(words)
+        # The cause that is told last is the one that the others come from.
+        if not of_spark or line.startswith("Caused by: "):
+            of_spark = words
+    first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    return _shortened(_CONDITION.sub("", of_spark or first))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LENGTH_MAX else text[: _LENGTH_MAX - 3] + "..."

@@ -1,0 +1,1 @@
+"""Rows of Spark written to topics: columns as records, and ways of delivery."""

@@ -1,0 +1,252 @@
+"""What jobs decide without Spark: commits of an archive, groups of segments, figures, times, words."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.ids import TopicPartition
+from spark_connector.jobs.archive_plan import (
+    ArchivedFile,
+    Commit,
+    file_name,
+    file_number,
+    file_offsets,
+    manifest_name,
+    manifest_number,
+    next_ranges,
+    read_commit,
+    require_same_start,
+    require_within,
+)
+from spark_connector.jobs.failures import JobFailure, cause_in
+from spark_connector.jobs.runtime import java_command, java_major, require_java
+from spark_connector.jobs.stats_report import Counts, partition_stats, skew, topic_stats
+from spark_connector.jobs.times import read_time_ms, time_text
+from spark_connector.jobs.topic_span import TopicSource, find_span
+from spark_connector.jobs.verify import grouped
+from spark_connector.planning.option_values import OptionError
+from spark_connector.planning.ranges import OffsetRange
+from tests.support.remote_segments import started
+
+ZERO, ONE = TopicPartition("tides", 0), TopicPartition("tides", 1)
+FILE = ArchivedFile(path="topic=tides/date=2026-01-31/x", rows=3, size_bytes=99, offsets={0: (7, 9)})
+
+
+def commit(**changed: object) -> Commit:
+    values: dict[str, object] = {
+        "number": 4,
+        "topic": "tides",
+        "from_ms": None,
+        "starts": {ZERO: 7, ONE: 0},
+        "next_offsets": {ZERO: 10, ONE: 0},
+        "files": (FILE,),
+        "committed_at_ms": 1,
+    }
+    return Commit(**{**values, **changed})  # type: ignore[arg-type]
+
+
+# --- where a run goes on --------------------------------------------------------------------
+
+
+class Bucket:
+    """What of `tides` is in a bucket: one partition, up to `end`."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+
+    def __enter__(self) -> Bucket:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+    def partitions(self, *, all_must_exist: bool) -> frozenset[TopicPartition]:
+        return frozenset({ZERO})
+
+    def latest(self, partitions: frozenset[TopicPartition], _: object) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, self.end)
+
+    def resolve(
+        self, spec: object, partitions: frozenset[TopicPartition], *, is_start: bool
+    ) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0 if is_start else self.end)
+
+
+def test_a_run_that_goes_on_offline_knows_that_the_tier_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was read through brokers before, which know of a partition that has no segment yet."""
+    monkeypatch.setattr("spark_connector.jobs.topic_span.offset_source", lambda _: Bucket(9))
+    store = {"rsm.config.storage.backend.class": "filesystem", "rsm.config.storage.root": "."}
+    source = TopicSource(servers="localhost:1", topics=("tides",), options={"tier": "offline", **store})
+    span = find_span(source, None, None, {ZERO: 7, ONE: 0})
+    assert (span.size, span.ends) == (2, {ZERO: 9, ONE: 0})
+    with pytest.raises(JobFailure, match=r"offset 12 before, and the bucket has it up to 9: "):
+        find_span(source, None, None, {ZERO: 12})
+
+
+# --- archive ------------------------------------------------------------------------------
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    one = commit(from_ms=17)
+    assert read_commit(one.to_text(), "here") == one
+    assert (one.rows, one.size_bytes) == (3, 99)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', commit().to_text()[:-9]])
+def test_what_is_no_manifest_is_refused_by_its_place(text: str) -> None:
+    with pytest.raises(JobFailure, match=r"^/archive/000000004.json is no manifest of an archive: "):
+        read_commit(text, "/archive/000000004.json")
+
+
+def test_names_tell_the_commit() -> None:
+    assert manifest_number(manifest_name(12)) == file_number(file_name(12, 3)) == 12
+    # A leftover that is not known as one is read for ever, beside the file that takes its place.
+    assert file_number(file_name(12, 123_456)) == 12
+    assert [manifest_number(name) for name in (".000000012.json.crc", "000000012.json.draft", "x")] == [
+        None
+    ] * 3
+    assert [file_number(name) for name in ("part-00000.parquet", "commit-12.parquet")] == [None] * 2
+
+
+def test_commits_follow_each_other_without_a_hole_until_everything_is_archived() -> None:
+    starts, ends = {ZERO: 5, ONE: 40}, {ZERO: 105, ONE: 50}
+    seen: dict[TopicPartition, list[int]] = {ZERO: [], ONE: []}
+    while ranges := next_ranges(starts, ends, 30):
+        assert sum(one.size for one in ranges) <= 31
+        for one in ranges:
+            assert one.start_offset == starts[one.topic_partition]
+            seen[one.topic_partition] += range(one.start_offset, one.end_offset)
+            starts = {**starts, one.topic_partition: one.end_offset}
+    assert seen == {ZERO: list(range(5, 105)), ONE: list(range(40, 50))}
+
+
+def test_files_are_counted_over_partitions_and_those_without_rows_are_there_too() -> None:
+    found = file_offsets([("a", 0, 3, 7, 9), ("a", 1, 2, 0, 1)], {"a": 10, "b": 4})
+    assert found["a"] == ArchivedFile(path="a", rows=5, size_bytes=10, offsets={0: (7, 9), 1: (0, 1)})
+    assert (found["b"].rows, found["b"].offsets) == (0, {})
+    require_within(found.values(), [OffsetRange(ZERO, 7, 10), OffsetRange(ONE, 0, 2)])
+    for wrong in ([OffsetRange(ZERO, 7, 10)], [OffsetRange(ZERO, 8, 10), OffsetRange(ONE, 0, 2)]):
+        with pytest.raises(JobFailure, match="not asked for"):
+            require_within(found.values(), wrong)
+
+
+def test_an_archive_keeps_its_beginning() -> None:
+    require_same_start("tides", None, 5)
+    require_same_start("tides", commit(from_ms=5), None)
+    require_same_start("tides", commit(from_ms=5), 5)
+    with pytest.raises(JobFailure, match="--from cannot be changed"):
+        require_same_start("tides", commit(), 5)
+
+
+# --- verify -------------------------------------------------------------------------------
+
+
+def test_small_segments_share_a_task_and_large_ones_do_not() -> None:
+    sizes = [900, 10, 20, 30, 800, 40]
+    segments = [started(number, number, number, size_bytes=size) for number, size in enumerate(sizes)]
+    groups = [[one.segment_size_bytes for one in group] for group in grouped(segments, 3, 10_000)]
+    assert sorted(map(sum, groups)) == [100, 800, 900]
+    assert [sum(group) for group in groups][:2] == [900, 800]
+    assert len(grouped(segments, 100, 10_000)) == len(sizes)
+    assert len(grouped(segments, 1, 600)) == 3
+    assert grouped([], 8) == []
+
+
+# --- stats --------------------------------------------------------------------------------
+
+
+def test_partitions_without_records_count_for_the_skew() -> None:
+    counts = Counts(records=9, key_bytes=9, value_bytes=9)
+    by_topic = partition_stats({ZERO: 0, ONE: 3}, {ZERO: 9, ONE: 3}, {ZERO: counts}, {ZERO: (2, 70)})
+    report = topic_stats("tides", counts, by_topic["tides"], [], [])
+    assert (report.skew_records, report.skew_bytes, report.out_of_order) == (2.0, 2.0, 2)
+    assert [(one.partition, one.counts.records, one.step_back_ms_max) for one in report.partitions] == [
+        (0, 9, 70),
+        (1, 0, 0),
+    ]
+    assert (skew([5, 5]), skew([0, 0]), skew([])) == (1.0, None, None)
+
+
+# --- what is common -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("1700000000000", 1_700_000_000_000),
+        ("0", 0),
+        ("2023-11-14", 1_699_920_000_000),
+        ("20231114", 1_699_920_000_000),
+        ("2023-11-14T22:13:20", 1_700_000_000_000),
+        (" 2023-11-14T22:13:20.125Z ", 1_700_000_000_125),
+        ("2023-11-14T23:13:20+01:00", 1_700_000_000_000),
+    ],
+)
+def test_times_as_people_write_them(text: str, time_ms: int) -> None:
+    assert read_time_ms("--from", text) == time_ms
+
+
+def test_a_time_that_is_none_is_refused_by_its_option() -> None:
+    with pytest.raises(OptionError, match=r"^option --to='yesterday' is not allowed: expected a date"):
+        read_time_ms("--to", "yesterday")
+    assert time_text(1_700_000_000_125) == "2023-11-14T22:13:20.125Z"
+
+
+def test_options_that_jobs_choose_themselves_are_refused() -> None:
+    with pytest.raises(OptionError, match="option StartingOffsets is chosen by the job"):
+        TopicSource(servers="a:1", topics=("tides",), options={"StartingOffsets": "latest"})
+
+
+WORKER_ERROR = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted.
+Traceback (most recent call last):
+  File "pyspark/worker.py", line 1, in main
+    raise DataLossError(loss)
+spark_connector.planning.data_loss.DataLossError: tides-0 should be read from offset 3, it begins at 7
+\tat org.apache.spark.api.python.BasePythonRunner
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (WORKER_ERROR, "tides-0 should be read from offset 3, it begins at 7"),
+        (
+            "[UNRESOLVED_COLUMN] A column `v` cannot be resolved. line 1 pos 7;\n'Project",
+            "A column `v` cannot be resolved. line 1 pos 7;",
+        ),
+        (
+            "An error occurred.\n: java.io.IOException: No space left on device\n\tat java",
+            "No space left on device",
+        ),
+        (
+            "org.apache.spark.SparkException: Exception thrown in awaitResult: \n\tat x\n"
+            "Caused by: java.io.IOException: Failed to connect to /127.0.0.1:1\n"
+            "Caused by: java.net.ConnectException: Connection refused\n",
+            "Connection refused",
+        ),
+        ("\n", "no reason was given"),
+    ],
+)
+def test_the_cause_is_found_in_what_spark_says(text: str, cause: str) -> None:
+    assert cause_in(text) == cause
+
+
+@pytest.mark.parametrize(
+    ("text", "major"),
+    [
+        ('openjdk version "17.0.15" 2025-04-15', 17),
+        ('java version "1.8.0_392"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("sh: java: not found", None),
+    ],
+)
+def test_versions_of_java(text: str, major: int | None) -> None:
+    assert java_major(text) == major
+
+
+def test_java_is_that_of_java_home_before_that_of_the_path() -> None:
+    assert java_command({"JAVA_HOME": "/opt/java", "PATH": ""}) == "/opt/java/bin/java"
+    assert java_command({"PATH": "/nowhere"}) is None
+    with pytest.raises(JobFailure, match=r"/nowhere/bin/java does not run .*install Java 17 or later"):
+        require_java({"JAVA_HOME": "/nowhere"})

@@ -1,0 +1,263 @@
+"""`tidelog spark`: pipelines over topics on Spark. PySpark is imported when a job runs, not before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from spark_connector.jobs.runtime import require_spark
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
+from tidelog.cli.spark_jobs import (
+    From,
+    Master,
+    SourceValues,
+    SparkConf,
+    Tier,
+    TierChoice,
+    To,
+    span_of,
+    spark_session,
+    times,
+    topic_source,
+)
+from tidelog.cli.tier_sources import (
+    ConfigFile,
+    Everything,
+    FsckTopics,
+    Offline,
+    Patience,
+    StorageValues,
+    opened_bucket,
+    storage_values,
+)
+
+if TYPE_CHECKING:
+    from remote.inspection.findings import Finding
+    from remote.segment_metadata import RemoteLogSegmentMetadata
+
+app = typer.Typer(
+    help="Run pipelines over topics on Spark: archive, verify, transform, count.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.")]
+Target = Annotated[str, typer.Argument(metavar="TARGET", help="The topic to write to.")]
+Sql = Annotated[
+    str,
+    typer.Option(
+        "--sql",
+        metavar="QUERY",
+        help="A query FROM source that gives value, and key, headers, partition, timestamp as it likes.",
+    ),
+]
+Checkpoint = Annotated[
+    str, typer.Option("--checkpoint", metavar="DIR", help="Where Spark notes how far it is.")
+]
+TargetBootstrap = Annotated[
+    str | None, typer.Option("--target-bootstrap", metavar="HOST:PORT", help="Servers of TARGET, if others.")
+]
+Starting = Annotated[
+    str,
+    typer.Option("--starting", metavar="OFFSETS", help="Where a new checkpoint begins: earliest or latest."),
+]
+SinkValues = Annotated[
+    list[str],
+    typer.Option(
+        "-O", "--target-option", metavar="KEY=VALUE", help="An option of the sink, e.g. kafka.linger.ms=50."
+    ),
+]
+
+
+@app.command()
+def archive(
+    topic: Topic,
+    output: Annotated[
+        str, typer.Argument(metavar="OUTPUT", help="The folder for Parquet files, as Spark names it.")
+    ],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    begin: From = None,
+    end: To = None,
+    max_offsets: Annotated[
+        int, typer.Option("--commit-records", metavar="N", min=1, help="About how many records a commit has.")
+    ] = 5_000_000,
+    compression: Annotated[
+        str, typer.Option("--compression", metavar="CODEC", help="zstd, snappy, gzip, lz4_raw or none.")
+    ] = "zstd",
+    tier: Tier = None,
+    config: ConfigFile = None,
+    storage: StorageValues = [],  # noqa: B006
+    options: SourceValues = [],  # noqa: B006
+    master: Master = None,
+    conf: SparkConf = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Write what is in a topic and not in OUTPUT yet to Parquet files, by topic and date.
+
+    A further run goes on at the next offset, also after a crash; nothing is written twice.
+    """
+    from spark_connector.jobs.archive import ArchiveRequest
+    from spark_connector.jobs.archive import archive as run_archive
+    from spark_connector.jobs.topic_span import require_topics
+    from tidelog.cli.progress import bar
+    from tidelog.cli.spark_output import print_archive
+
+    require_spark()
+    from_ms, to_ms = times(begin, end)
+    source = topic_source(bootstrap, [topic], options, TierChoice(tier, config, storage))
+    require_topics(source)
+    request = ArchiveRequest(
+        source=source,
+        output=output,
+        from_ms=from_ms,
+        to_ms=to_ms,
+        max_offsets_per_commit=max_offsets,
+        compression=compression,
+    )
+    with spark_session("archive", master, conf) as spark, bar("records", 100) as show:
+
+        def on_progress(done: int, total: int, words: str) -> None:
+            show(100 * done // max(total, 1), f"% of {total:,} records, {words}")
+
+        result = run_archive(spark, request, on_progress)
+    print_archive(topic, output, result, as_json)
+
+
+@app.command()
+def verify(
+    topics: FsckTopics = [],  # noqa: B006
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    everything: Everything = False,
+    offline: Offline = False,
+    patience: Patience = 600,
+    config: ConfigFile = None,
+    storage: StorageValues = [],  # noqa: B006
+    master: Master = None,
+    conf: SparkConf = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Prove that remote storage is whole, as `tier fsck --deep` does, with Spark's tasks reading the bytes.
+
+    Exits with 0 when it is clean, 1 when something was found, 2 when it could not be looked at.
+    """
+    from spark_connector.jobs.verify import inspect_with_spark
+    from tidelog.cli.progress import bar
+    from tidelog.cli.tier_fsck import FsckOptions, exit_when_blind, run_fsck
+
+    if bool(topics) is everything:
+        raise UsageFailure("give topics, or --all")
+    values = storage_values(config, storage)
+
+    def deep_look(segments: Sequence[RemoteLogSegmentMetadata]) -> list[Finding]:
+        total = sum(segment.segment_size_bytes for segment in segments)
+        with spark_session("verify", master, conf) as spark, bar("bytes", total) as show:
+            return inspect_with_spark(
+                spark, values, segments, lambda done, tasks: show(total * done // tasks, f"{done}/{tasks}")
+            )
+
+    with exit_when_blind():
+        require_spark()
+        with opened_bucket(values) as bucket:
+            run_fsck(
+                bucket,
+                FsckOptions(
+                    bootstrap=bootstrap,
+                    topics=topics,
+                    is_deep=True,
+                    is_offline=offline,
+                    patience_ms=patience * 1000,
+                    as_json=as_json,
+                    deep_look=deep_look,
+                ),
+            )
+
+
+@app.command()
+def transform(
+    topic: Topic,
+    target: Target,
+    sql: Sql,
+    checkpoint: Checkpoint,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    target_bootstrap: TargetBootstrap = None,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on with what comes, until ctrl-C.")
+    ] = False,
+    starting: Starting = "earliest",
+    tier: Tier = None,
+    config: ConfigFile = None,
+    storage: StorageValues = [],  # noqa: B006
+    options: SourceValues = [],  # noqa: B006
+    target_options: SinkValues = [],  # noqa: B006
+    master: Master = None,
+    conf: SparkConf = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Write a topic into another one by SQL: what is new since the last run with this checkpoint.
+
+    At least once: after a crash the last records may be written again.
+    """
+    from spark_connector.jobs.topic_span import require_topics
+    from spark_connector.jobs.transform import TransformRequest, TransformResult
+    from spark_connector.jobs.transform import transform as run_transform
+    from tidelog.cli.progress import counting
+    from tidelog.cli.spark_output import print_transform
+
+    require_spark()
+    request = TransformRequest(
+        source=topic_source(bootstrap, [topic], options, TierChoice(tier, config, storage)),
+        sql=sql,
+        target=target,
+        target_servers=target_bootstrap or bootstrap,
+        checkpoint=checkpoint,
+        sink_options=key_values(target_options, "-O"),
+        starting=starting,
+        follows=follow,
+    )
+    require_topics(request.source)
+    require_topics(request.target_source)
+    with spark_session("transform", master, conf) as spark, counting("records read") as show:
+
+        def on_progress(result: TransformResult) -> None:
+            show(result.records_read)
+
+        result = run_transform(spark, request, on_progress)
+    print_transform(f"{topic} to {target}", result, as_json)
+
+
+@app.command()
+def stats(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to count.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    begin: From = None,
+    end: To = None,
+    top: Annotated[
+        int, typer.Option("-n", "--top", metavar="N", min=0, help="How many of the largest keys to name.")
+    ] = 10,
+    tier: Tier = None,
+    config: ConfigFile = None,
+    storage: StorageValues = [],  # noqa: B006
+    options: SourceValues = [],  # noqa: B006
+    master: Master = None,
+    conf: SparkConf = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Count keys, sizes and times, and tell how unequal the partitions are."""
+    from spark_connector.jobs.stats import StatsRequest, count_topics
+    from tidelog.cli.progress import bar
+    from tidelog.cli.spark_output import print_stats
+
+    require_spark()
+    source = topic_source(bootstrap, topics, options, TierChoice(tier, config, storage))
+    request = StatsRequest(source=source, span=span_of(source, begin, end), top=top)
+    with spark_session("stats", master, conf) as spark, bar("tasks", 100) as show:
+
+        def on_tasks(words: str, done: int, tasks: int) -> None:
+            show(100 * done // tasks, f"% {words}, {done}/{tasks} tasks")
+
+        found = count_topics(spark, request, on_tasks)
+    print_stats(found, as_json)

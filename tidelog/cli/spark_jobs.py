@@ -1,0 +1,147 @@
+"""What the jobs of `tidelog spark` have in common: their options, a session, how they fail (shell)."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from spark_connector.jobs.session import SessionSettings, job_session
+from spark_connector.jobs.times import read_time_ms
+from spark_connector.jobs.topic_span import TopicSource, TopicSpan, find_span
+from spark_connector.planning.tier_options import STORAGE_PREFIX
+from tidelog.cli.failures import Terminated, UsageFailure
+from tidelog.cli.options import key_values
+from tidelog.cli.running import set_up_logging
+from tidelog.cli.tier_sources import storage_values
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from pyspark.sql import SparkSession
+
+SourceValues = Annotated[
+    list[str],
+    typer.Option(
+        "-o",
+        "--option",
+        metavar="KEY=VALUE",
+        help="An option of the source tidelog, e.g. failOnDataLoss=false (docs/spark.md).",
+    ),
+]
+Tier = Annotated[
+    str | None,
+    typer.Option(
+        "--tier",
+        metavar="MODE",
+        help="direct: tasks read remote segments from the bucket; offline: without brokers.",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", help="Spark's master; this machine, local[*], if none is given."),
+]
+SparkConf = Annotated[
+    list[str],
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark, e.g. spark.driver.memory=4g."),
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Begin with the first record at or after, e.g. 2026-01-31."),
+]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="TIME", help="End before the first record at or after; the end if none."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TierChoice:
+    """How remote segments are read: `mode` as the source's option `tier`, with the bucket's settings."""
+
+    mode: str | None
+    config: Path | None
+    storage: Sequence[str]
+
+    def options(self) -> dict[str, str]:
+        """Options of the source. Errors: UsageFailure."""
+        if self.mode is None:
+            if self.config is not None or self.storage:
+                raise UsageFailure(
+                    "--config and -C say where the bucket is: give --tier direct or offline, too"
+                )
+            return {}
+        values = storage_values(self.config, self.storage)
+        return {"tier": self.mode, **{f"{STORAGE_PREFIX}{key}": text for key, text in values.items()}}
+
+
+def topic_source(
+    bootstrap: str, topics: Sequence[str], values: Sequence[str], tier: TierChoice
+) -> TopicSource:
+    """The topics a job reads. Errors: OptionError; UsageFailure."""
+    options = {**tier.options(), **key_values(values, "-o")}
+    return TopicSource(servers=bootstrap, topics=tuple(dict.fromkeys(topics)), options=options)
+
+
+def times(begin: str | None, end: str | None) -> tuple[int | None, int | None]:
+    """`--from` and `--to` in ms. Errors: OptionError."""
+    return (
+        None if begin is None else read_time_ms("--from", begin),
+        None if end is None else read_time_ms("--to", end),
+    )
+
+
+def span_of(source: TopicSource, begin: str | None, end: str | None) -> TopicSpan:
+    """What is between the times, asked of brokers."""
+    return find_span(source, *times(begin, end), {})
+
+
+@contextmanager
+def spark_session(name: str, master: str | None, conf: Sequence[str]) -> Iterator[SparkSession]:
+    """A session for the job `name`; ctrl-C and SIGTERM end it. Errors: JobFailure; UsageFailure."""
+    settings = SessionSettings(master=master, conf=key_values(conf, "--conf"))
+    set_up_logging()
+    with _ended_by_signals() as take_signals, job_session(name, settings) as session:
+        # PySpark has put a handler of its own that calls the JVM in the midst of another call.
+        take_signals()
+        yield session
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[Callable[[], None]]:
+    """Both signals raise KeyboardInterrupt, which PySpark lets through; Terminated comes out for SIGTERM.
+
+    Yields what makes it so again when somebody else has taken them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    terminated = False
+
+    def on_sigterm(_number: int, _frame: FrameType | None) -> NoReturn:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt
+
+    def take() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, on_sigterm)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    take()
+    try:
+        yield take
+    except KeyboardInterrupt:
+        if not terminated:
+            raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if terminated:
+        raise Terminated

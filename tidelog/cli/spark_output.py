@@ -1,0 +1,142 @@
+"""What the jobs of `tidelog spark` print: tables for people, one JSON document for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from spark_connector.jobs.stats_report import Counts, KeyCount, TopicStats
+from spark_connector.jobs.times import time_text
+from tidelog.cli.output import print_json, print_table
+
+if TYPE_CHECKING:
+    from spark_connector.jobs.archive import ArchiveResult
+    from spark_connector.jobs.transform import TransformResult
+
+_KEY_CHARACTERS = 40
+
+
+def print_archive(topic: str, output: str, result: ArchiveResult, as_json: bool) -> None:
+    """What one run archived, and how far each partition is."""
+    span, commits = result.span, result.commits
+    rows = sum(commit.rows for commit in commits)
+    size_bytes = sum(commit.size_bytes for commit in commits)
+    if as_json:
+        print_json(
+            {
+                "topic": topic,
+                "output": output,
+                "commits": [commit.number for commit in commits],
+                "rows": rows,
+                "files": [file.path for file in result.files],
+                "bytes": size_bytes,
+                "partitions": [
+                    {"partition": one.partition, "start_offset": start, "end_offset": span.ends[one]}
+                    for one, start in sorted(span.starts.items())
+                ],
+            }
+        )
+        return
+    print_table(
+        ("partition", "from offset", "next offset", "offsets"),
+        [
+            (one.partition, start, span.ends[one], span.ends[one] - start)
+            for one, start in sorted(span.starts.items())
+        ],
+    )
+    done = f"{rows} rows, {len(result.files)} files, {size_bytes} bytes, {len(commits)} commits"
+    print(f"{topic} to {output}: {done if commits else 'nothing is new'}")
+
+
+def print_transform(request_words: str, result: TransformResult, as_json: bool) -> None:
+    """What one run of a transformation did."""
+    if as_json:
+        print_json(
+            {
+                "batches": result.batches,
+                "records_read": result.records_read,
+                "records_written": result.records_written,
+                "end_offsets": result.end_offsets,
+            }
+        )
+        return
+    counts = f"{result.records_read} records read, {result.records_written} written, {result.batches} batches"
+    print(f"{request_words}: {counts if result.batches else 'nothing is new'}")
+
+
+def print_stats(found: Sequence[TopicStats], as_json: bool) -> None:
+    """Figures of partitions, and behind them those of the whole and the largest keys."""
+    if as_json:
+        print_json(found)
+        return
+    for number, topic in enumerate(found):
+        if number:
+            print()
+        print_table(
+            (*_HEADINGS, "out of order"),
+            [
+                *((one.partition, *_row(one.counts), one.out_of_order) for one in topic.partitions),
+                ("all", *_row(topic.counts), topic.out_of_order),
+            ],
+        )
+        _print_whole(topic)
+
+
+_HEADINGS = (
+    "partition",
+    "records",
+    "key bytes",
+    "value bytes",
+    "null keys",
+    "tombstones",
+    "keys",
+    "p50",
+    "p90",
+    "p99",
+    "max",
+)
+
+
+def _row(counts: Counts) -> tuple[object, ...]:
+    sizes = counts.sizes
+    return (
+        counts.records,
+        counts.key_bytes,
+        counts.value_bytes,
+        counts.null_keys,
+        counts.tombstones,
+        counts.distinct_keys,
+        sizes.p50,
+        sizes.p90,
+        sizes.p99,
+        sizes.max,
+    )
+
+
+def _print_whole(topic: TopicStats) -> None:
+    counts = topic.counts
+    if topic.skew_records is None:
+        print(f"{topic.topic}: no records")
+        return
+    print(
+        f"{topic.topic}: the largest partition has {topic.skew_records} x the mean in records, "
+        f"{topic.skew_bytes} x in bytes"
+    )
+    if counts.first_timestamp_ms is not None and counts.last_timestamp_ms is not None:
+        print(f"times: {time_text(counts.first_timestamp_ms)} to {time_text(counts.last_timestamp_ms)}")
+    for words, keys in (("records", topic.top_keys_by_records), ("bytes", topic.top_keys_by_bytes)):
+        if keys:
+            print(f"\nlargest keys by {words}:")
+            print_table(("key", "records", "bytes", "share"), [_key_row(counts, words, key) for key in keys])
+
+
+def _key_row(counts: Counts, words: str, key: KeyCount) -> tuple[object, ...]:
+    part, whole = (key.records, counts.records) if words == "records" else (key.size_bytes, counts.size_bytes)
+    share = f"{part / whole:.1%}" if whole else None
+    return _key_text(key.key), key.records, key.size_bytes, share
+
+
+def _key_text(key: bytes) -> str:
+    text = key.decode("utf-8", errors="backslashreplace")
+    printable = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return printable if len(printable) <= _KEY_CHARACTERS else f"{printable[: _KEY_CHARACTERS - 3]}..."

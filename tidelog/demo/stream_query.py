@@ -1,0 +1,201 @@
+"""The demo's topic through a streaming query of Spark: tasks read the tier, brokers give what is local.
+
+Micro-batches count lines, bytes and checksums by partition and module until everything is read; what they
+add up to must be what was produced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from spark_connector.jobs.failures import JobFailure
+from spark_connector.jobs.session import SessionSettings, job_session
+from tidelog.demo.comparison import Fingerprint
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_RESULT: Final = "demo_counts"
+_MICRO_BATCHES: Final = 3
+_DEADLINE_S: Final = 300.0
+_LARGEST: Final = 3
+# Each partition's share of a micro-batch is rounded down; what that leaves should not be one more.
+_ROUNDING: Final = 100
+_SETTINGS: Final = SessionSettings(
+    conf={
+        # State is kept for each and written after each micro-batch.
+        "spark.sql.shuffle.partitions": "2",
+        # So short a query does not earn back what the JVM's second compiler takes: half of all CPU time.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCount:
+    """What the query says of one module in one partition; `cold` lines were in the tier alone."""
+
+    partition: int
+    module: str
+    lines: int
+    cold: int
+    size_bytes: int
+    crc_sum: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The result of the query when all micro-batches were done."""
+
+    groups: tuple[GroupCount, ...]
+    micro_batches: int
+    seconds: float
+
+    @property
+    def records(self) -> int:
+        """All lines."""
+        return sum(group.lines for group in self.groups)
+
+    @property
+    def cold(self) -> int:
+        """Lines that were in the tier alone."""
+        return sum(group.cold for group in self.groups)
+
+    @property
+    def keys(self) -> int:
+        """Modules."""
+        return len({group.module for group in self.groups})
+
+    @property
+    def crc_sum(self) -> int:
+        """The checksums of all lines, added up."""
+        return sum(group.crc_sum for group in self.groups)
+
+    def is_of(self, source: Fingerprint) -> bool:
+        """Whether this is what was produced, as far as order does not matter."""
+        size_bytes = sum(group.size_bytes for group in self.groups)
+        found = (self.records, self.keys, size_bytes, self.crc_sum)
+        return found == (source.records, source.keys, source.size_bytes, source.crc_sum)
+
+    def largest(self) -> str:
+        """The modules with most lines."""
+        lines = Counter({group.module: group.lines for group in self.groups})
+        return ", ".join(f"{module} ({count:,} lines)" for module, count in lines.most_common(_LARGEST))
+
+    def table(self) -> Table:
+        """A line for each partition, and their sum."""
+        table = Table(
+            title=f"Streaming query, {self.micro_batches} micro-batches: lines by partition and module",
+            box=SIMPLE_HEAD,
+            padding=(0, 1, 0, 0),
+            show_footer=True,
+        )
+        size_bytes = sum(group.size_bytes for group in self.groups)
+        for heading, footer in (
+            ("", ""),
+            ("lines", f"{self.records:,}"),
+            ("cold", f"{self.cold:,}"),
+            ("hot", f"{self.records - self.cold:,}"),
+            ("MB", f"{size_bytes / 1e6:.1f}"),
+            ("modules", f"{self.keys:,}"),
+        ):
+            table.add_column(heading, footer, justify="right", no_wrap=True)
+        for partition in sorted({group.partition for group in self.groups}):
+            own = [group for group in self.groups if group.partition == partition]
+            lines = sum(group.lines for group in own)
+            cold = sum(group.cold for group in own)
+            table.add_row(
+                str(partition),
+                f"{lines:,}",
+                f"{cold:,}",
+                f"{lines - cold:,}",
+                f"{sum(group.size_bytes for group in own) / 1e6:.1f}",
+                f"{len(own):,}",
+            )
+        return table
+
+
+class StreamQuery:
+    """The query over `topic`; `tier_options` say where the bucket is, by the names that brokers have."""
+
+    def __init__(
+        self, servers: str, topic: str, tier_options: Mapping[str, str], expected_records: int
+    ) -> None:
+        self._options = {
+            "kafka.bootstrap.servers": servers,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": str(expected_records // _MICRO_BATCHES + _ROUNDING),
+            "tier": "direct",
+            **tier_options,
+        }
+
+    async def run(self, local_starts: Mapping[int, int], advance: Callable[[int], None]) -> QueryResult:
+        """Run it to its end. Lines below `local_starts`, by partition, are cold ones. Errors: JobFailure."""
+        stop = threading.Event()
+        try:
+            return await asyncio.to_thread(self._run, local_starts, advance, stop)
+        finally:
+            # A thread cannot be cancelled; without this ctrl-C would wait for the query.
+            stop.set()
+
+    def _run(
+        self, local_starts: Mapping[int, int], advance: Callable[[int], None], stop: threading.Event
+    ) -> QueryResult:
+        with job_session("demo", _SETTINGS) as spark:
+            began = time.monotonic()
+            micro_batches = self._until_all_is_read(_counted(self._rows(spark), local_starts), advance, stop)
+            seconds = time.monotonic() - began
+            found = spark.table(_RESULT).toArrow().to_pylist()
+        groups = [GroupCount(**row) for row in found]
+        return QueryResult(tuple(groups), micro_batches, seconds)
+
+    def _rows(self, spark: SparkSession) -> DataFrame:
+        return spark.readStream.format("tidelog").options(**self._options).load()
+
+    def _until_all_is_read(
+        self, counted: DataFrame, advance: Callable[[int], None], stop: threading.Event
+    ) -> int:
+        """How many micro-batches that took."""
+        deadline = time.monotonic() + _DEADLINE_S
+        with tempfile.TemporaryDirectory(prefix="tidelog-demo-checkpoint-") as checkpoint:
+            writer = counted.writeStream.outputMode("complete").format("memory").queryName(_RESULT)
+            writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+            query = writer.start()
+            seen: set[int] = set()
+            try:
+                while True:
+                    is_over = query.awaitTermination(1)
+                    for progress in query.recentProgress:
+                        if progress.numInputRows and progress.batchId not in seen:
+                            seen.add(progress.batchId)
+                            advance(progress.numInputRows)
+                    if is_over:
+                        return len(seen)
+                    if stop.is_set() or time.monotonic() > deadline:
+                        raise JobFailure(f"the query has not ended after {_DEADLINE_S:.0f} s")
+            finally:
+                query.stop()
+
+
+def _counted(rows: DataFrame, local_starts: Mapping[int, int]) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    starts = F.create_map(*(F.lit(number) for pair in local_starts.items() for number in pair))
+    size = F.octet_length("key") + F.octet_length("value")
+    return rows.groupBy("partition", F.col("key").cast("string").alias("module")).agg(
+        F.count("*").alias("lines"),
+        F.count_if(F.col("offset") < starts[F.col("partition")]).alias("cold"),
+        F.sum(size).alias("size_bytes"),
+        F.sum(F.crc32(F.concat("key", "value"))).alias("crc_sum"),
+    )
