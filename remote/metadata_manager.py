@@ -29,7 +29,29 @@ class RemoteMetadataNotReady(RemoteMetadataError):
     """The partition's metadata has not been read up to its end yet."""
 
 
-class RemoteLogMetadataManager(Protocol):
+class SegmentQuestions(Protocol):
+    """What readers ask. Errors: RemoteMetadataError; RemoteMetadataNotReady when asked too early."""
+
+    def remote_log_segment_metadata(
+        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
+    ) -> RemoteLogSegmentMetadata | None:
+        """The segment that holds `offset` as written in `epoch`; None when there is none."""
+        ...
+
+    def next_segment_with_txn_index(
+        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
+    ) -> RemoteLogSegmentMetadata | None:
+        """The first segment of `epoch` that reaches `offset` or beyond and may have aborted transactions."""
+        ...
+
+    def list_remote_log_segments(
+        self, partition: TopicIdPartition, epoch: LeaderEpoch | None = None
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """The segments of one epoch, or of all, by start offset."""
+        ...
+
+
+class RemoteLogMetadataManager(SegmentQuestions, Protocol):
     """Errors: RemoteMetadataError from every method; RemoteMetadataNotReady when asked too early."""
 
     async def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
@@ -48,26 +70,12 @@ class RemoteLogMetadataManager(Protocol):
         """Whether what was written before the partition came here has been read."""
         ...
 
-    def remote_log_segment_metadata(
-        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
-    ) -> RemoteLogSegmentMetadata | None:
-        """The segment that holds `offset` as written in `epoch`; None when there is none."""
-        ...
-
-    def next_segment_with_txn_index(
-        self, partition: TopicIdPartition, epoch: LeaderEpoch, offset: Offset
-    ) -> RemoteLogSegmentMetadata | None:
-        """The first segment of `epoch` that reaches `offset` or beyond and may have aborted transactions."""
-        ...
-
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> Offset | None:
         """The last offset of `epoch` in remote storage (inclusive); None when there is none."""
         ...
 
-    def list_remote_log_segments(
-        self, partition: TopicIdPartition, epoch: LeaderEpoch | None = None
-    ) -> Iterator[RemoteLogSegmentMetadata]:
-        """The segments of one epoch, or of all, by start offset."""
+    def segments_version(self, partition: TopicIdPartition) -> object:
+        """Equal to an earlier one as long as nothing else is known of the partition's segments."""
         ...
 
     def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:

@@ -67,6 +67,8 @@ _T = TypeVar("_T")
 
 _INDEXES_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 """Small files that are together not longer than this are fetched by one GET, whichever is asked for."""
+_HINT_THREADS: Final = 4
+"""Each waits for a manifest and the small files of a segment, one answer of the store after the other."""
 _HINTS_MAX: Final = 64
 """How many calls of prefetch_log_segment may be under way; more are dropped."""
 
@@ -106,7 +108,7 @@ class ObjectStorageManager:
             settings.manifest_cache, lambda _: 1
         )
         self._indexes: LoadingCache[tuple[str, IndexType], bytes] = LoadingCache(settings.index_cache, len)
-        self._hints = ThreadPoolExecutor(1, thread_name_prefix="tier-hints")
+        self._hints = ThreadPoolExecutor(_HINT_THREADS, thread_name_prefix="tier-hints")
         self._hinted: set[str] = set()
         self._hints_lock = threading.Lock()
 
@@ -153,10 +155,13 @@ class ObjectStorageManager:
             return DirectSegmentStream(self._store, segment, start_position, end)
         return CachedSegmentStream(self._chunks, segment, start_position, end)
 
-    def prefetch_log_segment(self, metadata: RemoteLogSegmentMetadata, position: int = 0) -> None:
+    def prefetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_indexes: bool = False
+    ) -> None:
         """Have the bytes from `position` on fetched in the background, as far as reads look ahead.
 
-        A hint for readers that know the next segment: it never blocks, never fails, and may be dropped.
+        `with_indexes`: the small files, too. A hint for readers that know the next segments: it never blocks,
+        never fails, and may be dropped.
         """
         if self._chunks is None or self._chunks.read_ahead_bytes == 0:
             return
@@ -166,7 +171,7 @@ class ObjectStorageManager:
                 return
             self._hinted.add(key)
         try:
-            self._hints.submit(self._follow_hint, self._chunks, metadata, position, key)
+            self._hints.submit(self._follow_hint, self._chunks, metadata, position, with_indexes, key)
         except RuntimeError:  # closed
             self._hinted.discard(key)
 
@@ -309,12 +314,19 @@ class ObjectStorageManager:
             raise RemoteStorageError(f"{keys.shown(key)}: {error}") from error
 
     def _follow_hint(
-        self, chunks: ChunkCache, metadata: RemoteLogSegmentMetadata, position: int, key: str
+        self,
+        chunks: ChunkCache,
+        metadata: RemoteLogSegmentMetadata,
+        position: int,
+        with_indexes: bool,
+        key: str,
     ) -> None:
         try:
             segment = self._segment(metadata)
             if 0 <= position < segment.size:
                 chunks.read_ahead(segment, segment.index.index_at(position), goes_on=True)
+            if with_indexes:
+                self.fetch_index(metadata, IndexType.OFFSET).close()
         except RemoteStorageError as error:
             _log.debug("nothing read ahead of %s: %s", metadata.remote_log_segment_id, error)
         finally:

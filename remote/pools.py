@@ -9,12 +9,19 @@ Threads are daemons: one that hangs in a call without a timeout does not keep th
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
+
+_log = logging.getLogger(__name__)
+
+_STARTER: Final = ThreadPoolExecutor(1, "remote-thread-starter")
+"""Starts threads: whoever does waits until the new one runs, on a busy machine for tens of milliseconds."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -125,7 +132,8 @@ class BoundedPool:
         self._threads += 1
         self._made += 1
         name = f"{self.name}-{self._made}"
-        threading.Thread(target=_work, args=(self._calls, self._ended), name=name, daemon=True).start()
+        thread = threading.Thread(target=_work, args=(self._calls, self._ended), name=name, daemon=True)
+        _STARTER.submit(_start, thread)
 
     def _let_go(self) -> None:
         """End the threads that are too many and idle."""
@@ -145,6 +153,13 @@ class BoundedPool:
                 outcome.set_exception(error)
         self._let_go()
         self._hand_out()
+
+
+def _start(thread: threading.Thread) -> None:
+    try:
+        thread.start()
+    except RuntimeError as error:
+        _log.error("the thread %s cannot be started, others do its work: %s", thread.name, error)
 
 
 def _work(

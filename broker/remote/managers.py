@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from broker.config import BrokerConfig
 from broker.listeners import Listener
@@ -21,6 +21,9 @@ from remote.metadata.topic_clients import TopicClients
 from remote.metadata_manager import RemoteLogMetadataManager
 from remote.storage_manager import RemoteStorageManager
 from storage.config_definition import ConfigError
+
+_SNAPSHOT_WRITERS: Final = 8
+"""Each waits for the disk three times for each partition; a node that stops has 5 s for all of them."""
 
 
 class ManagedMetadata(RemoteLogMetadataManager, Protocol):
@@ -71,7 +74,7 @@ def make_metadata_manager(
         TopicClients(
             bootstrap_servers, settings, config.node_id, values=values, environment=context.environment
         ),
-        files=SnapshotFiles(context.fs, first_directory(context)),
+        files=SnapshotFiles(context.fs, first_directory(context), writers=_SNAPSHOT_WRITERS),
         run_blocking=run_blocking,
         on_failure=context.cannot_go_on,
     )

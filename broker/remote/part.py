@@ -169,7 +169,11 @@ class RemotePart:
         settings = log_manager_settings(config)
         self.manager.update_settings(settings)
         self._auxiliary_pool.resize(settings.remote_log_manager_follower_thread_pool_size)
-        self.index_cache.resize(config.remote_log_index_file_cache_total_size_bytes)
+        # A smaller cache removes files. Of two changes the later counts, whichever thread is first.
+        housekeeping = self._context.threads.housekeeping
+        housekeeping.submit(
+            lambda: self.index_cache.resize(self._config.remote_log_index_file_cache_total_size_bytes)
+        )
 
     def answer_all(self) -> None:
         """Answer the requests that wait for remote storage: the node shuts down."""

@@ -113,6 +113,11 @@ class RemoteIndexCache:
             assert isinstance(index, TransactionIndex), index
             yield index
 
+    def holds_offset_index(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Whether the segment's offset index is on the disk, so that nobody needs to fetch it."""
+        # One look at a dict: the lock may be held while files are removed, and the event loop asks.
+        return CachedFile.of(metadata, CachedIndex.OFFSET) in self._sizes
+
     @contextmanager
     def _index(self, metadata: RemoteLogSegmentMetadata, kind: CachedIndex) -> Iterator[Index]:
         file = CachedFile.of(metadata, kind)

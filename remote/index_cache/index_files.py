@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from remote.index_cache.file_names import TEMPORARY_SUFFIX, CachedFile, CachedIndex
 from remote.index_cache.memory_file import MemoryFile
 from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.storage_manager import RemoteResourceNotFound, RemoteStorageError, RemoteStorageManager
+from remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError, RemoteStorageManager
 from remote.streams import read_all
 from storage.errors import CorruptIndex, StorageFailure
 from storage.files import File, FileSystem
@@ -60,7 +60,7 @@ class IndexFiles:
         """
         path = f"{self.directory}/{file.name}"
         try:
-            index = self._sound(self._fs.open(path, create=False), file, metadata)
+            index = _sound(self._fs.open(path, create=False), file, metadata)
         except FileNotFoundError:
             return self._fetch(path, file, metadata)
         except (CorruptIndex, OSError) as damage:
@@ -78,7 +78,7 @@ class IndexFiles:
         self._unlink(f"{self.directory}/{file.name}")
 
     def _fetch(self, path: str, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> Index:
-        data = self._from_the_tier(file, metadata)
+        data = _from_the_tier(self._storage, file, metadata)
         try:
             self._write(path, data)
             opened = self._fs.open(path, create=False)
@@ -86,21 +86,10 @@ class IndexFiles:
             _log.warning("The index %s stays in memory: %s", path, error)
             opened = MemoryFile(path, data)
         try:
-            return self._sound(opened, file, metadata)
+            return _sound(opened, file, metadata)
         except CorruptIndex as damage:
             self._unlink(path)
             raise RemoteStorageError(f"the tier has a damaged index: {damage}") from damage
-
-    def _from_the_tier(self, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> bytes:
-        if _is_empty_in_the_tier(file, metadata):
-            return b""
-        try:
-            return read_all(self._storage.fetch_index(metadata, file.kind.remote_type), INDEX_BYTES_MAX)
-        except RemoteResourceNotFound:
-            # A segment in which nothing was aborted has no transaction index.
-            if file.kind is CachedIndex.TRANSACTION:
-                return b""
-            raise
 
     def _write(self, path: str, data: bytes) -> None:
         temporary = path + TEMPORARY_SUFFIX
@@ -123,16 +112,43 @@ class IndexFiles:
         except OSError as error:
             _log.warning("%s could not be removed from the index cache: %s", path, error)
 
-    def _sound(self, opened: File, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> Index:
-        """The index in `opened`, which is closed when that cannot be an index of the segment."""
-        try:
-            index = _index_in(opened, file)
-            index.sanity_check()
-            _require_fitting(index, metadata)
-        except BaseException:
-            opened.close()
+
+def fetched_index(
+    storage: RemoteStorageManager, file: CachedFile, metadata: RemoteLogSegmentMetadata
+) -> Index:
+    """The index as the tier has it, in memory. Errors: RemoteStorageError, also for what is no such index."""
+    opened = MemoryFile(file.name, _from_the_tier(storage, file, metadata))
+    try:
+        return _sound(opened, file, metadata)
+    except CorruptIndex as damage:
+        raise RemoteStorageError(f"the tier has a damaged index: {damage}") from damage
+
+
+def _from_the_tier(
+    storage: RemoteStorageManager, file: CachedFile, metadata: RemoteLogSegmentMetadata
+) -> bytes:
+    if _is_empty_in_the_tier(file, metadata):
+        return b""
+    try:
+        return read_all(storage.fetch_index(metadata, file.kind.remote_type), INDEX_BYTES_MAX)
+    except RemoteResourceNotFound:
+        if file.kind is not CachedIndex.TRANSACTION:
             raise
-        return index
+    # A segment in which nothing was aborted has no transaction index; one that is gone tells nothing.
+    storage.fetch_index(metadata, IndexType.OFFSET).close()
+    return b""
+
+
+def _sound(opened: File, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> Index:
+    """The index in `opened`, which is closed when that cannot be an index of the segment."""
+    try:
+        index = _index_in(opened, file)
+        index.sanity_check()
+        _require_fitting(index, metadata)
+    except BaseException:
+        opened.close()
+        raise
+    return index
 
 
 def _is_empty_in_the_tier(file: CachedFile, metadata: RemoteLogSegmentMetadata) -> bool:

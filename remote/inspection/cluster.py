@@ -28,6 +28,7 @@ from remote.metadata.config import METADATA_TOPIC
 from remote.metadata.partitioning import metadata_partition
 from remote.segment_metadata import TopicIdPartition
 from storage.config import LogConfig
+from storage.topic_configs import log_config_from
 
 _READERS: Final = 8
 _CONFIGS: Final = (
@@ -134,7 +135,7 @@ class Gatherer:
             return {}
         found = await self._admin.describe_configs(resources, keys=_CONFIGS)
         return {
-            resource.name: LogConfig.from_values(
+            resource.name: log_config_from(
                 {
                     key: entry.value
                     for key, entry in _result(entries).items()

@@ -10,13 +10,12 @@ I/O: blocks. Errors: RemoteStorageError when the store does not answer.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator
 
 from protocol.errors import DecodeError
 from protocol.ids import TopicPartition
 from remote.inspection.bucket import Bucket, in_threads
-from remote.inspection.deep import is_damage
+from remote.inspection.described_segments import events_of, lineage_in, log_start_in
 from remote.inspection.findings import Finding, Kind
 from remote.inspection.history import PartitionHistory, RecordPlace
 from remote.inspection.manifest_metadata import described_segment
@@ -24,20 +23,11 @@ from remote.inspection.objects import MANIFEST_SUFFIX, ObjectName, parse_key
 from remote.inspection.views import PartitionOffsets, PartitionView
 from remote.segment_metadata import (
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
-    RemoteLogSegmentState,
     TopicIdPartition,
 )
-from remote.storage_manager import IndexType, RemoteStorageError
-from remote.streams import read_all
-from storage.checkpoints import decode_leader_epochs
 from storage.config import LogConfig
-from storage.errors import CorruptFile
-from storage.leader_epoch import EpochEntry
 
-_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _SUFFIXES = ("log", "indexes", MANIFEST_SUFFIX)
-_EPOCH_BYTES_MAX = 64 << 20
 
 
 def offline_views(
@@ -90,19 +80,11 @@ def _view(
     bucket: Bucket, partition: TopicIdPartition, segments: list[RemoteLogSegmentMetadata]
 ) -> PartitionView:
     history = PartitionHistory.empty(partition)
-    # The order of events decides which of two copies readers get: that of the brokers' clocks.
-    for number, segment in enumerate(sorted(segments, key=lambda each: each.event_timestamp_ms)):
-        place = RecordPlace(-1, number)
-        history.apply(replace(segment, state=_STARTED), place)
-        history.apply(
-            RemoteLogSegmentMetadataUpdate(
-                segment.remote_log_segment_id, segment.event_timestamp_ms, segment.state, segment.broker_id
-            ),
-            place,
-        )
-    lineage = _lineage(bucket, segments)
+    for number, event in enumerate(events_of(segments)):
+        history.apply(event, RecordPlace(-1, number))
+    lineage = lineage_in(bucket, segments)
     # The log started there at the latest when the newest segment was copied; what is below may be half gone.
-    start = max(min(segment.start_offset for segment in segments), lineage[0].start_offset)
+    start = log_start_in(lineage, segments)
     end = 1 + max(segment.end_offset for segment in segments)
     offsets = PartitionOffsets(
         log_start_offset=start,
@@ -122,21 +104,3 @@ def _view(
         config=config,
         now_ms=int(time.time() * 1000),
     )
-
-
-def _lineage(bucket: Bucket, segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[EpochEntry, ...]:
-    """The epochs of the newest segment's checkpoint; what segments say where none can be read."""
-    newest_first = sorted(
-        segments, key=lambda each: (each.segment_leader_epochs[-1].epoch, each.end_offset), reverse=True
-    )
-    for segment in newest_first:
-        try:
-            data = read_all(bucket.storage.fetch_index(segment, IndexType.LEADER_EPOCH), _EPOCH_BYTES_MAX)
-            if entries := decode_leader_epochs(data, "leader epochs"):
-                return tuple(entries)
-        except CorruptFile:
-            continue
-        except RemoteStorageError as error:
-            if not is_damage(error):
-                raise
-    return tuple(EpochEntry(*entry) for entry in newest_first[0].segment_leader_epochs)

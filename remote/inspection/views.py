@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from protocol.ids import LeaderEpoch, Offset
+from protocol.ids import ENDLESS, LeaderEpoch, Offset
 from remote.inspection.history import PartitionHistory
 from remote.log_manager.remote_lineage import EpochLineage
 from remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
@@ -14,7 +14,6 @@ from storage.config import LogConfig
 from storage.leader_epoch import EpochEntry
 
 NOTHING: Final = -1
-_ENDLESS: Final = 2**63 - 1
 
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
@@ -56,7 +55,7 @@ class PartitionView:
     """Where each epoch of the lineage starts, and the next one; the last one has no end."""
 
     def __post_init__(self) -> None:
-        spans = {epoch: (start, end) for epoch, start, end in epoch_spans(self.lineage, _ENDLESS)}
+        spans = {epoch: (start, end) for epoch, start, end in epoch_spans(self.lineage, ENDLESS)}
         object.__setattr__(self, "epoch_spans", spans)
         object.__setattr__(self, "segments", tuple(self.history.cache.segments()))
 

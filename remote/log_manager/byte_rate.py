@@ -9,6 +9,7 @@ Source: RLMQuotaManager, SimpleRate, SampledStat and QuotaUtils of Apache Kafka 
 from __future__ import annotations
 
 from collections import deque
+from math import ceil
 from typing import Final
 
 UNLIMITED: Final = 2**63 - 1
@@ -61,7 +62,7 @@ class ByteRate:
             return 0
         excess = (rate - self.bytes_per_second) / self.bytes_per_second
         # A window that is forgotten whole lets go earlier than the average says.
-        return max(1, min(round(excess * self._elapsed_ms(now_ms)), self._window_num * self._window_ms))
+        return min(ceil(excess * self._elapsed_ms(now_ms)), self._window_num * self._window_ms)
 
     def _elapsed_ms(self, now_ms: int) -> int:
         oldest = self._windows[0][0] if self._windows else now_ms

@@ -38,11 +38,6 @@ class CopyTask:
         self._is_stopped_for_good = False
 
     @property
-    def is_stopped_for_good(self) -> bool:
-        """Whether the storage manager asks for what it may not have, so that nothing more is copied."""
-        return self._is_stopped_for_good
-
-    @property
     def is_publishing(self) -> bool:
         """Whether there is a copy whose end is being published, or may have been."""
         return self._unfinished is not None

@@ -19,7 +19,7 @@ Source: RemoteLogManager.RLMExpirationTask of Apache Kafka 4.3; KAFKA-15352, KAF
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
@@ -93,12 +93,39 @@ class ExpirationView:
 
 
 @dataclass(frozen=True, slots=True)
+class QuietWithin:
+    """How far time and the log may go on until there may be something to delete, all else being equal.
+
+    What has to be equal: the segments, the log's epochs, where it starts, also on local disk, its retention.
+    """
+
+    segments_end_offset: Offset
+    """Behind the last segment; the log must not be cut to here."""
+    expires_ms: int | None
+    """When the oldest segment is too old; None is never."""
+    local_only_bytes_max: int | None
+    """So many bytes on local disk only leave the log small enough for the oldest segment; None is any."""
+
+    def holds(
+        self, now_ms: int, local_only_bytes: int, high_watermark: Offset, log_end_offset: Offset
+    ) -> bool:
+        """Whether there is still nothing to delete."""
+        return (
+            self.segments_end_offset <= min(high_watermark, log_end_offset)
+            and (self.expires_ms is None or now_ms < self.expires_ms)
+            and (self.local_only_bytes_max is None or local_only_bytes <= self.local_only_bytes_max)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ExpirationPlan:
     """First the log start moves, then the segments go, in this order."""
 
     log_start_offset: Offset | None
     """Where the log starts from now on; None leaves it."""
     deletions: tuple[Deletion, ...]
+    quiet: QuietWithin | None = field(default=None, compare=False)
+    """When there is nothing to do and that can be foretold: until when."""
 
 
 def plan_expiration(view: ExpirationView) -> ExpirationPlan:
@@ -120,7 +147,33 @@ def plan_expiration(view: ExpirationView) -> ExpirationPlan:
         log_start_offset = max(log_start_offset or 0, deletion.segment.end_offset + 1)
     if log_start_offset is not None and log_start_offset <= view.log_start_offset:
         log_start_offset = None
-    return ExpirationPlan(log_start_offset, tuple(chosen.values()))
+    quiet = None if chosen else _quiet(kept, view, lineage)
+    return ExpirationPlan(log_start_offset, tuple(chosen.values()), quiet)
+
+
+def _quiet(
+    segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage
+) -> QuietWithin | None:
+    """Until when nothing goes of `segments`, none of which goes now: until its oldest does."""
+    if any(
+        segment.state is not _FINISHED or segment.remote_log_segment_id.id in view.in_progress
+        for segment in segments
+    ):
+        return None
+    end_offset = max((segment.end_offset + 1 for segment in segments), default=0)
+    oldest = next(_counted(segments, view, lineage), None)
+    if end_offset > min(view.high_watermark, view.log_end_offset):
+        return None
+    if oldest is None:
+        return QuietWithin(end_offset, None, None)
+    segment, counted_bytes = oldest
+    retention, expires_ms, local_max = view.retention, None, None
+    if retention.retention_ms is not None:
+        expires_ms = segment.max_timestamp_ms + retention.retention_ms
+    if retention.retention_bytes is not None:
+        remote_bytes = _remote_bytes_at_most(segments, view, lineage, retention.retention_bytes)
+        local_max = retention.retention_bytes - remote_bytes + max(counted_bytes, 1) - 1
+    return QuietWithin(end_offset, expires_ms, local_max)
 
 
 def _reason_whatever_its_age(
@@ -183,11 +236,17 @@ def _excess_bytes(
     limit = view.retention.retention_bytes
     if limit is None:
         return 0
+    return max(0, view.local_only_bytes + _remote_bytes_at_most(segments, view, lineage, limit) - limit)
+
+
+def _remote_bytes_at_most(
+    segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage, limit: int
+) -> int:
+    """Bytes of the log in the tier; those of all segments where that many leave it within `limit`, too."""
     at_most = sum(segment.segment_size_bytes for segment in segments if segment.state is _FINISHED)
     if view.local_only_bytes + at_most <= limit:
-        return 0  # what follows looks at the epochs of every segment
-    remote_bytes = sum(counted for _, counted in _counted(segments, view, lineage))
-    return max(0, view.local_only_bytes + remote_bytes - limit)
+        return at_most  # what follows looks at the epochs of every segment
+    return sum(counted for _, counted in _counted(segments, view, lineage))
 
 
 def _counted(

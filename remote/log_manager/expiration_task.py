@@ -13,6 +13,7 @@ from remote.log_manager.expiration_plan import (
     Deletion,
     ExpirationPlan,
     ExpirationView,
+    QuietWithin,
     Reason,
     Retention,
     plan_expiration,
@@ -37,6 +38,7 @@ class ExpirationTask:
     def __init__(self, context: RemoteLogContext, role: Role) -> None:
         self._context = context
         self._role = role
+        self._quiet: tuple[object, QuietWithin] | None = None
 
     async def run(self) -> None:
         """Delete all that is to go now.
@@ -47,6 +49,9 @@ class ExpirationTask:
         if not role.is_current or not role.replica.log.remote_log_enabled:
             return
         note_copied_offset(self._context, role.replica)
+        given = self._given()
+        if self._is_quiet(given):
+            return  # to list 100,000 segments costs a second or more
         segments = await self._listed()
         if not role.is_current:
             return
@@ -60,6 +65,29 @@ class ExpirationTask:
             role.replica.log.advance_log_start_offset_from_remote(plan.log_start_offset)
             self._context.faults(FaultPoint.AFTER_LOG_START_MOVED)
         await self._delete(plan.deletions)
+        log = role.replica.log
+        is_settled = plan.quiet is not None and log.local_log_start_offset <= log.high_watermark
+        self._quiet = (given, plan.quiet) if plan.quiet is not None and is_settled else None
+
+    def _given(self) -> object:
+        """All that decides what goes, but for time and what is appended."""
+        replica, log = self._role.replica, self._role.replica.log
+        return (
+            self._context.metadata.segments_version(replica.topic_id_partition),
+            log.leader_epochs.entries,
+            log.log_start_offset,
+            log.local_log_start_offset,
+            Retention.of(log.config),
+        )
+
+    def _is_quiet(self, given: object) -> bool:
+        """Whether the last run found nothing to delete, and nothing has happened that would change that."""
+        if self._quiet is None or self._quiet[0] != given:
+            return False
+        log = self._role.replica.log
+        local_bytes = local_only_bytes(local_segments(log), log.highest_offset_in_remote_storage)
+        now_ms = self._context.clock.wall_ms()
+        return self._quiet[1].holds(now_ms, local_bytes, log.high_watermark, log.log_end_offset)
 
     async def _listed(self) -> list[RemoteLogSegmentMetadata]:
         """All segments of the partition; there may be very many, so the loop gets its turns meanwhile."""

@@ -5,6 +5,7 @@ Source: KIP-405, KIP-930 (names), KIP-963 (lags, sizes), KIP-956 (throttle times
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from remote.segment_metadata import TopicIdPartition
@@ -60,6 +61,11 @@ class RemoteFigures:
     def partition(self, partition: TopicIdPartition) -> PartitionFigures:
         """The gauges of `partition`, which is led here."""
         return self.partitions.setdefault(partition, PartitionFigures())
+
+    def forget_topics_but(self, topics: Collection[str]) -> None:
+        """The counters of other topics go: they were deleted, or have no partition here any more."""
+        for topic in self.topics.keys() - topics:
+            del self.topics[topic]
 
     def forget_partition(self, partition: TopicIdPartition) -> None:
         """`partition` is led here no more."""

@@ -257,6 +257,9 @@ class RemoteLogManager:
 
     async def _tidy_up(self) -> None:
         self._remover.take_over()
+        self.figures.forget_topics_but(
+            {each.topic for each in (*self._partitions, *self._remover.partitions)}
+        )
         await delete_leftovers(self._context)
 
     def _assigned_here(self, partition: TopicIdPartition) -> bool:

@@ -94,7 +94,7 @@ def _files_of(log: PartitionLog, segment: LogSegment, end_offset: Offset) -> Log
 class SegmentCopy:
     """One attempt to copy one segment; `start` once, then `publish` until it succeeds or nobody wants it."""
 
-    __slots__ = ("_context", "_data", "_is_stored", "_role", "metadata")
+    __slots__ = ("_context", "_data", "_role", "metadata")
 
     def __init__(
         self, context: RemoteLogContext, role: Role, segment: LogSegment, planned: LocalSegment
@@ -102,18 +102,12 @@ class SegmentCopy:
         """Errors: SegmentNotCopyable."""
         self._context = context
         self._role = role
-        self._is_stored = False
         self.metadata, self._data = describe_segment(context, role, segment, planned)
 
     @property
     def id(self) -> RemoteLogSegmentId:
         """The id of this attempt."""
         return self.metadata.remote_log_segment_id
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether all objects are there, so that only the end is to be published."""
-        return self._is_stored
 
     async def store(self) -> None:
         """Publish that the copy begins, and write the objects.
@@ -142,7 +136,6 @@ class SegmentCopy:
             await discard_copy(context, self.metadata)
             raise CustomMetadataTooLarge(f"{len(custom)} bytes of custom metadata, allowed are {limit}")
         await self._stop_unless_leader()
-        self._is_stored = True
 
     async def publish(self) -> None:
         """Publish the end of the copy; may be called again after an error, as it may have got through.

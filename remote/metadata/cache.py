@@ -51,11 +51,13 @@ class RemoteLogMetadataCache:
     Invariant: a segment of an epoch is in that epoch's `EpochSegments` from its start to its deletion.
     """
 
-    __slots__ = ("_epochs", "_table")
+    __slots__ = ("_epochs", "_table", "changes")
 
     def __init__(self, partition: TopicIdPartition) -> None:
         self._table = SegmentTable(partition)
         self._epochs: dict[LeaderEpoch, EpochSegments] = {}
+        self.changes = 0
+        """How many records have changed something."""
 
     def __len__(self) -> int:
         """How many segments are known, in whatever state."""
@@ -71,6 +73,7 @@ class RemoteLogMetadataCache:
         if row is not None:
             return Outcome.REPEATED if self._table.state(row) is STARTED else Outcome.ILLEGAL_MOVE
         self._add(metadata)
+        self.changes += 1
         return Outcome.APPLIED
 
     def update(self, update: RemoteLogSegmentMetadataUpdate) -> Outcome:
@@ -81,6 +84,7 @@ class RemoteLogMetadataCache:
             return outcome
         before = self._table.state(row)
         self._table.update(row, update)
+        self.changes += 1
         if outcome is Outcome.APPLIED:
             self._move(row, before, update.state)
         return outcome
@@ -141,7 +145,9 @@ class RemoteLogMetadataCache:
         if epoch is None:
             return self._table.segments(sorted(self._table.rows(), key=self._table.start_offset))
         state = self._epochs.get(epoch)
-        return self._table.segments(() if state is None else state.rows())
+        # The epoch has them by where their share of it starts, which may be another order.
+        rows = () if state is None else sorted(state.rows(), key=self._table.start_offset)
+        return self._table.segments(rows)
 
     def get(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
         """What is known of one segment, in whatever state."""

@@ -19,11 +19,10 @@ _SMALLEST: Final = 8
 class IdIndex:
     """Rows by id. Invariant: at most two thirds of the slots are taken, so every probe ends."""
 
-    __slots__ = ("_live", "_slots", "_taken")
+    __slots__ = ("_slots", "_taken")
 
     def __init__(self) -> None:
         self._slots = array("i", (_EMPTY,)) * _SMALLEST
-        self._live = 0
         self._taken = 0
 
     def find(self, key: bytes, id_of: IdOf) -> int | None:
@@ -41,7 +40,6 @@ class IdIndex:
         if 3 * (self._taken + 1) > 2 * len(self._slots):
             self._rebuild(id_of)
         self._place(key, row)
-        self._live += 1
 
     def remove(self, key: bytes, id_of: IdOf) -> None:
         """Forget `key`, which must be there."""
@@ -50,7 +48,6 @@ class IdIndex:
             assert row != _EMPTY, key
             if row != _GONE and id_of(row) == key:
                 self._slots[slot] = _GONE
-                self._live -= 1
                 return
 
     def _probe(self, key: bytes) -> Iterator[int]:

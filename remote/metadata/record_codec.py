@@ -14,7 +14,7 @@ Source: RemoteLogMetadataSerde and AbstractApiMessageSerde of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from protocol.codec import decode, encode_into
 from protocol.errors import DecodeError
@@ -59,7 +59,12 @@ def encode_event(event: RemoteLogEvent) -> bytes:
     """`event` as a value of the metadata topic."""
     match event:
         case RemoteLogSegmentMetadata():
-            return _framed(_segment_record(event))
+            return _framed(
+                RemoteLogSegmentMetadataRecord(
+                    remote_log_segment_id=_segment_id_entry(event.remote_log_segment_id),
+                    **_segment_fields(event),
+                )
+            )
         case RemoteLogSegmentMetadataUpdate():
             return _framed(
                 RemoteLogSegmentMetadataUpdateRecord(
@@ -109,17 +114,7 @@ def encode_snapshot_entry(metadata: RemoteLogSegmentMetadata) -> bytes:
     """`metadata` as it stands in a snapshot."""
     return _framed(
         RemoteLogSegmentMetadataSnapshotRecord(
-            segment_id=metadata.remote_log_segment_id.id,
-            start_offset=metadata.start_offset,
-            end_offset=metadata.end_offset,
-            broker_id=metadata.broker_id,
-            max_timestamp_ms=metadata.max_timestamp_ms,
-            event_timestamp_ms=metadata.event_timestamp_ms,
-            segment_leader_epochs=_epoch_entries(metadata.segment_leader_epochs),
-            segment_size_in_bytes=metadata.segment_size_bytes,
-            custom_metadata=metadata.custom_metadata,
-            remote_log_segment_state=metadata.state,
-            txn_index_empty=metadata.is_txn_index_empty,
+            segment_id=metadata.remote_log_segment_id.id, **_segment_fields(metadata)
         )
     )
 
@@ -155,20 +150,20 @@ def _unframed(value: bytes | memoryview) -> RemoteMetadataRecord:
     return decode(record_type, value[position:], version)
 
 
-def _segment_record(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadataRecord:
-    return RemoteLogSegmentMetadataRecord(
-        remote_log_segment_id=_segment_id_entry(metadata.remote_log_segment_id),
-        start_offset=metadata.start_offset,
-        end_offset=metadata.end_offset,
-        broker_id=metadata.broker_id,
-        max_timestamp_ms=metadata.max_timestamp_ms,
-        event_timestamp_ms=metadata.event_timestamp_ms,
-        segment_leader_epochs=_epoch_entries(metadata.segment_leader_epochs),
-        segment_size_in_bytes=metadata.segment_size_bytes,
-        custom_metadata=metadata.custom_metadata,
-        remote_log_segment_state=metadata.state,
-        txn_index_empty=metadata.is_txn_index_empty,
-    )
+def _segment_fields(metadata: RemoteLogSegmentMetadata) -> dict[str, Any]:
+    """What the record of a copy and the entry of a snapshot say alike, by the names of their fields."""
+    return {
+        "start_offset": metadata.start_offset,
+        "end_offset": metadata.end_offset,
+        "broker_id": metadata.broker_id,
+        "max_timestamp_ms": metadata.max_timestamp_ms,
+        "event_timestamp_ms": metadata.event_timestamp_ms,
+        "segment_leader_epochs": _epoch_entries(metadata.segment_leader_epochs),
+        "segment_size_in_bytes": metadata.segment_size_bytes,
+        "custom_metadata": metadata.custom_metadata,
+        "remote_log_segment_state": metadata.state,
+        "txn_index_empty": metadata.is_txn_index_empty,
+    }
 
 
 def _segment(

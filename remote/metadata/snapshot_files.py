@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from protocol.errors import DecodeError
@@ -65,10 +66,15 @@ class LoadedSnapshot(NamedTuple):
 
 
 class SnapshotFiles:
-    """The files below one log directory."""
+    """The files below one log directory; `writers` snapshots are written at a time.
 
-    def __init__(self, fs: FileSystem, log_directory: str) -> None:
+    A disk syncs many files at once in the time of a few: a node that stops has seconds for hundreds of them.
+    """
+
+    def __init__(self, fs: FileSystem, log_directory: str, *, writers: int = 1) -> None:
         self._fs = fs
+        self._writers = writers
+        self._log_directory = log_directory
         self._path = f"{log_directory}/{DIRECTORY}"
         self._committed: dict[int, Offset] | None = None
         self._deletions: list[RemotePartitionDeleteMetadata] | None = None
@@ -120,17 +126,24 @@ class SnapshotFiles:
         self._read_committed()
         self._fs.makedirs(self._path)
         self._remove_others({_name_of(partition) for partition in followed})
-        if deletions != self.deletions() or self._is_damaged:
-            write_atomically(self._fs, f"{self._path}/{DELETIONS_FILE}", _deletions_text(deletions or ()))
-            self._deletions = list(deletions or ())
-        for planned in snapshots:
-            self._write_one(planned)
+        self.write_deletions(deletions or [])
+        with ThreadPoolExecutor(self._writers, thread_name_prefix="metadata-snapshots") as pool:
+            list(pool.map(self._write_one, snapshots))
         self._fs.fsync_dir(self._path)
         if committed != self._committed:
             write_atomically(
                 self._fs, f"{self._path}/{COMMITTED_OFFSETS_FILE}", _table(sorted(committed.items()))
             )
             self._committed = dict(committed)
+
+    def write_deletions(self, deletions: list[RemotePartitionDeleteMetadata]) -> None:
+        """Keep the deletions that are under way, if they are others than those that are kept."""
+        if deletions == self.deletions() and not self._is_damaged:
+            return
+        self._fs.makedirs(self._path)
+        self._fs.fsync_dir(self._log_directory)
+        write_atomically(self._fs, f"{self._path}/{DELETIONS_FILE}", _deletions_text(deletions))
+        self._deletions = list(deletions)
 
     def _write_one(self, planned: PlannedSnapshot) -> None:
         directory = self._directory_of(planned.partition)

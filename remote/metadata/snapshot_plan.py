@@ -72,7 +72,11 @@ class SnapshotPlanner:
                     )
             if limit is not None and number in committed:
                 committed[number] = min(committed[number], limit)
-        return SnapshotPlan(followed, snapshots, committed, self._store.deletions())
+        return SnapshotPlan(followed, snapshots, committed, self.deletions())
+
+    def deletions(self) -> list[RemotePartitionDeleteMetadata]:
+        """The deletions of partitions that are under way."""
+        return self._store.deletions()
 
     def written(self, plan: SnapshotPlan) -> None:
         """`plan` is on disk."""

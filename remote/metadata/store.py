@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from protocol.ids import LeaderEpoch, Offset
@@ -87,6 +87,11 @@ class CacheQuestions(ABC):
         """The segments of one epoch, or of all, by start offset."""
         return self.cache(partition).segments(epoch)
 
+    def segments_version(self, partition: TopicIdPartition) -> object:
+        """Equal to an earlier one as long as nothing else is known of the partition's segments."""
+        cache = self.cache(partition)
+        return cache, cache.changes  # another cache is another version, whatever it counts
+
     def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
         """Bytes of the finished segments of `epoch`."""
         return self.cache(partition).size_bytes(epoch)
@@ -150,6 +155,10 @@ class PartitionMetadataStore(CacheQuestions):
         if outcome is Outcome.ILLEGAL_MOVE:
             _log.warning("dropped, because it does not follow from what is known: %s", event)
         return outcome
+
+    def restore_deletions(self, deletions: Iterable[RemotePartitionDeleteMetadata]) -> None:
+        """Take over what was known of deletions when they were kept, however far each had come."""
+        self._deletions.update((one.topic_id_partition, one) for one in deletions)
 
     def deletions(self) -> list[RemotePartitionDeleteMetadata]:
         """The deletions of partitions that have begun and not ended, the last record of each."""

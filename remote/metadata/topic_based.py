@@ -18,10 +18,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from protocol.errors import DecodeError, KafkaError
-from protocol.ids import Offset
 from remote.metadata.cache import Outcome, RemoteLogMetadataCache
 from remote.metadata.config import MetadataTopicConfig
 from remote.metadata.log_ports import (
@@ -35,6 +34,7 @@ from remote.metadata.partitioning import metadata_partition
 from remote.metadata.read_back import ReadBack
 from remote.metadata.record_codec import decode_event, encode_event
 from remote.metadata.snapshot_files import SnapshotFiles
+from remote.metadata.snapshot_keeper import RunBlocking, SnapshotKeeper
 from remote.metadata.snapshot_plan import SnapshotPlanner
 from remote.metadata.store import (
     PartitionMetadataStore,
@@ -52,9 +52,6 @@ from remote.segment_metadata import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from storage.errors import StorageFailure
-
-RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 
 _READ_WAIT_MS: Final = 200
 _RETRY_S: Final = 0.5
@@ -85,18 +82,16 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
         self.store = PartitionMetadataStore()
         self._config = config
         self._topic = topic
-        self._files = files
-        self._run_blocking = run_blocking
         self._on_failure = on_failure
         self._snapshot_interval_s = snapshot_interval_s
         self._subscription = Subscription()
         self._planner = SnapshotPlanner(self.store, self._subscription)
+        self._keeper = None if files is None else SnapshotKeeper(files, self._planner, run_blocking)
         self._arriving: dict[TopicIdPartition, None] = {}
         self._waiting = ReadBack()
         self._writer: MetadataLogWriter | None = None
         self._failure: str | None = None
         self._is_closed = False
-        self._files_lock = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._tails_changed = asyncio.Event()
         self._newcomers_changed = asyncio.Event()
@@ -166,8 +161,10 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
         await self._write(update)
 
     async def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
-        """Note a step in the deletion of a partition, which need not be here."""
+        """Note a step in the deletion of a partition, which need not be here; the next start knows of it."""
         await self._write(metadata)
+        if self._keeper is not None:
+            await self._keeper.keep_deletions()
 
     async def _write(self, event: RemoteLogEvent) -> None:
         require_writable(event)
@@ -277,23 +274,12 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
             await self._newcomers_changed.wait()
 
     async def _load_deletions(self) -> None:
-        if self._files is None:
-            return
-        try:
-            for deletion in await self._run_blocking(self._files.deletions):
-                self.store.apply(deletion)
-        except (OSError, StorageFailure) as error:
-            _log.warning("deletions of partitions that are under way could not be read: %s", error)
+        if self._keeper is not None:
+            self.store.restore_deletions(await self._keeper.deletions())
 
     async def _load(self, partition: TopicIdPartition) -> None:
         number = self.metadata_partition_of(partition)
-        found = None
-        if self._files is not None:
-            try:
-                async with self._files_lock:
-                    found = await self._run_blocking(_restored, self._files, partition, number)
-            except (OSError, StorageFailure) as error:
-                _log.warning("the metadata of %s is read from its start: %s", partition, error)
+        found = None if self._keeper is None else await self._keeper.restored(partition, number)
         if partition not in self._arriving:
             return
         del self._arriving[partition]
@@ -360,42 +346,5 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
             await self._keep(is_last=False)
 
     async def _keep(self, *, is_last: bool) -> None:
-        """Write what is worth it; what arrives meanwhile finds the files as they are then."""
-        if self._files is None:
-            return
-        async with self._files_lock:
-            if self._arriving:
-                return  # their files must not be taken for those of partitions that have left
-            plan = self._planner.plan(is_last=is_last)
-            self._planner.planned(plan)
-            try:
-                await _to_the_end(self._run_blocking(self._files.write, *plan))
-            except asyncio.CancelledError:
-                self._planner.failed(plan)  # nobody heard of its end: all of it is written again
-                raise
-            except (OSError, StorageFailure) as error:
-                self._planner.failed(plan)
-                _log.warning("snapshots of remote log metadata could not be written: %s", error)
-            else:
-                self._planner.written(plan)
-
-
-async def _to_the_end(work: Awaitable[None]) -> None:
-    """Wait for `work` even when cancelled, as a thread goes on all the same; a second time gives up."""
-    ending = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(ending)
-    except asyncio.CancelledError:
-        await asyncio.wait((ending,))
-        raise
-
-
-def _restored(
-    files: SnapshotFiles, partition: TopicIdPartition, number: int
-) -> tuple[RemoteLogMetadataCache, Offset] | None:
-    loaded = files.load(partition, number)
-    if loaded is None:
-        return None
-    cache = RemoteLogMetadataCache(partition)
-    cache.restore(loaded.segments, loaded.highest_offsets)
-    return cache, loaded.next_offset
+        if self._keeper is not None:
+            await self._keeper.keep(lambda: not self._arriving, is_last=is_last)

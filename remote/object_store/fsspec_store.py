@@ -28,6 +28,7 @@ import fsspec
 from remote.object_store.config_values import parse_values
 from remote.object_store.port import (
     Content,
+    FirstFailure,
     ObjectInfo,
     check_path_key,
     check_range,
@@ -119,19 +120,14 @@ class FsspecStore:
 
     def delete(self, keys: Iterable[str]) -> None:
         """See the port."""
-        failed: RemoteStorageError | None = None
+        first_failure = FirstFailure(self.name, "delete")
         for key in keys:
-            try:
+            with first_failure.of(key):
                 path = self._path(key)
                 with suppress(FileNotFoundError):
                     self._file_system.rm_file(path)
                 self._remove_empty_parents(path)
-            except RemoteStorageError as error:
-                failed = failed or error
-            except Exception as error:
-                failed = failed or failure(self.name, "delete", key, error)
-        if failed is not None:
-            raise failed
+        first_failure.raise_it()
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """See the port; the whole listing is fetched at once."""

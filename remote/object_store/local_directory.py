@@ -24,6 +24,7 @@ from uuid import uuid4
 from remote.object_store.config_values import parse_values
 from remote.object_store.port import (
     Content,
+    FirstFailure,
     ObjectInfo,
     check_path_key,
     check_range,
@@ -32,7 +33,6 @@ from remote.object_store.port import (
     range_length,
 )
 from remote.object_store.streams import PIECE_BYTES_MAX, ExactStream, Parts, put_errors
-from remote.storage_manager import RemoteStorageError
 from storage.config_definition import ConfigDefinition, ConfigError, ConfigKind, table
 
 _UPLOADS: Final = ".uploads"
@@ -117,24 +117,17 @@ class LocalDirectoryStore:
     def delete(self, keys: Iterable[str]) -> None:
         """See the port."""
         directories: dict[str, str] = {}
-        failed: RemoteStorageError | None = None
+        first_failure = FirstFailure(self.name, "delete")
         for key in keys:
-            try:
+            with first_failure.of(key):
                 path = self._path(key)
                 with suppress(FileNotFoundError, NotADirectoryError):
                     os.unlink(path)
                     directories.setdefault(os.path.dirname(path), key)
-            except RemoteStorageError as error:
-                failed = failed or error
-            except OSError as error:
-                failed = failed or failure(self.name, "delete", key, error)
         for directory, key in directories.items():
-            try:
+            with first_failure.of(key):
                 self._remove_empty(directory)
-            except OSError as error:
-                failed = failed or failure(self.name, "delete", key, error)
-        if failed is not None:
-            raise failed
+        first_failure.raise_it()
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """See the port; what appears or goes while iterating may or may not be shown."""

@@ -10,6 +10,7 @@ object of that key; InvalidRange. An adapter over a network gives up after a bou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from remote.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageError
@@ -112,6 +113,30 @@ def failure(store: str, action: str, key: str, cause: object) -> RemoteStorageEr
     """The error of a store that did not do what it was asked, as one line."""
     text = f"{type(cause).__name__}: {cause}" if isinstance(cause, BaseException) else str(cause)
     return RemoteStorageError(one_line(f"{store}: could not {action} {key!r}: {text}"))
+
+
+class FirstFailure:
+    """Work on several keys that goes on after one failed, and fails in the end: see `ObjectStore.delete`."""
+
+    def __init__(self, store: str, action: str) -> None:
+        self._store = store
+        self._action = action
+        self._error: RemoteStorageError | None = None
+
+    @contextmanager
+    def of(self, key: str) -> Iterator[None]:
+        """Keep what fails within, as an error of `key`, unless another failed before."""
+        try:
+            yield
+        except RemoteStorageError as error:
+            self._error = self._error or error
+        except Exception as error:
+            self._error = self._error or failure(self._store, self._action, key, error)
+
+    def raise_it(self) -> None:
+        """Raise the first error, if there was any."""
+        if self._error is not None:
+            raise self._error
 
 
 def missing(store: str, key: str) -> RemoteResourceNotFound:

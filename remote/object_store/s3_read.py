@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from remote.object_store.port import InvalidRange, failure, missing, one_line
 from remote.object_store.s3_calls import FAILURES, CallFailed, NotDone, S3Calls
 from remote.object_store.s3_deadlines import Watch
-from remote.object_store.streams import ExactStream
+from remote.object_store.streams import PIECE_BYTES_MAX, ExactStream
 from remote.storage_manager import RemoteStorageError
 
 if TYPE_CHECKING:
@@ -103,6 +103,9 @@ def _check_answered_range(answer: Any, start: int, end: int | None) -> None:
 
 class S3Stream(ExactStream):
     """A range of an object. One reader at a time."""
+
+    piece_bytes_max = 4 * PIECE_BYTES_MAX
+    """A chunk of the default size comes in one piece, as joining would copy it."""
 
     def __init__(self, reads: S3Reads, place: Place, start: int, end: int | None, opened: _Opened) -> None:
         super().__init__(place.store, place.key, opened.length)

@@ -25,7 +25,7 @@ from uuid import uuid4
 from remote.object_store.port import failure
 from remote.object_store.s3_calls import CallFailed, NotDone, S3Calls
 from remote.object_store.s3_settings import PARTS_MAX, S3Settings
-from remote.object_store.streams import Parts
+from remote.object_store.streams import Part, Parts
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -61,7 +61,7 @@ class S3Uploads:
         part_bytes = max(self._part_bytes, -(-(parts.size_bytes or 0) // PARTS_MAX))
         first = parts.next_part(part_bytes)
         if len(first) < part_bytes or parts.taken_bytes == parts.size_bytes:
-            self._put_at_once(key, bytes(first))
+            self._put_at_once(key, _body(first))
         else:
             self._put_in_parts(key, parts, part_bytes, first)
         self._abort_left_behind()
@@ -88,7 +88,7 @@ class S3Uploads:
 
         self._calls.run(send)
 
-    def _put_in_parts(self, key: str, parts: Parts, part_bytes: int, first: memoryview) -> None:
+    def _put_in_parts(self, key: str, parts: Parts, part_bytes: int, first: Part) -> None:
         token = uuid4().hex
         lost_answers = [0]
         upload: _Upload | None = None
@@ -131,8 +131,8 @@ class S3Uploads:
                 count()
             raise
 
-    def _upload_part(self, upload: _Upload, number: int, part: memoryview) -> str:
-        body: Any = bytes(part)
+    def _upload_part(self, upload: _Upload, number: int, part: Part) -> str:
+        body = _body(part)
 
         def send(_: object) -> str:
             answer = self._client.upload_part(
@@ -236,3 +236,8 @@ class S3Uploads:
             with self._lock:
                 if len(self._left_behind) > left:
                     return
+
+
+def _body(part: Part) -> bytes:
+    """`part` as boto3 takes it; parts of files are bytes already, and not copied."""
+    return part if isinstance(part, bytes) else bytes(part)

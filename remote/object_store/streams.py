@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from remote.object_store.port import Content, Source, failure
 from remote.storage_manager import RemoteStorageError
 
 PIECE_BYTES_MAX = 1024 * 1024
+
+Part: TypeAlias = bytes | memoryview
 
 
 class ExactStream(ABC):
@@ -70,30 +73,38 @@ class Parts:
         self.size_bytes = size
         self.taken_bytes = 0
 
-    def next_part(self, part_bytes: int) -> memoryview:
-        """The next `part_bytes`, fewer at the end, none behind it."""
-        part = self._from_source(part_bytes) if self._view is None else self._view[:part_bytes]
-        if self._view is not None:
-            self._view = self._view[part_bytes:]
+    def next_part(self, part_bytes: int) -> Part:
+        """The next `part_bytes`, fewer at the end, none behind it; of a source always bytes."""
+        part: Part
+        if self._view is None:
+            part = self._from_source(part_bytes)
+        else:
+            part, self._view = self._view[:part_bytes], self._view[part_bytes:]
         self.taken_bytes += len(part)
         return part
 
-    def _from_source(self, part_bytes: int) -> memoryview:
+    def _from_source(self, part_bytes: int) -> bytes:
+        """What a file gives at once is handed on as it is, and a join of bytes lets go of the interpreter.
+
+        To copy a part of some megabytes would hold it, and with it the event loop, for milliseconds.
+        """
         assert self._source is not None
-        part = bytearray()
-        while len(part) < part_bytes:
+        pieces: list[bytes] = []
+        missing = part_bytes
+        while missing > 0:
             try:
-                piece = self._source.read(min(part_bytes - len(part), PIECE_BYTES_MAX))
+                piece = self._source.read(missing)
             except Exception as error:
                 raise _SourceFailed(error) from error
             if not piece:
                 break
-            part += piece
+            pieces.append(piece)
+            missing -= len(piece)
         announced = self.size_bytes
-        taken = self.taken_bytes + len(part)
-        if announced is not None and (taken > announced or (len(part) < part_bytes and taken < announced)):
+        taken = self.taken_bytes + part_bytes - missing
+        if announced is not None and (taken > announced or (missing > 0 and taken < announced)):
             raise self._wrong_size(taken, announced)
-        return memoryview(part)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _wrong_size(self, found: int, announced: int) -> Exception:
         text = f"the content has {found} bytes or more where {announced} were announced"

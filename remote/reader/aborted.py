@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from protocol.ids import Offset
-from remote.index_cache.cache import RemoteIndexCache
+from remote.index_cache.segment_indexes import SegmentIndexes
 from remote.reader.batch_stream import DamagedSegment
 from remote.reader.lineage import SegmentPart
 from storage.errors import CorruptIndex
@@ -17,7 +17,7 @@ from storage.txn_index import AbortedTransaction, AbortedTransactions, Transacti
 
 
 def collect(
-    index_cache: RemoteIndexCache, parts: Iterable[SegmentPart], start: Offset, upper_bound: Offset
+    index_cache: SegmentIndexes, parts: Iterable[SegmentPart], start: Offset, upper_bound: Offset
 ) -> AbortedTransactions:
     """The transactions that overlap [`start`, `upper_bound`), as far as `parts` tell, in their order."""
     found: list[AbortedTransaction] = []

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from protocol.ids import LeaderEpoch, Offset
-from remote.metadata_manager import RemoteLogMetadataManager
+from protocol.ids import ENDLESS, LeaderEpoch, Offset
+from remote.metadata_manager import SegmentQuestions
 from remote.segment_metadata import (
     EpochStart,
     RemoteLogSegmentMetadata,
@@ -25,7 +25,6 @@ from storage.leader_epoch import LeaderEpochCache
 
 PAUSE_SEGMENTS: Final = 256
 
-_ENDLESS: Final = 2**63 - 1
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
@@ -38,7 +37,7 @@ class SegmentPart(NamedTuple):
 
 
 def part_at(
-    manager: RemoteLogMetadataManager,
+    manager: SegmentQuestions,
     partition: TopicIdPartition,
     epochs: LeaderEpochCache,
     offset: Offset,
@@ -57,7 +56,7 @@ def common_end(metadata: RemoteLogSegmentMetadata, epochs: LeaderEpochCache, epo
     while True:
         our_next = epochs.next_epoch(epoch)
         our_start = None if our_next is None else epochs.start_offset_of(our_next)
-        our_end = _ENDLESS if our_start is None else our_start
+        our_end = ENDLESS if our_start is None else our_start
         their_next = next((start for start in theirs if start.epoch > epoch), None)
         if their_next is None:
             return min(our_end, metadata.end_offset + 1)
@@ -67,7 +66,7 @@ def common_end(metadata: RemoteLogSegmentMetadata, epochs: LeaderEpochCache, epo
 
 
 def parts_with_aborted_transactions(
-    manager: RemoteLogMetadataManager,
+    manager: SegmentQuestions,
     partition: TopicIdPartition,
     epochs: LeaderEpochCache,
     offset: Offset,
@@ -86,7 +85,7 @@ def parts_with_aborted_transactions(
 
 
 def _next_with_aborted_transactions(
-    manager: RemoteLogMetadataManager, partition: TopicIdPartition, epochs: LeaderEpochCache, offset: Offset
+    manager: SegmentQuestions, partition: TopicIdPartition, epochs: LeaderEpochCache, offset: Offset
 ) -> SegmentPart | None:
     first = epochs.epoch_for_offset(offset)
     for epoch, epoch_start, epoch_end in _spans(epochs):
@@ -101,7 +100,7 @@ def _next_with_aborted_transactions(
 
 
 def parts_with_timestamp(
-    manager: RemoteLogMetadataManager,
+    manager: SegmentQuestions,
     partition: TopicIdPartition,
     epochs: LeaderEpochCache,
     timestamp: int,
@@ -133,7 +132,7 @@ def parts_with_timestamp(
 
 def _spans(epochs: LeaderEpochCache) -> list[tuple[LeaderEpoch, Offset, Offset]]:
     entries = epochs.entries
-    ends = [entry.start_offset for entry in entries[1:]] + [_ENDLESS]
+    ends = [entry.start_offset for entry in entries[1:]] + [ENDLESS]
     return [(epoch, start, end) for (epoch, start), end in zip(entries, ends, strict=False)]
 
 

@@ -1,60 +1,81 @@
-"""Telling a storage manager early which segment a reader will come to next.
+"""Telling a storage manager early which segments a reader will come to next.
 
-Within a segment a storage manager sees by itself that somebody reads on; that the segment behind it is
-wanted only the metadata tell.
+Within a segment a storage manager sees by itself that somebody reads on; which segments are wanted behind it
+only the metadata tell. They are announced as far ahead as the storage manager reads within a segment: a store
+takes its time for each of manifest, indexes and first chunk.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final, Protocol, runtime_checkable
-from uuid import UUID
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from protocol.ids import Offset
 from remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
 READERS_MAX: Final = 1024
-AHEAD_BYTES: Final = 8 << 20
+SEGMENTS_AT_ONCE_MAX: Final = 8
+"""How many segments one read has announced at most."""
 
 
 @runtime_checkable
 class Prefetching(Protocol):
     """What a storage manager may offer besides its port."""
 
-    def prefetch_log_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Begin to bring the segment's first bytes near; returns at once, and what fails is not told."""
+    @property
+    def read_ahead_bytes(self) -> int:
+        """How far behind a position reads look ahead; 0 when they do not."""
+        ...
+
+    def prefetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_indexes: bool = False
+    ) -> None:
+        """Begin to bring the segment's first bytes near; returns at once, and what fails is not told.
+
+        Every reader announces a segment for itself, so what is near may be announced again.
+        """
         ...
 
 
-class SequentialReads:
-    """Remembers where reads ended, to know those that go on there.
+class Announced(NamedTuple):
+    """How far a reader's way is announced: before which offset, and how many bytes are left until there."""
 
-    Bounds: READERS_MAX ends of reads, and as many segments that were announced.
+    end_offset: Offset
+    bytes_left: int
+
+    def after(self, metadata: RemoteLogSegmentMetadata, position: int, read_bytes: int) -> Announced:
+        """The same when `read_bytes` more, up to `position` of a segment, were read."""
+        if self.end_offset <= metadata.end_offset + 1:
+            return Announced(metadata.end_offset + 1, metadata.segment_size_bytes - position)
+        return Announced(self.end_offset, self.bytes_left - read_bytes)
+
+    def and_segment(self, metadata: RemoteLogSegmentMetadata) -> Announced:
+        """The same with one more segment."""
+        return Announced(metadata.end_offset + 1, self.bytes_left + metadata.segment_size_bytes)
+
+
+NOTHING_ANNOUNCED: Final = Announced(-1, 0)
+
+
+class SequentialReads:
+    """Remembers where reads ended, and what was announced then, to know those that go on there.
+
+    Bounds: READERS_MAX ends of reads.
     """
 
     def __init__(self) -> None:
-        self._ends: OrderedDict[tuple[TopicIdPartition, Offset], None] = OrderedDict()
-        self._announced: OrderedDict[UUID, None] = OrderedDict()
+        self._ends: OrderedDict[tuple[TopicIdPartition, Offset], Announced] = OrderedDict()
 
-    def goes_on(self, partition: TopicIdPartition, offset: Offset, next_offset: Offset) -> bool:
-        """Whether a read from `offset` to `next_offset` goes on where an earlier one ended."""
-        was_expected = self._ends.pop((partition, offset), self) is None
-        self._ends[partition, next_offset] = None
+    def expects(self, partition: TopicIdPartition, offset: Offset) -> bool:
+        """Whether a read ended at `offset`."""
+        return (partition, offset) in self._ends
+
+    def take(self, partition: TopicIdPartition, offset: Offset) -> Announced | None:
+        """What was announced by the read that ended at `offset`; None when none did."""
+        return self._ends.pop((partition, offset), None)
+
+    def note(self, partition: TopicIdPartition, next_offset: Offset, announced: Announced) -> None:
+        """A read ended at `next_offset`."""
+        self._ends[partition, next_offset] = announced
         if len(self._ends) > READERS_MAX:
             self._ends.popitem(last=False)
-        return was_expected
-
-    def is_news(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Whether the segment has not been announced lately."""
-        segment_id = metadata.remote_log_segment_id.id
-        if segment_id in self._announced:
-            return False
-        self._announced[segment_id] = None
-        if len(self._announced) > READERS_MAX:
-            self._announced.popitem(last=False)
-        return True
-
-
-def is_near_the_end(metadata: RemoteLogSegmentMetadata, position: int, read_bytes: int) -> bool:
-    """Whether a few more reads like one of `read_bytes` that ended at `position` reach the next segment."""
-    return metadata.segment_size_bytes - position <= max(AHEAD_BYTES, 2 * read_bytes)

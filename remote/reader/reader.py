@@ -30,7 +30,13 @@ from remote.reader.lineage import (
     parts_with_aborted_transactions,
     parts_with_timestamp,
 )
-from remote.reader.read_ahead import Prefetching, SequentialReads, is_near_the_end
+from remote.reader.read_ahead import (
+    NOTHING_ANNOUNCED,
+    SEGMENTS_AT_ONCE_MAX,
+    Announced,
+    Prefetching,
+    SequentialReads,
+)
 from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
 from remote.reader.segment_read import SegmentRead, SegmentReader
 from remote.reader.timestamp_search import TimestampReader
@@ -90,6 +96,7 @@ class RemoteLogReader:
                     f"{request.topic_id_partition}: offset {request.offset} of leader epoch {epoch} is not "
                     "in the tier",
                 )
+            self._begin_early(request, part)
             while part is not None:
                 found = await self._read_part(request, part)
                 if found is not None:
@@ -160,24 +167,49 @@ class RemoteLogReader:
 
     # -- read-ahead
 
+    def _begin_early(self, request: RemoteReadRequest, part: SegmentPart) -> None:
+        """Have the first chunks of a segment come beside its indexes, where a new reader begins with it."""
+        metadata = part.metadata
+        if (
+            self._prefetching is not None
+            and request.offset == metadata.start_offset
+            and not self._sequential.expects(request.topic_id_partition, request.offset)
+            and not self._index_cache.holds_offset_index(metadata)
+        ):
+            self._prefetching.prefetch_log_segment(metadata, with_indexes=True)
+
     def _read_ahead(
         self, request: RemoteReadRequest, metadata: RemoteLogSegmentMetadata, read: SegmentRead
     ) -> None:
-        """Announce the next segment when one reader after the other comes near the end of this one."""
+        """Announce the segments that a reader who goes on where one ended comes to next."""
         prefetching = self._prefetching
         if not read.records or prefetching is None:
             return
         partition = request.topic_id_partition
-        if not self._sequential.goes_on(partition, request.offset, read.next_offset):
-            return
-        behind = metadata.end_offset + 1
-        if not is_near_the_end(metadata, read.end_position, len(read.records)) or (
-            behind >= request.log.local_log_start_offset
-        ):
-            return
-        following = part_at(self._metadata, partition, request.log.leader_epochs, behind)
-        if following is not None and self._sequential.is_news(following.metadata):
-            prefetching.prefetch_log_segment(following.metadata)
+        announced = self._sequential.take(partition, request.offset)
+        if announced is None:
+            announced = NOTHING_ANNOUNCED
+        else:
+            announced = announced.after(metadata, read.end_position, len(read.records))
+            if announced.bytes_left < prefetching.read_ahead_bytes:
+                announced = self._announce(prefetching, request, announced)
+        self._sequential.note(partition, read.next_offset, announced)
+
+    def _announce(
+        self, prefetching: Prefetching, request: RemoteReadRequest, announced: Announced
+    ) -> Announced:
+        log = request.log
+        for _ in range(SEGMENTS_AT_ONCE_MAX):
+            behind = announced.end_offset
+            if announced.bytes_left >= prefetching.read_ahead_bytes or behind >= log.local_log_start_offset:
+                break
+            part = part_at(self._metadata, request.topic_id_partition, log.leader_epochs, behind)
+            if part is None:
+                break
+            with_indexes = not self._index_cache.holds_offset_index(part.metadata)
+            prefetching.prefetch_log_segment(part.metadata, with_indexes=with_indexes)
+            announced = announced.and_segment(part.metadata)
+        return announced
 
     # -- records by timestamp
 

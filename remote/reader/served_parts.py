@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from protocol.ids import LeaderEpoch, Offset
-from remote.metadata_manager import RemoteLogMetadataManager
+from remote.metadata_manager import SegmentQuestions
 from remote.reader.lineage import SegmentPart, part_at
 from remote.segment_metadata import TopicIdPartition
 from storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 
 def served_parts(
-    manager: RemoteLogMetadataManager,
+    manager: SegmentQuestions,
     partition: TopicIdPartition,
     lineage: Iterable[tuple[LeaderEpoch, Offset]],
     start_offset: Offset,

@@ -12,7 +12,7 @@ from contextlib import closing
 
 from protocol.batch import BATCH_OVERHEAD, read_header
 from protocol.errors import DecodeError
-from remote.index_cache.cache import RemoteIndexCache
+from remote.index_cache.segment_indexes import SegmentIndexes
 from remote.reader.batch_stream import PIECE_BYTES, BatchSpan, BatchStream, DamagedSegment, ShortSegment
 from remote.reader.lineage import SegmentPart
 from remote.reader.segment_read import SegmentBytes
@@ -23,7 +23,7 @@ from storage.log_lookup import RecordPlace, places_in_batch
 class TimestampReader:
     """Looks up timestamps through the index cache."""
 
-    def __init__(self, storage: RemoteStorageManager, index_cache: RemoteIndexCache) -> None:
+    def __init__(self, storage: RemoteStorageManager, index_cache: SegmentIndexes) -> None:
         self._storage = storage
         self._index_cache = index_cache
 

@@ -62,7 +62,9 @@ class TransformedLog:
             self._sizes.append(len(stored))
             self._rest = memoryview(stored)
         given, self._rest = self._rest[:size], self._rest[size:]
-        return bytes(given)
+        whole = given.obj
+        # A view of all of its bytes is the bytes: a chunk that is taken at once is not copied.
+        return whole if isinstance(whole, bytes) and len(whole) == len(given) else bytes(given)
 
     def chunk_index(self) -> ChunkIndex:
         """Where the chunks are; all must have been read."""

@@ -307,6 +307,22 @@ def test_a_hint_has_the_next_segment_read_ahead(tmp_path: Path) -> None:
     assert store.is_closed
 
 
+def test_a_hint_brings_the_indexes_so_that_the_first_read_of_a_segment_waits_for_nothing(
+    tmp_path: Path,
+) -> None:
+    store = MemoryStore()
+    cache = make_cache(store, read_ahead=2000)
+    manager = make_manager(store, cache=cache)
+    made = make_segment(tmp_path, compressible(5000))
+    metadata = copy(manager, made)
+    before = len(store.gets(".indexes"))
+    manager.prefetch_log_segment(metadata, with_indexes=True)
+    wait_until(lambda: cache.kept_bytes == 2000 and len(store.gets(".indexes")) == before + 1)
+    assert manager.fetch_index(metadata, IndexType.OFFSET).read() == made.indexes[IndexType.OFFSET]
+    assert len(store.gets(".indexes")) == before + 1
+    manager.close()
+
+
 def test_a_hint_for_a_segment_that_is_gone_harms_nobody(segment: StoredSegment) -> None:
     store = MemoryStore()
     manager = make_manager(store, cache=make_cache(store, read_ahead=2000))

@@ -122,6 +122,23 @@ async def test_a_pool_grows_at_once_and_shrinks_when_its_threads_are_free() -> N
 
 
 @on_both_loops
+async def test_the_loop_goes_on_while_a_new_thread_waits_for_a_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool, core_is_free, start = BoundedPool("test", 1), threading.Event(), threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        if thread.name.startswith("test-"):
+            assert core_is_free.wait(30)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    call = asyncio.create_task(pool.run(divmod, 7, 2))
+    await eventually(lambda: pool.busy == 1)
+    core_is_free.set()
+    assert await call == (3, 1)
+    pool.close()
+
+
+@on_both_loops
 async def test_a_closed_pool_makes_no_call_and_its_threads_end() -> None:
     pool, gate = BoundedPool("closing", 1), Gate()
     running = asyncio.create_task(pool.run(gate.pass_through, 1))

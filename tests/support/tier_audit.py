@@ -34,7 +34,7 @@ FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class Borders(NamedTuple):
-    """Where a partition stands; ends are exclusive."""
+    """Where a partition stands; ends are exclusive. `tiered_end` is 0 too while it is not known."""
 
     log_start: int
     local_start: int
@@ -45,7 +45,8 @@ class Borders(NamedTuple):
         """What must hold at any time."""
         assert 0 <= self.log_start <= self.local_start <= self.end, self
         assert self.tiered_end <= self.end, self
-        assert self.local_start == self.log_start or self.local_start <= self.tiered_end, self
+        is_known = self.tiered_end > 0
+        assert not is_known or self.local_start == self.log_start or self.local_start <= self.tiered_end, self
 
 
 @dataclass

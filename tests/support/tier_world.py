@@ -208,6 +208,9 @@ class SteppedMetadata:
     ) -> Iterator[RemoteLogSegmentMetadata]:
         return self.inner.list_remote_log_segments(partition, epoch)
 
+    def segments_version(self, partition: TopicIdPartition) -> object:
+        return self.inner.segments_version(partition)
+
     def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
         return self.inner.remote_log_size(partition, epoch)
 

@@ -13,7 +13,7 @@ from remote.index_cache import cache as cache_module
 from remote.index_cache.cache import RemoteIndexCache
 from remote.index_cache.file_names import CachedFile, CachedIndex
 from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.storage_manager import IndexType, RemoteStorageError
+from remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
@@ -123,7 +123,16 @@ def test_a_segment_without_aborted_transactions_is_not_asked_for_its_index(
     assert not tier.index_fetches
     with cache.transaction_index(replace(segments[1], is_txn_index_empty=False)) as index:
         assert not index.entry_count
-    assert len(tier.index_fetches) == 1
+    assert [kind for _, kind in tier.index_fetches] == [IndexType.TRANSACTION, IndexType.OFFSET]
+
+
+def test_a_segment_that_is_gone_is_not_one_in_which_nothing_was_aborted(
+    segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
+) -> None:
+    gone = replace(segments[1], is_txn_index_empty=False)
+    tier.delete_log_segment_data(gone)
+    with pytest.raises(RemoteResourceNotFound), opened(fs, tier).transaction_index(gone):
+        pass
 
 
 def test_a_restart_takes_over_the_files_and_removes_leftovers(

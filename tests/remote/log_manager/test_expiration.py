@@ -68,6 +68,32 @@ def test_what_is_too_old_goes_and_the_log_start_moves_first() -> None:
     ]
 
 
+def test_segments_are_not_listed_again_while_nothing_has_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+    node = copied(world, 3)
+    listings: list[None] = []
+    list_segments = node.metadata.list_remote_log_segments
+
+    def counted(*args: Any) -> Any:
+        listings.append(None)
+        return list_segments(*args)
+
+    monkeypatch.setattr(node.metadata, "list_remote_log_segments", counted)
+    node.run_expiration()
+    produce(node.log, 3)
+    for _ in range(5):
+        node.run_expiration()
+    assert len(listings) == 1
+    sealed_segments(node.log, 1)
+    node.run_copy()
+    before = len(listings)
+    node.run_expiration()
+    assert len(listings) == before + 1
+    world.clock.now_ms += 1000
+    node.run_expiration()
+    assert node.log.log_start_offset >= 30
+
+
 def test_what_is_too_much_goes_counting_both_places_once() -> None:
     world = TierWorld()
     node = copied(world, 4, locally=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,7 @@ from remote.log_manager.expiration_plan import (
 )
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from storage.config import LogConfig
-from tests.support.remote_segments import DELETING, FINISHED, segment_id, started
+from tests.support.remote_segments import DELETING, FINISHED, STARTED, segment_id, started
 
 Segments = list[RemoteLogSegmentMetadata]
 
@@ -102,6 +103,49 @@ def test_what_time_takes_counts_for_size() -> None:
 def test_the_first_segment_that_stays_ends_the_search() -> None:
     young_first = [replace(THREE[0], max_timestamp_ms=9999), *THREE[1:]]
     assert numbers(plan_expiration(view(young_first, retention=Retention(1)))) == []
+
+
+def test_what_is_foretold_to_stay_stays_up_to_the_last_moment_and_no_longer() -> None:
+    random = Random(4)
+    foretold = 0
+    for _ in range(300):
+        count = random.randrange(4)
+        limits = Retention(
+            random.choice([None, 3000, 4500]), random.choice([None, 1000, 3000, 3500]) if count else None
+        )
+        at = view(THREE[:count], retention=limits, local_only_bytes=random.randrange(3000))
+        plan = plan_expiration(at)
+        if plan.quiet is None:
+            continue
+        foretold += 1
+        assert plan == ExpirationPlan(None, ())
+        for _ in range(30):
+            later = replace(
+                at,
+                now_ms=random.randrange(5000, 7000),
+                local_only_bytes=random.randrange(6000),
+                high_watermark=random.randrange(2000),
+                log_end_offset=random.randrange(2000),
+            )
+            where = (later.now_ms, later.local_only_bytes, later.high_watermark, later.log_end_offset)
+            if plan.quiet.holds(*where):
+                assert plan_expiration(later) == ExpirationPlan(None, ())
+    assert foretold > 50
+    at = view(THREE, retention=Retention(3902, 3500))
+    quiet = plan_expiration(at).quiet
+    assert quiet is not None
+    assert quiet.holds(5000, 1499, 1000, 1000)
+    for now_ms, local_bytes in ((5001, 0), (5000, 1500)):
+        assert not quiet.holds(now_ms, local_bytes, 1000, 1000)
+        assert plan_expiration(replace(at, now_ms=now_ms, local_only_bytes=local_bytes)).deletions
+
+
+def test_nothing_is_foretold_while_a_copy_or_a_deletion_is_under_way() -> None:
+    for state in (STARTED, DELETING):
+        unfinished = [*THREE, replace(finished(4, 300, 399), state=state)]
+        assert plan_expiration(view(unfinished)).quiet is None
+    assert plan_expiration(view(THREE, in_progress={segment_id(2).id})).quiet is None
+    assert plan_expiration(view(THREE)).quiet is not None
 
 
 def test_a_topic_without_delete_in_its_cleanup_policy_keeps_its_records_for_ever() -> None:

@@ -175,6 +175,19 @@ async def test_a_deleted_topic_leaves_nothing_behind_even_when_a_copy_is_under_w
 
 
 @on_both_loops
+async def test_what_was_counted_of_a_deleted_topic_is_forgotten_with_it() -> None:
+    site = Site()
+    manager = site.manager
+    manager.start()
+    manager.on_leadership_change([TieredReplica(PARTITION, site.log(3), 0)], [])
+    await eventually(lambda: manager.figures.topics and len(site.finished()) == 3)
+    manager.stop_partitions([PARTITION], deletes_remote=True)
+    await eventually(lambda: not manager.figures.topics)
+    assert not site.tier.copies
+    await site.close()
+
+
+@on_both_loops
 async def test_a_topic_of_the_same_name_made_again_at_once_keeps_its_own_segments() -> None:
     site = Site()
     again = TopicIdPartition(UUID(int=99), PARTITION.topic, PARTITION.partition)

@@ -56,6 +56,11 @@ def test_kafka_16890_of_overlapping_segments_the_one_that_holds_the_offset_is_fo
     assert numbers(cache, 0) == [2, 1, 3], "what was replaced is known until it is deleted"
 
 
+def test_an_epochs_segments_are_listed_by_where_they_start_and_not_by_where_the_epoch_does() -> None:
+    cache = cache_of(started(1, 9, 9, 2), started(2, 8, 10, [(0, 8), (1, 9), (2, 10)]))
+    assert numbers(cache, 2) == [2, 1]
+
+
 def test_a_copy_of_the_same_start_replaces_the_older_one() -> None:
     cache = cache_of(started(1, 0, 100), started(2, 0, 200))
     assert serving(cache, 0, (0, 100, 200)) == [2, 2, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -13,7 +14,7 @@ from remote.metadata.cache import RemoteLogMetadataCache
 from remote.metadata.snapshot import decode_snapshot, encode_snapshot
 from remote.metadata.snapshot_files import COMMITTED_OFFSETS_FILE, DIRECTORY, PlannedSnapshot, SnapshotFiles
 from remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, TopicIdPartition
-from storage.files import write_atomically
+from storage.files import OsFileSystem, write_atomically
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_points import crash_points
 from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, started, step
@@ -42,6 +43,29 @@ def planned(count: int, next_offset: int, partition: TopicIdPartition = PARTITIO
 
 def kafka_uuid(low: int) -> UUID:
     return UUID(int=0x0102030405060708 << 64 | low)
+
+
+class SlowDisk(OsFileSystem):
+    """Syncs a partition's directory only when as many are synced at once as there are writers."""
+
+    def __init__(self, writers: int) -> None:
+        self._together = threading.Barrier(writers)
+
+    def fsync_dir(self, path: str) -> None:
+        if not path.endswith(DIRECTORY):
+            self._together.wait(30)
+        super().fsync_dir(path)
+
+
+def test_a_node_that_stops_with_many_partitions_does_not_wait_for_the_disk_for_each_in_turn(
+    tmp_path: Path,
+) -> None:
+    partitions = [TopicIdPartition(UUID(int=1), "many", number) for number in range(32)]
+    files = SnapshotFiles(SlowDisk(8), str(tmp_path), writers=8)
+    files.write(partitions, [planned(3, 10, partition) for partition in partitions], {NUMBER: 10})
+    again = SnapshotFiles(OsFileSystem(), str(tmp_path))
+    loaded = [again.load(partition, NUMBER) for partition in partitions]
+    assert all(each is not None and each.next_offset == 10 and len(each.segments) == 2 for each in loaded)
 
 
 def test_a_snapshot_has_kafkas_bytes() -> None:

@@ -19,6 +19,7 @@ from remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
 from tests.support.eventually import eventually
 from tests.support.metadata_log import MemoryReader, MemoryTopic
 from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, deletion, started, step
@@ -337,6 +338,23 @@ async def test_a_deletion_under_way_is_known_after_a_restart_that_reads_nothing_
         )
     async with running(topic, PARTITION, disk=disk) as manager:
         assert not manager.partition_deletions()
+
+
+async def test_a_deletion_that_has_begun_is_known_after_a_crash_when_its_directory_is_gone() -> None:
+    """Nobody reads the metadata of a partition that is nowhere: it stayed begun for ever."""
+    topic, disk = MemoryTopic(1), CrashFileSystem()
+    disk.makedirs("/logs")
+    disk.sync_all()
+    begun = deletion(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
+    async with running(topic, PARTITION, disk=disk) as manager:
+        await copy(manager, 0)
+        await manager.put_remote_partition_delete_metadata(
+            deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
+        )
+        await manager.put_remote_partition_delete_metadata(begun)
+        found = disk.crash(Survival.LOSE_UNSYNCED)
+    async with running(topic, disk=found) as manager:
+        await eventually(lambda: manager.partition_deletions() == [begun])
 
 
 async def test_a_snapshot_that_is_being_written_when_the_node_stops_is_over_before_the_last_one() -> None:

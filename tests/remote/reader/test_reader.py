@@ -450,8 +450,11 @@ class PrefetchingTier(MemoryTier):
     """Notes which segments it was told of."""
 
     announced: list[UUID]
+    read_ahead_bytes = 1
 
-    def prefetch_log_segment(self, metadata: RemoteLogSegmentMetadata) -> None:
+    def prefetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_indexes: bool = False
+    ) -> None:
         self.announced.append(metadata.remote_log_segment_id.id)
 
 
@@ -459,12 +462,24 @@ async def test_a_reader_that_goes_on_has_the_next_segment_announced_once(tiered:
     tier = PrefetchingTier(segments=tiered.tier.segments)
     tier.announced = []
     reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
+    ids = [segment.remote_log_segment_id.id for segment in tiered.segments]
     await reader.read(tiered.request(0, 300))
-    assert not tier.announced
+    assert tier.announced == ids[:1], "its first chunks come beside its indexes"
     offset = 0
     while offset < tiered.local.local_log_start_offset:
         offset = (await reader.read(tiered.request(offset, 300))).next_offset
-    assert tier.announced == [segment.remote_log_segment_id.id for segment in tiered.segments[1:]]
+    assert tier.announced == ids
+
+
+async def test_segments_behind_the_next_are_announced_as_far_as_reads_look_ahead(tiered: Fixture) -> None:
+    tier = PrefetchingTier(segments=tiered.tier.segments)
+    tier.announced, tier.read_ahead_bytes = [], sum(each.segment_size_bytes for each in tiered.segments[:3])
+    reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
+    offset = (await reader.read(tiered.request(0, 300))).next_offset
+    await reader.read(tiered.request(offset, 300))
+    ids = [segment.remote_log_segment_id.id for segment in tiered.segments]
+    assert tier.announced == ids[: len(tier.announced)]
+    assert len(tier.announced) >= 3, "a store with latency has too little to do with one"
 
 
 def test_epochs_without_records_are_no_part_of_a_lineage() -> None:
