@@ -42,6 +42,8 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 _CAUGHT_UP_PAUSE_MS: Final = 10
 _SHUTDOWN_PAUSE_MS: Final = 10
 _FIRST_BACKOFF_MS: Final = 100
+_READY_SHARE: Final = 10
+"""How many heartbeats a broker that is fenced and ready sends in the time of one."""
 
 
 class BrokerState(Enum):
@@ -260,6 +262,9 @@ class BrokerLifecycle:
     def _follow(self, answer: BrokerHeartbeatResponse, *, asked_to_stop: bool) -> int:
         """Go on as the controller says; the time until the next heartbeat."""
         interval_ms = self._settings.heartbeat_interval_ms
+        if self._is_ready and answer.is_fenced:
+            # It is let in as soon as it has heard that it is fenced.
+            interval_ms = max(interval_ms // _READY_SHARE, _CAUGHT_UP_PAUSE_MS)
         if self.state is BrokerState.STARTING:
             if not answer.is_caught_up:
                 return _CAUGHT_UP_PAUSE_MS

@@ -50,9 +50,13 @@ class ConsumerOffsetsLog:
         topic = self._image().topics_by_name.get(GROUP_METADATA_TOPIC)
         return len(topic.partitions) if topic is not None else self._config.offsets_topic_num_partitions
 
-    def certainly_leads(self, partition: int) -> bool:
-        """Whether no other node can lead the partition by now."""
-        return self._lease.holds(self._partition(partition))
+    def is_likely_led(self, partition: int) -> bool:
+        """Whether this node was heard of as its leader lately."""
+        return self._lease.is_likely(self._partition(partition))
+
+    async def confirm_led(self, partition: int) -> None:
+        """Return when no other node led the partition as this was called."""
+        await self._lease.confirm(self._partition(partition))
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
         """Append all records as one batch. Errors: KafkaError when none of them is in the log."""

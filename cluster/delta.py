@@ -74,7 +74,6 @@ class MetadataDelta:
         self._open_by_name: dict[str, UUID] = {}
         self._deleted_topics: dict[UUID, TopicImage] = {}
         self._changed_configs: dict[ConfigResource, None] = {}
-        self._changed_brokers: dict[BrokerId, None] = {}
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record."""
@@ -109,11 +108,6 @@ class MetadataDelta:
     def changed_configs(self) -> tuple[ConfigResource, ...]:
         """The resources whose configs changed, deleted topics included."""
         return tuple(self._changed_configs)
-
-    @property
-    def changed_brokers(self) -> tuple[BrokerId, ...]:
-        """The brokers that registered, changed or left."""
-        return tuple(self._changed_brokers)
 
     # Sections of the image, copied when first written to
 
@@ -209,7 +203,6 @@ class MetadataDelta:
             log_dirs=record.log_dirs,
             cordoned_log_dirs=record.cordoned_log_dirs or (),
         )
-        self._changed_brokers[record.broker_id] = None
 
     def _unregister_broker(self, record: unregister_broker_record.UnregisterBrokerRecord) -> None:
         self._broker(record.broker_id, record.broker_epoch, record)
@@ -242,7 +235,6 @@ class MetadataDelta:
         found: BrokerImage | None = self._section("brokers").get(broker_id)
         if found is None or found.epoch != epoch:
             raise InconsistentMetadata(f"there is no such registration: {record}")
-        self._changed_brokers[broker_id] = None
         return found
 
     def _register_controller(self, record: register_controller_record.RegisterControllerRecord) -> None:

@@ -22,9 +22,10 @@ class FaultKind(Enum):
     CUT = "cut off from all other nodes"
     DEAF = "hears nothing from other nodes, but is heard"
     MUTE = "hears other nodes, but is not heard"
+    ADRIFT = "cut off from the other controllers; brokers hear it, and are heard"
 
 
-CUTS = frozenset({FaultKind.CUT, FaultKind.DEAF, FaultKind.MUTE})
+CUTS = frozenset({FaultKind.CUT, FaultKind.DEAF, FaultKind.MUTE, FaultKind.ADRIFT})
 
 
 class Target(Enum):
@@ -87,11 +88,14 @@ class Faults:
 
     def _cut(self, kind: FaultKind, node_id: int) -> None:
         assert self._firewall is not None, "cuts need the firewall"
-        own = self._cluster.layout.node(node_id).host
+        own = self._cluster.layout.node(node_id)
         for other in self._cluster.layout.nodes:
             if other.node_id == node_id:
                 continue
             if kind in (FaultKind.CUT, FaultKind.DEAF):
-                self._firewall.drop(other.host, own)
+                self._firewall.drop(other.host, own.host)
             if kind in (FaultKind.CUT, FaultKind.MUTE):
-                self._firewall.drop(own, other.host)
+                self._firewall.drop(own.host, other.host)
+            if kind is FaultKind.ADRIFT:
+                self._firewall.drop(own.host, other.host, other.controller_port)
+                self._firewall.drop(other.host, own.host, own.controller_port)

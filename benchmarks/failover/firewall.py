@@ -38,9 +38,10 @@ class Firewall:
         self._run("-F", CHAIN, check=False)
         self._run("-X", CHAIN, check=False)
 
-    def drop(self, source: str, destination: str) -> None:
-        """Let nothing from one address reach another."""
-        self._run("-A", CHAIN, "-s", source, "-d", destination, "-j", "DROP")
+    def drop(self, source: str, destination: str, port: int | None = None) -> None:
+        """Let nothing from one address reach another, or a port of it."""
+        to_port = [] if port is None else ["-p", "tcp", "--dport", str(port)]
+        self._run("-A", CHAIN, "-s", source, "-d", destination, *to_port, "-j", "DROP")
 
     def heal(self) -> None:
         """Let everything pass again."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 INT_MAX: Final = 2**31 - 1
@@ -59,14 +58,3 @@ class GroupConfig:
     def offsets_retention_ms(self) -> int:
         """`offsets.retention.minutes` in milliseconds."""
         return self.offsets_retention_minutes * 60_000
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, object]) -> GroupConfig:
-        """The settings among parsed `values`, keyed as in server.properties; other keys are passed over."""
-        chosen: dict[str, int] = {}
-        for name in (field.name for field in fields(cls)):
-            value = values.get(name.replace("_", "."))
-            if value is not None:
-                assert isinstance(value, int), f"{name} is {value!r}"
-                chosen[name] = value
-        return cls(**chosen)

@@ -27,10 +27,17 @@ class OffsetsLog(Protocol):
         """How many partitions the topic has, or will have once it is created."""
         ...
 
-    def certainly_leads(self, partition: int) -> bool:
-        """Whether what was read from the partition is still the truth: nobody else can lead it by now.
+    def is_likely_led(self, partition: int) -> bool:
+        """Whether this node was heard of as the leader lately; if not it is cut off, or was frozen.
 
         Errors: KafkaError when the partition is not here.
+        """
+        ...
+
+    async def confirm_led(self, partition: int) -> None:
+        """Return when what is in memory is the truth as of this call: nobody else led the partition then.
+
+        Errors: KafkaError when that cannot be known.
         """
         ...
 

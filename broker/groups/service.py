@@ -146,7 +146,7 @@ class GroupService:
         partition = self.partition_for(group_id)
         shard = self._shards.get(partition)
         if shard is not None and shard.state is ShardState.ACTIVE:
-            if not self._log.certainly_leads(partition):
+            if not self._log.is_likely_led(partition):
                 text = f"partition {partition} may have another coordinator, of whom this node has not heard"
                 raise KafkaError(ErrorCode.NOT_COORDINATOR, text)
             return shard
@@ -216,6 +216,7 @@ class GroupService:
         """Offsets of topics by name, or with topics None of all; errors are in the reply."""
         try:
             shard = self._shard(group.group_id)
+            await self._confirm(shard)
             if require_stable and shard.has_uncommitted:
                 async with asyncio.timeout(self._config.offsets_commit_timeout_ms / 1000):
                     await shard.all_committed()
@@ -229,6 +230,15 @@ class GroupService:
         else:
             topics = shard.coordinator.fetch_offsets(group.group_id, group.topics, require_stable)
         return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+
+    async def _confirm(self, shard: Shard) -> None:
+        """Return when no other coordinator had the shard as this was called; else NOT_COORDINATOR."""
+        try:
+            await self._log.confirm_led(shard.partition)
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, str(error)) from error
+        if shard.state is not ShardState.ACTIVE:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {shard.partition} moved")
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Errors of single partitions are in the reply, others raise KafkaError."""

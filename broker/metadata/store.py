@@ -21,12 +21,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from broker.metadata.active_controller import ActiveController, Submitted, Written
 from broker.metadata.batches import decode_batches
+from broker.metadata.quorum_port import Quorum
 from broker.metadata.snapshotter import Snapshotter
-from broker.raft.driver import Turn
 from broker.raft.log import MetadataLog
 from broker.raft.snapshot_format import read_snapshot
 from cluster.controller.result import ControllerResult
@@ -34,7 +34,6 @@ from cluster.delta import InconsistentMetadata, MetadataDelta
 from cluster.image import MetadataImage
 from cluster.image_difference import difference
 from cluster.metadata_loader import MetadataLoader
-from cluster.quorum.effects import Appended
 from cluster.quorum.log import SnapshotId
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, LeaderEpoch, Offset
@@ -48,32 +47,6 @@ Subscriber: TypeAlias = Callable[[MetadataDelta, MetadataImage], None]
 
 MAX_PENDING: Final = 1000
 READ_BYTES: Final = 128 * 1024
-
-
-class Quorum(Protocol):
-    """What the store needs of the driver."""
-
-    def in_turn(self, turn: Turn) -> None:
-        """Have `turn` called when the log may be appended to."""
-
-    def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> Appended:
-        """Append one batch, within a turn."""
-
-    @property
-    def kraft_version(self) -> int:
-        """0: voters are static, 1: they stand in the log."""
-
-    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
-        """Why the voters cannot become dynamic now; None when they can."""
-
-    def upgrade_voters_now(self, epoch: LeaderEpoch) -> Appended:
-        """Write the voters into the log, within a turn."""
-
-    def give_up(self) -> None:
-        """Lead no more; others, or this node in another epoch, may."""
-
-    def fail(self, error: BaseException) -> None:
-        """End the node's part in the quorum."""
 
 
 class MetadataStore:
@@ -174,14 +147,6 @@ class MetadataStore:
         self._ask_for_turn()
         reply: R = await asyncio.shield(submitted.done)
         return reply
-
-    async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for something that leaders, commits or failures bring about; KafkaError after a failure."""
-        while not condition():
-            if self.failure is not None:
-                raise self.failure
-            self._progress.clear()
-            await self._progress.wait()
 
     # ---- start and stop
 

@@ -2,7 +2,8 @@
 
 A broker's state, and what leads from one to the next:
 
-    FENCED -> UNFENCED               it has followed the metadata up to its own registration
+    FENCED -> UNFENCED               it has followed the metadata up to where it was heard of as fenced
+                                     (in Kafka to its registration: who was silent may come in too early)
     FENCED -> SHUTDOWN_NOW           it wants to stop
     UNFENCED -> FENCED               it wants to be fenced, or its session is over
     UNFENCED -> SHUTDOWN_NOW         it wants to stop, and leads nothing or wants to be fenced at once
@@ -108,7 +109,7 @@ def _next_state(
     if current is BrokerState.FENCED:
         if request.want_shut_down:
             return BrokerState.SHUTDOWN_NOW
-        is_caught_up = request.current_metadata_offset >= broker.epoch
+        is_caught_up = heartbeats.knows_it_is_fenced(broker.id, broker.epoch, request.current_metadata_offset)
         # A process that began to stop never comes back as the same: the metadata cannot say so.
         stays_out = request.want_fence or broker.in_controlled_shutdown or not is_caught_up
         return BrokerState.FENCED if stays_out else BrokerState.UNFENCED

@@ -8,6 +8,7 @@ Source: KIP-631, KIP-858, KIP-966; ClusterControlManager of Apache Kafka 4.3.
 from __future__ import annotations
 
 from cluster.controller import broker_changes
+from cluster.controller.registered_parts import registered_endpoints, registered_features
 from cluster.controller.result import ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.features import METADATA_VERSION, SUPPORTED_FEATURES
@@ -142,23 +143,8 @@ def _registration(
         broker_id=request.broker_id,
         incarnation_id=request.incarnation_id,
         broker_epoch=epoch,
-        end_points=tuple(
-            BrokerEndpoint(
-                name=listener.name,
-                host=listener.host,
-                port=listener.port,
-                security_protocol=listener.security_protocol,
-            )
-            for listener in request.listeners
-        ),
-        features=tuple(
-            BrokerFeature(
-                name=feature.name,
-                min_supported_version=feature.min_supported_version,
-                max_supported_version=feature.max_supported_version,
-            )
-            for feature in request.features
-        ),
+        end_points=registered_endpoints(BrokerEndpoint, request.listeners),
+        features=registered_features(BrokerFeature, request.features),
         rack=request.rack,
         fenced=same is None or same.fenced,
         in_controlled_shutdown=same is not None and same.in_controlled_shutdown,

@@ -14,8 +14,9 @@ from cluster.group_configs import GROUP_CONFIGS, limits_of
 from cluster.image import MetadataImage, ResourceType
 from cluster.topic_names import check_name
 from protocol.errors import ErrorCode, KafkaError
-from storage.config import TOPIC_CONFIGS, LogConfig
+from storage.config import LogConfig
 from storage.config_definition import ConfigError
+from storage.topic_configs import TOPIC_CONFIGS, log_config_from
 
 _FOLLOW_TOTAL_RETENTION = -2
 _NO_LIMIT = -1
@@ -54,7 +55,7 @@ def _check_topic(
             if definition is None:
                 raise ConfigError(key, text, "there is no topic config of this name")
             definition.parse(text)
-        config = LogConfig.from_values(_effective(image, settings, configs))
+        config = log_config_from(_effective(image, settings, configs))
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     existing = image.topic_configs(name) if name in image.topics_by_name else {}

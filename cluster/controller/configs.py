@@ -20,8 +20,8 @@ from cluster.image import ConfigResource, MetadataImage, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_records.clear_elr_record import ClearElrRecord
 from protocol.metadata_records.config_record import ConfigRecord
-from storage.config import TOPIC_CONFIGS
 from storage.config_definition import ConfigDefinition, ConfigKind
+from storage.topic_configs import TOPIC_CONFIGS
 
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cluster.controller.registered_parts import registered_endpoints, registered_features
 from cluster.controller.result import ControllerResult
 from cluster.features import METADATA_VERSION
 from cluster.image import MetadataImage
@@ -34,22 +35,7 @@ def register_controller(
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
-        end_points=tuple(
-            ControllerEndpoint(
-                name=listener.name,
-                host=listener.host,
-                port=listener.port,
-                security_protocol=listener.security_protocol,
-            )
-            for listener in request.listeners
-        ),
-        features=tuple(
-            ControllerFeature(
-                name=feature.name,
-                min_supported_version=feature.min_supported_version,
-                max_supported_version=feature.max_supported_version,
-            )
-            for feature in request.features
-        ),
+        end_points=registered_endpoints(ControllerEndpoint, request.listeners),
+        features=registered_features(ControllerFeature, request.features),
     )
     return ControllerResult((record,), None)

@@ -28,7 +28,7 @@ from protocol.messages.create_topics import (
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.topic_record import TopicRecord
 from protocol.schema import MetadataRecord
-from storage.config import TOPIC_CONFIGS
+from storage.topic_configs import TOPIC_CONFIGS
 
 _DEFAULT: Final = -1
 

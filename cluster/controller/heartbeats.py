@@ -20,11 +20,15 @@ from protocol.ids import BrokerId, Offset
 
 @dataclass(slots=True)
 class _Heard:
-    """What is known of one registration; `contact_ms` is None once the session ended."""
+    """What is known of one registration; `contact_ms` is None once the session ended.
+
+    `fenced_offset`: of the metadata, when the broker was first heard of while it was fenced.
+    """
 
     epoch: int
     contact_ms: int | None
     metadata_offset: Offset = -1
+    fenced_offset: Offset | None = None
     shutdown_offset: Offset | None = None
 
 
@@ -48,9 +52,23 @@ class BrokerHeartbeats:
             return
         heard = self._heard.get(broker)
         if heard is None or heard.epoch != epoch:
-            self._heard[broker] = _Heard(epoch, now_ms)
-        else:
-            heard.contact_ms = now_ms
+            heard = self._heard[broker] = _Heard(epoch, now_ms)
+        heard.contact_ms = now_ms
+        if not registered.fenced:
+            heard.fenced_offset = None
+        elif heard.fenced_offset is None:
+            heard.fenced_offset = image.offset
+
+    def knows_it_is_fenced(self, broker: BrokerId, epoch: int, metadata_offset: Offset) -> bool:
+        """Whether a fenced broker has followed the metadata to where it was when it was first heard of so.
+
+        One that was silent does not know that others lead what it led. Let in before it has heard, it would
+        take the answer for a proof that it still leads.
+        """
+        heard = self._heard.get(broker)
+        if heard is None or heard.epoch != epoch or heard.fenced_offset is None:
+            return False
+        return metadata_offset >= heard.fenced_offset
 
     def excuse(self, stall_ms: int, now_ms: int) -> None:
         """Give everybody the time in which the controller itself did not run.

@@ -22,7 +22,7 @@ from cluster.partition_changes import changed_partition
 from cluster.replica_directories import default_directory, is_online
 from protocol.ids import BrokerId
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from storage.config import TOPIC_CONFIGS
+from storage.topic_configs import TOPIC_CONFIGS
 
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"

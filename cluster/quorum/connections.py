@@ -49,11 +49,6 @@ class Connections:
         connection = self._by_node.get(node_id)
         return None if connection is None or connection.request_id is not None else connection.ready_ms
 
-    def is_waiting(self, node_id: BrokerId) -> bool:
-        """Whether a request to the node is under way."""
-        connection = self._by_node.get(node_id)
-        return connection is not None and connection.request_id is not None
-
     @property
     def any_waiting(self) -> bool:
         """Whether any request is under way."""

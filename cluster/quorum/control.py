@@ -12,6 +12,7 @@ from protocol.control_records import (
     LeaderChangeMessage,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
+    VotersRecord,
 )
 from protocol.control_records import Voter as LeaderChangeVoter
 from protocol.ids import BrokerId, LeaderEpoch, Offset
@@ -63,7 +64,12 @@ def data_batch(
 
 
 def snapshot_header_batch(
-    *, last_contained_log_timestamp: int, kraft_version: int, voters: VoterSet | None, timestamp: int
+    *,
+    last_contained_log_timestamp: int,
+    kraft_version: int,
+    voters: VotersRecord | None,
+    epoch: LeaderEpoch,
+    timestamp: int,
 ) -> bytearray:
     """The first batch of a snapshot. Without dynamic voters it does not name any (KIP-853)."""
     records: list[tuple[ControlRecordType, ControlMessage]] = [
@@ -75,11 +81,11 @@ def snapshot_header_batch(
     if kraft_version > 0:
         records.append(kraft_version_record(kraft_version))
         if voters is not None:
-            records.append(voters_record(voters))
-    return control_batch(records, timestamp=timestamp, base_offset=0, leader_epoch=0)
+            records.append((ControlRecordType.KRAFT_VOTERS, voters))
+    return control_batch(records, timestamp=timestamp, base_offset=0, leader_epoch=epoch)
 
 
-def snapshot_footer_batch(*, base_offset: Offset, timestamp: int) -> bytearray:
+def snapshot_footer_batch(*, base_offset: Offset, epoch: LeaderEpoch, timestamp: int) -> bytearray:
     """The last batch of a snapshot."""
     footer = (ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord())
-    return control_batch([footer], timestamp=timestamp, base_offset=base_offset, leader_epoch=0)
+    return control_batch([footer], timestamp=timestamp, base_offset=base_offset, leader_epoch=epoch)

@@ -31,7 +31,7 @@ def stand(replica: Replica, now_ms: int) -> None:
         replica.become_candidate(now_ms)
 
 
-def give_up(replica: Replica, nominee: Nominee, now_ms: int) -> None:
+def give_up(replica: Replica, now_ms: int) -> None:
     """Not elected: back to what it was before, or wait and ask again."""
     if replica.state is State.CANDIDATE:
         stand(replica, now_ms)
@@ -50,7 +50,7 @@ def poll_nominee(replica: Replica, nominee: Nominee, now_ms: int) -> int:
         replica.become_unattached(replica.epoch, now_ms)
         return now_ms
     if now_ms >= nominee.deadline_ms:
-        give_up(replica, nominee, now_ms)
+        give_up(replica, now_ms)
         return now_ms
     due_ms = nominee.deadline_ms
     if not nominee.is_rejected:
@@ -185,7 +185,7 @@ def _count(replica: Replica, nominee: Nominee, now_ms: int) -> None:
             replica.become_leader(now_ms)
     elif nominee.is_rejected:
         if replica.state is State.PROSPECTIVE:
-            give_up(replica, nominee, now_ms)
+            give_up(replica, now_ms)
         else:
             # A while of its own, so that those who took votes from each other do not do so again.
             backoff_ms = 1 + replica.random_below(replica.settings.election_backoff_max_ms)

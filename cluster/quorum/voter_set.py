@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -113,19 +113,6 @@ class VoterSet:
     def without(self, replica_id: BrokerId) -> VoterSet:
         """All but that one."""
         return VoterSet.of(each for each in self if each.id != replica_id)
-
-    def with_directory_ids(self, known: Mapping[BrokerId, UUID]) -> VoterSet:
-        """With the directory ids of those voters that had none (upgrade of static voters)."""
-        return VoterSet.of(
-            replace(each, key=ReplicaKey(each.id, each.key.directory_id or known.get(each.id)))
-            for each in self
-        )
-
-    def overlaps_majority(self, other: VoterSet) -> bool:
-        """Whether at most one voter differs, so that any two majorities have a voter in common."""
-        mine = {voter.key for voter in self}
-        others = {voter.key for voter in other}
-        return len(mine - others) <= 1 and len(others - mine) <= 1
 
     def to_record(self) -> VotersRecord:
         """What is written to the log."""

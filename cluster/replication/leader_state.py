@@ -216,9 +216,9 @@ class LeaderState:
         """Whether every other member of the ISR is known to have followed this leader at `since_ms` or later.
 
         If so no other leader was elected among them before; a leader that is cut off, or was frozen,
-        cannot know that.
+        cannot know that. Below min.insync.replicas replicas outside of the ISR may be elected (KIP-966).
         """
-        return all(
+        return not self.is_under_min_isr and all(
             self.followers[broker].followed_ms >= since_ms
             for broker in self.maximal_isr
             if broker != self.broker_id

@@ -27,6 +27,7 @@ from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHea
 from protocol.messages.broker_registration import BrokerRegistrationResponse
 from storage.files import FileSystem
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.eventually import eventually
 from tests.support.lonely_quorum import LonelyQuorum
 from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
 
@@ -121,7 +122,10 @@ def make_replica(
 async def started(replica: RaftNode) -> RaftNode:
     """The replica, once it is the active controller."""
     replica.start()
-    await replica.store.wait_until(lambda: replica.store.active_epoch is not None)
+    store = replica.store
+    await eventually(lambda: store.active_epoch is not None or store.failure is not None)
+    if store.failure is not None:
+        raise store.failure
     return replica
 
 

@@ -16,7 +16,8 @@ class MemoryOffsetsLog:
 
     `append_error`: appends fail with it. `holds_commits`: appends are committed by
     `commit_all`, or refused for good by `fail_commits`. `read_gate`: reading waits for it.
-    `is_cut_off`: another node may lead by now.
+    `is_cut_off`: nobody was heard of lately. `is_succeeded`: another node leads, though followers were
+    heard of.
     """
 
     def __init__(self, partition_count: int = 3) -> None:
@@ -28,12 +29,17 @@ class MemoryOffsetsLog:
         self.held: list[asyncio.Future[None]] = []
         self.chunk_batches = 1
         self.is_cut_off = False
+        self.is_succeeded = False
 
     def partition_count(self) -> int:
         return len(self.batches)
 
-    def certainly_leads(self, partition: int) -> bool:
+    def is_likely_led(self, partition: int) -> bool:
         return not self.is_cut_off
+
+    async def confirm_led(self, partition: int) -> None:
+        if self.is_succeeded:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another node leads")
 
     def end_offset(self, partition: int) -> int:
         batches = self.batches[partition]

@@ -28,17 +28,13 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.loops import until
 from tests.support.metadata import CLUSTER_ID
+from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 DIRECTORY = "/data"
 # Short, for elections are waited for; long enough that a busy machine does not hold them without need.
-QUICK = {
-    "controller.quorum.election.timeout.ms": "300",
-    "controller.quorum.election.backoff.max.ms": "200",
-    "controller.quorum.fetch.timeout.ms": "800",
-    "controller.quorum.request.timeout.ms": "800",
-}
+QUICK = {key: text for key, text in QUICK_TIMEOUTS.items() if key.startswith("controller.quorum.")}
 
 
 def free_ports(count: int) -> list[int]:

@@ -489,6 +489,16 @@ async def test_transactions_in_the_log_are_loaded_by_their_end_markers(
     await bench.service.stop()
 
 
+async def test_redpanda_9571_a_leader_that_followers_still_follow_may_have_a_successor_all_the_same() -> None:
+    """Its heartbeats were late, so the controller chose another; followers had not heard of that yet."""
+    bench = await Bench().serving(0, 1, 2)
+    assert await bench.commit(7) is ErrorCode.NONE
+    bench.log.is_succeeded = True
+    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    bench.log.is_succeeded = False
+    assert await bench.fetch() == (7, ErrorCode.NONE)
+
+
 async def test_a_coordinator_that_may_have_a_successor_answers_nothing_from_memory() -> None:
     bench = await Bench().serving(0, 1, 2)
     assert await bench.commit(7) is ErrorCode.NONE

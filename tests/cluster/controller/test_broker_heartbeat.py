@@ -230,6 +230,31 @@ def test_a_new_controller_gives_everybody_a_whole_session() -> None:
     assert not cluster.fence_stale()
 
 
+def test_a_broker_that_was_cut_off_is_let_in_only_when_it_knows_that_others_lead() -> None:
+    """Else it took the answer for a proof that it still leads, and told offsets that were committed anew."""
+    cluster = brokers(1, 2, 3, topic=orders(3, 3))
+    known = cluster.image.offset
+    cluster.now_ms += SESSION_MS + 1
+    cluster.beat(2)
+    cluster.beat(3)
+    assert cluster.fence_stale() and cluster.is_fenced(1)
+    assert cluster.beat(1, offset=known).is_fenced
+    fenced_offset = cluster.image.offset
+    assert cluster.beat(1, offset=fenced_offset - 1).is_fenced
+    assert not cluster.beat(1, offset=fenced_offset).is_fenced
+
+
+def test_a_new_controller_lets_nobody_in_who_does_not_know_that_it_was_fenced() -> None:
+    cluster = brokers(1, 2, topic=orders(2, 2))
+    known = cluster.image.offset
+    cluster.now_ms += SESSION_MS + 1
+    cluster.beat(2)
+    assert cluster.fence_stale()
+    cluster.heartbeats.activate(cluster.image, cluster.now_ms)
+    assert cluster.beat(1, offset=known).is_fenced
+    assert not cluster.beat(1).is_fenced
+
+
 def test_nobody_is_fenced_for_the_time_in_which_the_controller_did_not_run() -> None:
     cluster = brokers(1, 2)
     cluster.now_ms += 1000

@@ -20,7 +20,7 @@ from protocol.messages.create_topics import (
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.partition_record import PartitionRecord
 from protocol.metadata_records.topic_record import TopicRecord
-from storage.config import TOPIC_CONFIGS
+from storage.topic_configs import TOPIC_CONFIGS
 from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
 
 SETTINGS = ControllerSettings(node_id=1, num_partitions=4, default_replication_factor=2)

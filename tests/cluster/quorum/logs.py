@@ -31,6 +31,10 @@ def bootstrap_log(voters: VoterSet) -> MemoryLog:
 def snapshot_of(voters: VoterSet | None) -> bytes:
     """A snapshot of nothing but its frame."""
     header = snapshot_header_batch(
-        last_contained_log_timestamp=0, kraft_version=0 if voters is None else 1, voters=voters, timestamp=0
+        last_contained_log_timestamp=0,
+        kraft_version=0 if voters is None else 1,
+        voters=None if voters is None else voters.to_record(),
+        epoch=0,
+        timestamp=0,
     )
-    return bytes(header + snapshot_footer_batch(base_offset=9, timestamp=0))
+    return bytes(header + snapshot_footer_batch(base_offset=9, epoch=0, timestamp=0))

@@ -184,11 +184,6 @@ class Subject:
 
     # Shortcuts to states.
 
-    def vote_all(self, kind: type[ApiMessage] = vote.VoteRequest) -> None:
-        """Every voter that is asked says yes."""
-        for send in self.sent(kind):
-            self.answer(send, granted(self.epoch))
-
     def lead(self) -> Subject:
         """Be elected by one vote besides its own."""
         for _ in range(10):

@@ -33,16 +33,5 @@ def test_no_id_occurs_twice() -> None:
         VoterSet.of([voter(1), voter(1, disk=2)])
 
 
-def test_sets_that_differ_by_one_voter_have_a_voter_in_common_in_every_two_majorities() -> None:
-    assert dynamic(1, 2, 3).overlaps_majority(dynamic(1, 2))
-    assert dynamic(1, 2, 3).overlaps_majority(dynamic(1, 2, 3, 4))
-    assert not dynamic(1, 2, 3).overlaps_majority(dynamic(1))
+def test_a_set_changes_by_one_voter() -> None:
     assert dynamic(1, 2).without(2).with_voter(voter(3)) == dynamic(1, 3)
-
-
-def test_an_upgrade_fills_in_directories() -> None:
-    known = {1: directory(1), 2: directory(2)}
-    assert [each.key for each in static(1, 2).with_directory_ids(known)] == [
-        each.key for each in dynamic(1, 2)
-    ]
-    assert dynamic(1).with_directory_ids({1: directory(1, 9)}) == dynamic(1)

@@ -410,3 +410,6 @@ def test_a_leader_knows_since_when_it_may_have_a_successor() -> None:
     assert Leading(isr=(LEADER,)).state.is_followed_since(10**9), (
         "alone in the ISR nobody else can be elected"
     )
+    assert not Leading(isr=(LEADER,), min_insync_replicas=2).state.is_followed_since(0), (
+        "but for eligible replicas (KIP-966)"
+    )

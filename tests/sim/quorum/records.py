@@ -20,11 +20,15 @@ def snapshot_bytes(voters: VoterSet | None, digest: int) -> bytes:
     """A snapshot: header, voters of a dynamic quorum, one record for the state, footer."""
     version = 0 if voters is None else 1
     head = snapshot_header_batch(
-        last_contained_log_timestamp=0, kraft_version=version, voters=voters, timestamp=0
+        last_contained_log_timestamp=0,
+        kraft_version=version,
+        voters=None if voters is None else voters.to_record(),
+        epoch=0,
+        timestamp=0,
     )
     base_offset = read_header(head).next_offset
     state = data_batch([_DIGEST + str(digest).encode()], base_offset=base_offset, epoch=0, timestamp=0)
-    return bytes(head + state + snapshot_footer_batch(base_offset=base_offset + 1, timestamp=0))
+    return bytes(head + state + snapshot_footer_batch(base_offset=base_offset + 1, epoch=0, timestamp=0))
 
 
 def digest_of(snapshot: bytes) -> int:
