@@ -68,11 +68,6 @@ class LeaderEpochCache:
         """The oldest epoch of which the log still holds records."""
         return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
 
-    @property
-    def latest_entry(self) -> EpochEntry | None:
-        """The newest epoch and its start."""
-        return EpochEntry(self._epochs[-1], self._starts[-1]) if self._epochs else None
-
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
         """Record where `epoch` starts; drop entries it contradicts. True when something changed."""
         assert epoch >= 0, f"leader epoch {epoch} is negative"

@@ -1,7 +1,4 @@
-"""One log directory: the partitions in it, their checkpoints, and whether its disk can still be used.
-
-Checkpoints are written when something changed, each atomically. A partition whose files are damaged
-keeps its lines in them, so that nothing is lost when the files come back.
+"""One log directory: the partitions in it, and whether its disk can still be used.
 
 I/O: through `storage.files`. Errors: StorageFailure and OSError mean that the directory has to go
 offline, which is for the LogManager to do.
@@ -10,25 +7,17 @@ offline, which is for the LogManager to do.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from threading import Lock
 from typing import NamedTuple
 from uuid import UUID
 
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.ids import Offset, TopicPartition
-from storage.checkpoints import (
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    CleanShutdownMarker,
-    OffsetCheckpoint,
-    PartitionMetadataFile,
-)
+from protocol.ids import TopicPartition
+from storage.checkpoints import CleanShutdownMarker, PartitionMetadataFile
 from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles, remove_path
+from storage.directory_checkpoints import CheckpointKind, DirectoryCheckpoints
 from storage.errors import CorruptCheckpoint, CorruptFile, StorageFailure
 from storage.files import FileSystem, parent_directory
 from storage.log import PartitionLog
@@ -49,14 +38,6 @@ NOT_PARTITIONS = frozenset({"remote-log-index-cache", "remote-log-metadata"})
 _log = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
-
-
-class CheckpointKind(Enum):
-    """The offset checkpoints of a log directory."""
-
-    RECOVERY_POINT = "recovery point"
-    HIGH_WATERMARK = "high watermark"
-    LOG_START_OFFSET = "log start offset"
 
 
 class DirectorySettings(NamedTuple):
@@ -111,9 +92,7 @@ class LogDirectory:
         self._settings = settings
         self._deleted = DeletedFiles()
         self._marker = CleanShutdownMarker(fs, path)
-        self._recovery_points = _Checkpoint(fs, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
-        self._high_watermarks = _Checkpoint(fs, f"{path}/{HIGH_WATERMARK_CHECKPOINT}")
-        self._log_start_offsets = _Checkpoint(fs, f"{path}/{LOG_START_OFFSET_CHECKPOINT}")
+        self.checkpoints = DirectoryCheckpoints(fs, path, self.logs, self.damaged)
 
     # -- opening
 
@@ -126,8 +105,7 @@ class LogDirectory:
             self.fs.makedirs(self.path)
             self.fs.fsync_dir(parent_directory(self.path))
         clean = self._marker.exists()
-        for checkpoint in (self._recovery_points, self._high_watermarks, self._log_start_offsets):
-            checkpoint.read()
+        self.checkpoints.read()
         self._marker.delete()
         for name in self.fs.listdir(self.path):
             path = f"{self.path}/{name}"
@@ -170,7 +148,7 @@ class LogDirectory:
             _log.error("partition %s in %s cannot be used: %s", topic_partition, self.path, damage)
             self.damaged[topic_partition] = str(damage)
             return
-        log.advance_high_watermark(self._high_watermarks.written.get(topic_partition, 0))
+        log.advance_high_watermark(self.checkpoints.offset(CheckpointKind.HIGH_WATERMARK, topic_partition))
         self.logs[topic_partition] = log
 
     def _read_topic_id(self, topic_partition: TopicPartition) -> UUID | None:
@@ -178,7 +156,7 @@ class LogDirectory:
         try:
             return metadata.read() if metadata.exists() else None
         except CorruptCheckpoint as damage:
-            if self._recovery_points.written.get(topic_partition, 0) > 0:
+            if self.checkpoints.offset(CheckpointKind.RECOVERY_POINT, topic_partition) > 0:
                 raise
             _log.warning("%s; removed, as the partition had never been flushed", damage)
             self.fs.unlink(metadata.path)
@@ -199,8 +177,8 @@ class LogDirectory:
             topic_id,
             config,
             now_ms=now_ms,
-            recovery_point=self._recovery_points.written.get(topic_partition, 0),
-            log_start_offset=self._log_start_offsets.written.get(topic_partition, 0),
+            recovery_point=self.checkpoints.offset(CheckpointKind.RECOVERY_POINT, topic_partition),
+            log_start_offset=self.checkpoints.offset(CheckpointKind.LOG_START_OFFSET, topic_partition),
             clean=clean,
             observer=self,
             producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
@@ -214,7 +192,8 @@ class LogDirectory:
 
         Its topic id is durable with the first flush.
         """
-        self._forget_offsets([topic_partition])
+        for forget in self.checkpoints.planned_forget([topic_partition]):
+            forget()
         self.being_made.add(topic_partition)
         return partial(self._make, topic_partition, topic_id, config, now_ms)
 
@@ -240,6 +219,23 @@ class LogDirectory:
 
     # -- taking partitions away
 
+    def strays(self, expected: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
+        """The partitions here that are not expected, or not with this topic id; they are found out of use."""
+        found = [
+            (key, log.topic_id)
+            for key, log in self.logs.items()
+            if key not in expected or log.topic_id not in (None, expected[key])
+        ]
+        for topic_partition, topic_id in found:
+            _log.warning(
+                "partition %s in %s is set aside: the metadata does not place it here",
+                topic_partition,
+                self.path,
+            )
+            if topic_id is not None:
+                self.found_out_of_use.append((topic_partition, topic_id))
+        return [topic_partition for topic_partition, _ in found]
+
     def retire(self, topic_partitions: Sequence[TopicPartition], kind: DirectoryKind, now_ms: int) -> None:
         """See `planned_retirement`; done at once."""
         retirement = self.planned_retirement(topic_partitions, kind, now_ms)
@@ -261,12 +257,7 @@ class LogDirectory:
             name = renamed_directory_name(topic_partition, kind, self._settings.new_id())
             due_ms = now_ms + config.file_delete_delay_ms if kind is DirectoryKind.DELETED else None
             renames.append(Rename(topic_partition, f"{self.path}/{name}", due_ms))
-        keys = [each.topic_partition for each in renames]
-        forgetting = [
-            write
-            for checkpoint in self._checkpoints
-            if (write := checkpoint.planned_forget(keys)) is not None
-        ]
+        forgetting = self.checkpoints.planned_forget(each.topic_partition for each in renames)
         return Retirement(self, renames, partial(self._retire, renames, forgetting))
 
     def _retire(self, renames: Sequence[Rename], forgetting: Sequence[Callable[[], None]]) -> None:
@@ -298,7 +289,7 @@ class LogDirectory:
             if found:
                 expired.append((log, found))
         if expired:
-            self.checkpoint_log_start_offsets()
+            self.checkpoints.write(CheckpointKind.LOG_START_OFFSET)
         for log, segments in expired:
             try:
                 log.remove_expired(segments, now_ms)
@@ -306,12 +297,8 @@ class LogDirectory:
                 _log.error("retention of %s: %s", log.topic_partition, error)
         return sum(len(segments) for _, segments in expired)
 
-    def delete_expired(self, now_ms: int) -> int:
-        """Remove what was deleted long enough ago: partition directories, and segments' files."""
-        return self.remove(self.take_expired(now_ms))
-
     def take_expired(self, now_ms: int) -> list[str]:
-        """The paths of what was deleted long enough ago, for `remove`; they are not named again."""
+        """What was deleted long enough ago, partitions and segments' files, for `remove`; not named again."""
         paths = self._deleted.take_due(now_ms)
         for log in self.logs.values():
             paths += log.deleted_files.take_due(now_ms)
@@ -324,72 +311,15 @@ class LogDirectory:
         """
         return sum(remove_path(self.fs, path) for path in paths)
 
-    # -- checkpoints
-
-    def checkpoint_recovery_points(self) -> None:
-        """Write how far each log is durable, if that changed."""
-        self._recovery_points.write(self._with_damaged(self._recovery_points, self._recovery_point))
-
-    def checkpoint_high_watermarks(self) -> None:
-        """Write how far each log is replicated, if that changed."""
-        self._high_watermarks.write(self._with_damaged(self._high_watermarks, self._high_watermark))
-
-    def checkpoint_log_start_offsets(self) -> None:
-        """Write where logs start that are tiered or start above their first segment, if that changed."""
-        self._log_start_offsets.write(self._with_damaged(self._log_start_offsets, self._log_start_offset))
-
-    def planned_checkpoint(self, kind: CheckpointKind) -> Callable[[], None] | None:
-        """The writing of one checkpoint, to be done in any thread; None when nothing changed."""
-        checkpoint, offset_of = {
-            CheckpointKind.RECOVERY_POINT: (self._recovery_points, self._recovery_point),
-            CheckpointKind.HIGH_WATERMARK: (self._high_watermarks, self._high_watermark),
-            CheckpointKind.LOG_START_OFFSET: (self._log_start_offsets, self._log_start_offset),
-        }[kind]
-        return checkpoint.planned(self._with_damaged(checkpoint, offset_of))
+    # -- what logs ask to be written at once
 
     def log_start_offset_changed(self, log: PartitionLog) -> None:
         """See LogObserver."""
-        offsets = self._with_damaged(self._log_start_offsets, self._log_start_offset)
-        offsets[log.topic_partition] = log.log_start_offset
-        self._log_start_offsets.write(offsets)
+        self.checkpoints.write_log_start(log)
 
     def recovery_point_lowered(self, log: PartitionLog) -> None:
         """See LogObserver."""
-        self.checkpoint_recovery_points()
-
-    @staticmethod
-    def _recovery_point(log: PartitionLog) -> Offset | None:
-        return log.recovery_point
-
-    @staticmethod
-    def _high_watermark(log: PartitionLog) -> Offset | None:
-        return log.high_watermark
-
-    @staticmethod
-    def _log_start_offset(log: PartitionLog) -> Offset | None:
-        is_kept = log.remote_log_enabled or log.log_start_offset > log.segments.first.base_offset
-        return log.log_start_offset if is_kept else None
-
-    def _with_damaged(
-        self, checkpoint: _Checkpoint, offset_of: Callable[[PartitionLog], Offset | None]
-    ) -> dict[TopicPartition, Offset]:
-        kept = checkpoint.written
-        offsets = {key: kept[key] for key in self.damaged if key in kept}
-        for topic_partition, log in self.logs.items():
-            offset = offset_of(log)
-            if offset is not None:
-                offsets[topic_partition] = offset
-        return offsets
-
-    def _forget_offsets(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        for checkpoint in self._checkpoints:
-            write = checkpoint.planned_forget(topic_partitions)
-            if write is not None:
-                write()
-
-    @property
-    def _checkpoints(self) -> tuple[_Checkpoint, ...]:
-        return self._recovery_points, self._high_watermarks, self._log_start_offsets
+        self.checkpoints.write(CheckpointKind.RECOVERY_POINT)
 
     # -- closing
 
@@ -407,9 +337,8 @@ class LogDirectory:
         if not self._is_loaded:
             # The checkpoints hold what is known of logs that were not come to, and their state nobody knows.
             return
-        self.checkpoint_recovery_points()
-        self.checkpoint_high_watermarks()
-        self.checkpoint_log_start_offsets()
+        for kind in CheckpointKind:
+            self.checkpoints.write(kind)
         if clean:
             self._marker.write(broker_epoch)
 
@@ -429,52 +358,3 @@ class LogDirectory:
 
     def _path_of(self, topic_partition: TopicPartition) -> str:
         return f"{self.path}/{directory_name(topic_partition)}"
-
-
-class _Checkpoint:
-    """An offset checkpoint that is written only when it would change.
-
-    Invariant: a state never replaces a later one in the file, also when a thread writes it late.
-    """
-
-    def __init__(self, fs: FileSystem, path: str) -> None:
-        self._file = OffsetCheckpoint(fs, path)
-        self._lock = Lock()
-        self._states = 0
-        self._state_in_file = 0
-        self.written: dict[TopicPartition, Offset] = {}
-        """The latest state; it is in the file, or a thread is about to put it there."""
-
-    def read(self) -> None:
-        """Read the file; a damaged one is reported and counts as empty, as Kafka does."""
-        try:
-            self.written = self._file.read()
-        except CorruptCheckpoint as damage:
-            _log.error("%s; its offsets start from 0", damage)
-            self.written = {}
-
-    def write(self, offsets: dict[TopicPartition, Offset]) -> None:
-        """Replace the file when `offsets` are not what it holds; waits for a thread that is writing it."""
-        if offsets != self.written or self._state_in_file < self._states:
-            self._states += 1
-            self._put(self._states, offsets)
-            self.written = offsets
-
-    def planned(self, offsets: dict[TopicPartition, Offset]) -> Callable[[], None] | None:
-        """The writing, to be done in any thread; None when there is nothing new. Keep `offsets` unchanged."""
-        if offsets == self.written:
-            return None
-        self._states += 1
-        self.written = offsets
-        return partial(self._put, self._states, offsets)
-
-    def planned_forget(self, topic_partitions: Iterable[TopicPartition]) -> Callable[[], None] | None:
-        """Taking lines out, to be done in any thread; None when there are none of them."""
-        stale = {each for each in topic_partitions if each in self.written}
-        return self.planned({key: value for key, value in self.written.items() if key not in stale})
-
-    def _put(self, state: int, offsets: dict[TopicPartition, Offset]) -> None:
-        with self._lock:
-            if state > self._state_in_file:
-                self._file.write(offsets)
-                self._state_in_file = state

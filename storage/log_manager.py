@@ -14,62 +14,21 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
 from uuid import UUID, uuid4
 
 from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Offset, TopicPartition
+from protocol.ids import TopicPartition
 from storage.config import LogConfig
+from storage.directory_checkpoints import CheckpointKind
+from storage.directory_work import DirectoryWork, LogCreation
 from storage.errors import StorageFailure
 from storage.files import FileSystem
 from storage.log import PartitionLog
-from storage.log_directory import CheckpointKind, DirectorySettings, LogDirectory, Retirement
+from storage.log_directory import DirectorySettings, LogDirectory, Retirement
 from storage.partition_directory import DirectoryKind
 from storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 
 _log = logging.getLogger(__name__)
-
-
-class PartitionSize(NamedTuple):
-    """One partition in the answer to DescribeLogDirs."""
-
-    topic_partition: TopicPartition
-    size_bytes: int
-    offset_lag: Offset
-    """How far the log end is behind the high watermark; 0 for a leader."""
-
-
-class LogDirDescription(NamedTuple):
-    """One directory in the answer to DescribeLogDirs; sizes are -1 when it is offline."""
-
-    path: str
-    error_code: ErrorCode
-    partitions: list[PartitionSize]
-    total_bytes: int
-    usable_bytes: int
-
-
-class DirectoryWork(NamedTuple):
-    """Something slow that a log directory's disk has to do: `run` blocks, and may run in any thread.
-
-    Errors of `run`: OSError, StorageFailure, which are for `LogManager.work_failed`.
-    """
-
-    directory: LogDirectory
-    name: str
-    run: Callable[[], object]
-
-
-class LogCreation(NamedTuple):
-    """A log that is to be made: `run` blocks, and may run in any thread.
-
-    What it returns or raises is for `LogManager.created`.
-    """
-
-    directory: LogDirectory
-    topic_partition: TopicPartition
-    topic_id: UUID | None
-    run: Callable[[], PartitionLog]
 
 
 class LogManager:
@@ -85,7 +44,6 @@ class LogManager:
         new_id: Callable[[], UUID] = uuid4,
         remote_storage_system_enable: bool = True,
     ) -> None:
-        self._fs = fs
         self._default_config = default_config or LogConfig()
         self._config_of: Callable[[str], LogConfig] | None = None
         settings = DirectorySettings(
@@ -252,10 +210,6 @@ class LogManager:
         if not self.online_directories:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
 
-    def delete(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        """See `delete_all`, for one partition."""
-        self.delete_all([topic_partition], now_ms)
-
     def delete_all(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
         """See `planned_deletions`; done at once."""
         for deletion in self.planned_deletions(topic_partitions, now_ms):
@@ -293,20 +247,7 @@ class LogManager:
         """
         strays: list[TopicPartition] = []
         for directory in self.online_directories:
-            found = [
-                key
-                for key, log in directory.logs.items()
-                if key not in expected or log.topic_id not in (None, expected[key])
-            ]
-            directory.found_out_of_use += [
-                (key, topic_id) for key in found if (topic_id := directory.logs[key].topic_id) is not None
-            ]
-            for topic_partition in found:
-                _log.warning(
-                    "partition %s in %s is set aside: the metadata does not place it here",
-                    topic_partition,
-                    directory.path,
-                )
+            found = directory.strays(expected)
             self._retire_in(directory, found, DirectoryKind.STRAY, now_ms)
             strays += found
         return strays
@@ -347,7 +288,7 @@ class LogManager:
 
     def delete_expired(self, now_ms: int) -> int:
         """Remove what was renamed out of use file.delete.delay.ms ago; how many files and directories."""
-        return self._sum(lambda directory: directory.delete_expired(now_ms))
+        return self._sum(lambda directory: directory.remove(directory.take_expired(now_ms)))
 
     def planned_removals(self, now_ms: int) -> list[DirectoryWork]:
         """The work of `delete_expired`, to be done in another thread."""
@@ -363,7 +304,7 @@ class LogManager:
         return [
             DirectoryWork(each, f"{kind.value} checkpoint", write)
             for each in self.online_directories
-            if (write := each.planned_checkpoint(kind)) is not None
+            if (write := each.checkpoints.planned(kind)) is not None
         ]
 
     def work_failed(self, work: DirectoryWork, error: Exception) -> None:
@@ -376,17 +317,9 @@ class LogManager:
         for log in self.logs:
             log.producers.remove_expired(now_ms)
 
-    def checkpoint_recovery_points(self) -> None:
-        """Write the recovery points that changed, now."""
-        self._sum(lambda directory: directory.checkpoint_recovery_points())
-
-    def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks that changed, now."""
-        self._sum(lambda directory: directory.checkpoint_high_watermarks())
-
-    def checkpoint_log_start_offsets(self) -> None:
-        """Write the log start offsets that changed, now."""
-        self._sum(lambda directory: directory.checkpoint_log_start_offsets())
+    def checkpoint(self, kind: CheckpointKind) -> None:
+        """See `planned_checkpoints`; done at once."""
+        self._sum(lambda directory: directory.checkpoints.write(kind))
 
     def logs_to_flush(self, now_ms: int) -> list[PartitionLog]:
         """The logs whose flush.messages or flush.ms is reached, or that sealed a segment.
@@ -426,22 +359,6 @@ class LogManager:
                 directory.close(broker_epoch, now_ms)
             except (OSError, KafkaError) as error:
                 self.take_offline(directory, str(error))
-
-    def describe(self) -> list[LogDirDescription]:
-        """Every directory with its partitions, for DescribeLogDirs."""
-        return [self._describe(directory) for directory in self.directories]
-
-    def _describe(self, directory: LogDirectory) -> LogDirDescription:
-        if directory.offline_reason is not None:
-            return LogDirDescription(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [], -1, -1)
-        space = self._fs.space(directory.path)
-        partitions = [
-            PartitionSize(key, log.size_bytes, max(log.high_watermark - log.log_end_offset, 0))
-            for key, log in directory.logs.items()
-        ]
-        return LogDirDescription(
-            directory.path, ErrorCode.NONE, partitions, space.total_bytes, space.usable_bytes
-        )
 
     def _sum(self, work: Callable[[LogDirectory], int | None]) -> int:
         """Do `work` for every directory; one that fails goes offline and the others go on."""

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from protocol.ids import Offset
-from storage.entry_file import EntryFile
 from storage.errors import CorruptIndex
 from storage.files import File
+from storage.segment_index import SegmentIndex
 
 ENTRY_SIZE: Final = 8
 MAX_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -34,7 +34,7 @@ class OffsetPosition(NamedTuple):
     position: int
 
 
-class OffsetIndex:
+class OffsetIndex(SegmentIndex):
     """Finds the batch from which a scan for an offset may start.
 
     Invariant: `last_offset` is the last entry's, or `base_offset` without entries.
@@ -42,27 +42,12 @@ class OffsetIndex:
     Errors: CorruptIndex from `sanity_check` and from reading a file that shrank.
     """
 
-    __slots__ = ("_entries", "base_offset", "last_offset")
+    __slots__ = ("last_offset",)
+
+    last_offset: Offset
 
     def __init__(self, file: File, base_offset: Offset, max_bytes: int) -> None:
-        self.base_offset = base_offset
-        self._entries = EntryFile(file, ENTRY_SIZE, max_bytes)
-        self.last_offset = self._read_last_offset()
-
-    @property
-    def file(self) -> File:
-        """The file under the index."""
-        return self._entries.file
-
-    @property
-    def entry_count(self) -> int:
-        """How many entries the index holds."""
-        return self._entries.count
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that the entries take."""
-        return self._entries.count * ENTRY_SIZE
+        super().__init__(file, base_offset, ENTRY_SIZE, max_bytes)
 
     @property
     def is_full(self) -> bool:
@@ -118,10 +103,6 @@ class OffsetIndex:
         relative = offset - self.base_offset
         self._cut(self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at)[0] >= relative))
 
-    def truncate(self) -> None:
-        """Remove every entry."""
-        self._cut(0)
-
     def sanity_check(self) -> None:
         """Raise CorruptIndex when size or last entry cannot be right (as cheap as Kafka's check)."""
         self._entries.require_whole_entries()
@@ -131,30 +112,6 @@ class OffsetIndex:
                 f"its last offset {self.last_offset} is below the base offset {self.base_offset}",
             )
 
-    def load(self) -> None:
-        """Keep the entries in memory, as for an active segment."""
-        self._entries.load()
-
-    def unload(self) -> None:
-        """Search on disk from now on, as for a sealed segment."""
-        self._entries.unload()
-
-    def write(self) -> None:
-        """Bring the file up to date: entries are written a few dozen at a time."""
-        self._entries.write()
-
-    def flush(self) -> None:
-        """Make the entries durable; StorageFailure when that fails."""
-        self._entries.write()
-        self.file.fsync()
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
-    def _cut(self, count: int) -> None:
-        self._entries.truncate(count)
-        self.last_offset = self._read_last_offset()
-
-    def _read_last_offset(self) -> Offset:
-        return self.entry(self._entries.count - 1).offset if self._entries.count else self.base_offset
+    def _note_last(self) -> None:
+        count = self._entries.count
+        self.last_offset = self.entry(count - 1).offset if count else self.base_offset

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from protocol.batch import ATTRIBUTE_CONTROL, BatchHeader
 from protocol.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from storage.files import FileSystem
-from storage.producer_entry import NO_TIMESTAMP, BatchMetadata, ProducerEntry
+from storage.producer_entry import BatchMetadata, ProducerEntry
 from storage.snapshot_files import SnapshotFiles
 from storage.transaction_marker import EndTransactionMarker
 from storage.validation import AppendOrigin
@@ -88,16 +88,6 @@ class ProducerStateManager:
     def first_undecided_offset(self) -> Offset | None:
         """Where the oldest transaction without a marker starts."""
         return next(iter(self._open_transactions), None)
-
-    @property
-    def oldest_transaction_last_timestamp(self) -> int:
-        """When the producer of the oldest open transaction last wrote, in ms; -1 without one.
-
-        A transaction that stays open long after its timeout was left hanging.
-        """
-        producer_id = next(iter(self._open_transactions.values()), None)
-        entry = None if producer_id is None else self._producers.get(producer_id)
-        return NO_TIMESTAMP if entry is None else entry.last_timestamp
 
     def has_open_transaction(self, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> bool:
         """Whether this producer, in this epoch, has begun a transaction here and not ended it."""
@@ -250,10 +240,6 @@ class ProducerStateManager:
     def remove_stray_snapshots(self, segment_base_offsets: Collection[Offset]) -> None:
         """Before loading: delete snapshots that belong to no segment."""
         self.snapshots.remove_strays(segment_base_offsets)
-
-    def set_directory(self, directory: str) -> None:
-        """The partition directory was renamed."""
-        self.snapshots.directory = directory
 
     def _load_newest_snapshot(self, log_start_offset: Offset, now_ms: int) -> None:
         newest = self.snapshots.read_newest()

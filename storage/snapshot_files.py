@@ -81,11 +81,6 @@ class SnapshotFiles:
             if self._fs.exists(self.path(offset)):
                 self._fs.unlink(self.path(offset))
 
-    def delete_before(self, offset: Offset) -> None:
-        """Remove the snapshots below `offset`."""
-        for old in self.offsets[: bisect_left(self.offsets, offset)]:
-            self.delete(old)
-
     def mark_for_deletion(self, offset: Offset) -> str | None:
         """Give the snapshot the `.deleted` suffix and forget it; its new path, None when there is none."""
         if offset not in self.offsets:

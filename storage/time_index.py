@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from protocol.ids import Offset
-from storage.entry_file import EntryFile
 from storage.errors import CorruptIndex
 from storage.files import File
+from storage.segment_index import SegmentIndex
 
 ENTRY_SIZE: Final = 12
 NO_TIMESTAMP: Final = -1
@@ -37,7 +37,7 @@ class TimestampOffset(NamedTuple):
     offset: Offset
 
 
-class TimeIndex:
+class TimeIndex(SegmentIndex):
     """Finds the offset from which a scan for a timestamp may start.
 
     Invariant: `last_entry` is the last entry, or (-1, base_offset) without entries.
@@ -45,27 +45,12 @@ class TimeIndex:
     Errors: CorruptIndex from `sanity_check` and from reading a file that shrank.
     """
 
-    __slots__ = ("_entries", "base_offset", "last_entry")
+    __slots__ = ("last_entry",)
+
+    last_entry: TimestampOffset
 
     def __init__(self, file: File, base_offset: Offset, max_bytes: int) -> None:
-        self.base_offset = base_offset
-        self._entries = EntryFile(file, ENTRY_SIZE, max_bytes)
-        self.last_entry = self._read_last_entry()
-
-    @property
-    def file(self) -> File:
-        """The file under the index."""
-        return self._entries.file
-
-    @property
-    def entry_count(self) -> int:
-        """How many entries the index holds."""
-        return self._entries.count
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that the entries take."""
-        return self._entries.count * ENTRY_SIZE
+        super().__init__(file, base_offset, ENTRY_SIZE, max_bytes)
 
     @property
     def is_full(self) -> bool:
@@ -115,10 +100,6 @@ class TimeIndex:
         relative = offset - self.base_offset
         self._cut(self._entries.first_slot_where(lambda buffer, at: _OFFSET(buffer, at + 8)[0] >= relative))
 
-    def truncate(self) -> None:
-        """Remove every entry."""
-        self._cut(0)
-
     def sanity_check(self) -> None:
         """Raise CorruptIndex when size, first or last entry cannot be right (as cheap as Kafka's check)."""
         self._entries.require_whole_entries()
@@ -134,31 +115,6 @@ class TimeIndex:
                 self.file.path, f"its last offset {last.offset} is below the base offset {self.base_offset}"
             )
 
-    def load(self) -> None:
-        """Keep the entries in memory, as for an active segment."""
-        self._entries.load()
-
-    def unload(self) -> None:
-        """Search on disk from now on, as for a sealed segment."""
-        self._entries.unload()
-
-    def write(self) -> None:
-        """Bring the file up to date: entries are written a few dozen at a time."""
-        self._entries.write()
-
-    def flush(self) -> None:
-        """Make the entries durable; StorageFailure when that fails."""
-        self._entries.write()
-        self.file.fsync()
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
-
-    def _cut(self, count: int) -> None:
-        self._entries.truncate(count)
-        self.last_entry = self._read_last_entry()
-
-    def _read_last_entry(self) -> TimestampOffset:
+    def _note_last(self) -> None:
         count = self._entries.count
-        return self.entry(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self.last_entry = self.entry(count - 1) if count else TimestampOffset(NO_TIMESTAMP, self.base_offset)

@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from protocol.ids import Offset, ProducerId
-from storage.entry_file import EntryFile
 from storage.errors import CorruptIndex
 from storage.files import File
+from storage.segment_index import SegmentIndex
 
 ENTRY_SIZE: Final = 34
 VERSION: Final = 0
@@ -50,34 +50,19 @@ class AbortedTransactions(NamedTuple):
     complete: bool
 
 
-class TransactionIndex:
+class TransactionIndex(SegmentIndex):
     """The aborted transactions whose markers stand in one segment.
 
     Invariant: `last_offset` is that of the last entry, None without entries.
     Errors: CorruptIndex for another version or a torn file.
     """
 
-    __slots__ = ("_entries", "base_offset", "last_offset")
+    __slots__ = ("last_offset",)
+
+    last_offset: Offset | None
 
     def __init__(self, file: File, base_offset: Offset) -> None:
-        self.base_offset = base_offset
-        self._entries = EntryFile(file, ENTRY_SIZE, _UNBOUNDED)
-        self.last_offset = self._read_last_offset()
-
-    @property
-    def file(self) -> File:
-        """The file under the index."""
-        return self._entries.file
-
-    @property
-    def entry_count(self) -> int:
-        """How many entries the index holds."""
-        return self._entries.count
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that the entries take."""
-        return self._entries.count * ENTRY_SIZE
+        super().__init__(file, base_offset, ENTRY_SIZE, _UNBOUNDED)
 
     def append(self, transaction: AbortedTransaction) -> None:
         """Add an entry; its last offset must be above the previous one's."""
@@ -105,10 +90,6 @@ class TransactionIndex:
         """Remove the transactions that end at `offset` or above."""
         self._cut(self._first_slot_at_or_above(offset))
 
-    def truncate(self) -> None:
-        """Remove every entry."""
-        self._cut(0)
-
     def sanity_check(self) -> None:
         """Raise CorruptIndex when the size or any entry cannot be right."""
         self._entries.require_whole_entries()
@@ -117,22 +98,6 @@ class TransactionIndex:
                 raise CorruptIndex(
                     self.file.path, f"{transaction} ends below the base offset {self.base_offset}"
                 )
-
-    def load(self) -> None:
-        """Keep the entries in memory, as for an active segment."""
-        self._entries.load()
-
-    def unload(self) -> None:
-        """Search on disk from now on, as for a sealed segment."""
-        self._entries.unload()
-
-    def flush(self) -> None:
-        """Make the entries durable; StorageFailure when that fails."""
-        self.file.fsync()
-
-    def close(self) -> None:
-        """Close the file."""
-        self.file.close()
 
     def _first_slot_at_or_above(self, offset: Offset) -> int:
         return self._entries.first_slot_where(
@@ -148,12 +113,6 @@ class TransactionIndex:
                 yield AbortedTransaction(*values)
             slot += count
 
-    def _cut(self, count: int) -> None:
-        self._entries.truncate(count)
-        self.last_offset = self._read_last_offset()
-
-    def _read_last_offset(self) -> Offset | None:
-        if not self._entries.count:
-            return None
-        last: Offset = _LAST_OFFSET(self._entries.entry(self._entries.count - 1), _LAST_OFFSET_AT)[0]
-        return last
+    def _note_last(self) -> None:
+        count = self._entries.count
+        self.last_offset = _LAST_OFFSET(self._entries.entry(count - 1), _LAST_OFFSET_AT)[0] if count else None

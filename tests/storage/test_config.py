@@ -6,8 +6,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from storage.config import TOPIC_CONFIGS, LogConfig
+from storage.config import LogConfig
 from storage.config_definition import ConfigError, value_text
+from storage.topic_configs import TOPIC_CONFIGS, log_config_from
 
 # Keys and defaults that Apache Kafka 4.3.1 prints, and those of KIP-1241; an empty text is an empty list.
 KAFKAS_DEFAULTS = {
@@ -89,11 +90,11 @@ def test_every_topic_config_is_described_in_words() -> None:
 
 
 def test_no_values_give_the_defaults() -> None:
-    assert LogConfig.from_values({}) == LogConfig()
+    assert log_config_from({}) == LogConfig()
 
 
 def test_kafkas_printed_defaults_give_the_defaults() -> None:
-    assert LogConfig.from_values(KAFKAS_DEFAULTS) == LogConfig()
+    assert log_config_from(KAFKAS_DEFAULTS) == LogConfig()
 
 
 @pytest.mark.parametrize(("key", "lowest"), LOWEST.items())
@@ -123,11 +124,11 @@ def test_the_lowest_value_is_allowed_and_one_less_is_not(key: str, lowest: int) 
 )
 def test_other_bounds_are_kafkas_too(key: str, text: str) -> None:
     with pytest.raises(ConfigError):
-        LogConfig.from_values({key: text})
+        log_config_from({key: text})
 
 
 def test_values_are_typed_fields() -> None:
-    config = LogConfig.from_values(
+    config = log_config_from(
         {
             "cleanup.policy": "compact, delete",
             "retention.ms": "-1",
@@ -151,22 +152,22 @@ def test_values_are_typed_fields() -> None:
 
 def test_values_stand_over_the_given_defaults() -> None:
     defaults = LogConfig(retention_ms=5, segment_ms=7)
-    config = LogConfig.from_values({"segment.ms": "9"}, defaults)
+    config = log_config_from({"segment.ms": "9"}, defaults)
     assert (config.retention_ms, config.segment_ms) == (5, 9)
 
 
 def test_an_unknown_key_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"retention\.hours=1: there is no topic config"):
-        LogConfig.from_values({"retention.hours": "1"})
+        log_config_from({"retention.hours": "1"})
 
 
 def test_the_shortest_compaction_lag_is_not_above_the_longest() -> None:
     with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms=10"):
-        LogConfig.from_values({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
+        log_config_from({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
 
 
 def test_the_test_only_key_sets_segments_below_the_bound() -> None:
-    assert LogConfig.from_values({"internal.segment.bytes": "100"}).segment_bytes == 100
+    assert log_config_from({"internal.segment.bytes": "100"}).segment_bytes == 100
 
 
 def test_the_longest_copy_lag_is_local_retention() -> None:

@@ -17,6 +17,7 @@ from uuid import UUID
 import pytest
 
 from storage.config import LogConfig
+from storage.directory_checkpoints import CheckpointKind
 from storage.log import PartitionLog
 from storage.log_manager import LogManager
 from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
@@ -81,7 +82,7 @@ class Driver:
 
     def flush(self) -> None:
         self.log.flush(NOW_MS)
-        self.manager.checkpoint_recovery_points()
+        self.manager.checkpoint(CheckpointKind.RECOVERY_POINT)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.progress.append(("flushed", self.log.log_end_offset))
 
@@ -101,7 +102,7 @@ class Driver:
         target = self.random.randint(self.log.log_start_offset, self.log.high_watermark)
         self.progress.append(("start", target))
         self.log.advance_log_start_offset(target)
-        self.manager.checkpoint_log_start_offsets()
+        self.manager.checkpoint(CheckpointKind.LOG_START_OFFSET)
 
     def retention(self) -> None:
         self.log.advance_high_watermark(self.log.log_end_offset)

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import KafkaError
-from storage.config import LogConfig
 from storage.files import OsFileSystem
 from storage.log import AppendOrigin, PartitionLog
 from storage.producer_snapshot import decode_snapshot
+from storage.topic_configs import log_config_from
 from tests.support.log_checks import check_log
 from tests.support.logs import NOW_MS, TOPIC_PARTITION, all_records, open_log
 
 GOLDEN = Path(__file__).parent / "golden"
-CONFIG = LogConfig.from_values({"internal.segment.bytes": "2500", "index.interval.bytes": "300"})
+CONFIG = log_config_from({"internal.segment.bytes": "2500", "index.interval.bytes": "300"})
 WRITTEN_MS = 1_795_000_000_000
 ROLL = 9
 

@@ -55,7 +55,7 @@ def test_it_answers_as_kafkas_cache_did() -> None:
 
 def test_an_empty_cache_knows_nothing() -> None:
     cache = LeaderEpochCache()
-    assert (cache.latest_epoch, cache.earliest_entry, cache.latest_entry) == (None, None, None)
+    assert (cache.latest_epoch, cache.earliest_entry) == (None, None)
     assert cache.end_offset_for(0, 100) == UNDEFINED
     assert cache.epoch_for_offset(5) is None
     assert not cache.truncate_from_end(0)

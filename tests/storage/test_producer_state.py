@@ -333,14 +333,6 @@ def test_the_oldest_open_transaction_holds_the_stable_offset(log: Log) -> None:
     assert log.first_unstable_offset == 2
 
 
-def test_a_hanging_transaction_shows_when_its_producer_last_wrote(log: Log) -> None:
-    assert log.producers.oldest_transaction_last_timestamp == -1
-    log.data(1, 0, 0, transactional=True, timestamp=100)
-    log.data(2, 0, 0, transactional=True, timestamp=50)
-    log.data(1, 0, 1, transactional=True, timestamp=200)
-    assert log.producers.oldest_transaction_last_timestamp == 200
-
-
 # -- expiry
 
 
@@ -464,13 +456,3 @@ def test_entries_from_the_remote_tier_are_taken_in_order(log: Log) -> None:
     log.producers.load_entry(ProducerEntry(1, 0, transaction_first_offset=30))
     log.producers.load_entry(ProducerEntry(3, 0))
     assert log.first_unstable_offset == 30
-
-
-def test_a_renamed_directory_is_followed(log: Log) -> None:
-    log.data(1, 0, 0)
-    log.disk.rename("/t-0", "/t-0.gone")
-    log.producers.set_directory("/t-0.gone")
-    log.producers.take_snapshot()
-    assert log.disk.listdir("/t-0.gone") == ["00000000000000000001.snapshot"]
-    log.producers.remove_stray_snapshots([0])
-    assert log.producers.snapshots.offsets == [1]

@@ -16,6 +16,7 @@ from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from storage.config import LogConfig
+from storage.directory_checkpoints import CheckpointKind
 from storage.errors import StorageFailure
 from storage.log import AppendOrigin, PartitionLog
 from storage.log_manager import LogManager
@@ -101,8 +102,8 @@ def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_touched() ->
         for index in range(12):
             append(log, f"{index:02}" + "x" * 50)
         log.flush(NOW_MS)
-        manager.checkpoint_recovery_points()
-        manager.checkpoint_high_watermarks()
+        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
 
     def retain(disk: CrashFileSystem, _: list[Any]) -> None:
         manager = LogManager(disk, ["/data"])

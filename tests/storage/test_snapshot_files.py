@@ -68,14 +68,6 @@ def test_a_snapshot_taken_again_replaces_the_first(disk: CrashFileSystem) -> Non
     assert files.read_newest() == (10, [ProducerEntry(1), ProducerEntry(2)])
 
 
-def test_old_snapshots_are_deleted_before_an_offset(disk: CrashFileSystem) -> None:
-    files = snapshots_at(disk, 10, 20, 30)
-    files.delete_before(20)
-    assert (files.offsets, len(disk.listdir("/t-0"))) == ([20, 30], 2)
-    files.delete(25)
-    assert files.offsets == [20, 30]
-
-
 def test_a_snapshot_goes_with_its_segment(disk: CrashFileSystem) -> None:
     files = snapshots_at(disk, 10, 20)
     assert files.mark_for_deletion(10) == "/t-0/00000000000000000010.snapshot.deleted"

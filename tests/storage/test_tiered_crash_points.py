@@ -16,6 +16,7 @@ import pytest
 
 from protocol.record import Record
 from storage.config import LogConfig
+from storage.directory_checkpoints import CheckpointKind
 from storage.leader_epoch import LeaderEpochCache
 from storage.log import PartitionLog
 from storage.log_manager import LogManager
@@ -94,7 +95,7 @@ class Driver:
 
     def flush(self) -> None:
         self.log.flush(NOW_MS)
-        self.manager.checkpoint_recovery_points()
+        self.manager.checkpoint(CheckpointKind.RECOVERY_POINT)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.progress.append(("flushed", self.log.log_end_offset))
 

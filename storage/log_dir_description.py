@@ -1,0 +1,42 @@
+"""What DescribeLogDirs tells of log directories."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocol.errors import ErrorCode
+from protocol.ids import Offset, TopicPartition
+from storage.log_directory import LogDirectory
+
+
+class PartitionSize(NamedTuple):
+    """One partition in the answer to DescribeLogDirs."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    offset_lag: Offset
+    """How far the log end is behind the high watermark; 0 for a leader."""
+
+
+class LogDirDescription(NamedTuple):
+    """One directory in the answer to DescribeLogDirs; sizes are -1 when it is offline."""
+
+    path: str
+    error_code: ErrorCode
+    partitions: list[PartitionSize]
+    total_bytes: int
+    usable_bytes: int
+
+
+def describe_log_dir(directory: LogDirectory) -> LogDirDescription:
+    """The directory with its partitions."""
+    if directory.offline_reason is not None:
+        return LogDirDescription(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [], -1, -1)
+    space = directory.fs.space(directory.path)
+    partitions = [
+        PartitionSize(key, log.size_bytes, max(log.high_watermark - log.log_end_offset, 0))
+        for key, log in directory.logs.items()
+    ]
+    return LogDirDescription(
+        directory.path, ErrorCode.NONE, partitions, space.total_bytes, space.usable_bytes
+    )
