@@ -358,8 +358,3 @@ class RecordAccumulator:
             queue = queues.get(TopicPartition(topic, partition))
             lengths.append(0 if queue is None else len(queue.batches))
         return lengths
-
-    @property
-    def has_queued(self) -> bool:
-        """Whether any batch waits to be sent."""
-        return any(queue.batches for queue in self._nonempty.values())

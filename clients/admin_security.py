@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from clients.admin_base import AdminBase
 from clients.failures import failure, raise_for
@@ -15,10 +15,16 @@ from protocol.messages.create_acls import AclCreation, CreateAclsRequest, Create
 from protocol.messages.delete_acls import (
     DeleteAclsFilter,
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
-from protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 from protocol.registry import ApiKey
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -162,30 +168,10 @@ class SecurityAdmin(AdminBase):
     ) -> list[AclBinding]:
         """The access control entries that fit."""
         deadline_ms = self._deadline_ms(timeout_ms)
-        request = DescribeAclsRequest(
-            resource_type_filter=wanted.resource_type,
-            resource_name_filter=wanted.resource_name,
-            pattern_type_filter=wanted.pattern_type,
-            principal_filter=wanted.principal,
-            host_filter=wanted.host,
-            operation=wanted.operation,
-            permission_type=wanted.permission,
-        )
+        request = DescribeAclsRequest(**_filter_fields(wanted))
         response = await self._ask_any(request, DescribeAclsResponse, deadline_ms)
         raise_for(response.error_code, "describe access control entries", response.error_message)
-        return [
-            AclBinding(
-                AclResourceType(resource.resource_type),
-                resource.resource_name,
-                each.principal,
-                AclOperation(each.operation),
-                PermissionType(each.permission_type),
-                each.host,
-                PatternType(resource.pattern_type),
-            )
-            for resource in response.resources
-            for each in resource.acls
-        ]
+        return [_binding(resource, each) for resource in response.resources for each in resource.acls]
 
     async def delete_acls(
         self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None
@@ -194,18 +180,7 @@ class SecurityAdmin(AdminBase):
         deadline_ms = self._deadline_ms(timeout_ms)
         wanted = tuple(filters)
         request = DeleteAclsRequest(
-            filters=tuple(
-                DeleteAclsFilter(
-                    resource_type_filter=each.resource_type,
-                    resource_name_filter=each.resource_name,
-                    pattern_type_filter=each.pattern_type,
-                    principal_filter=each.principal,
-                    host_filter=each.host,
-                    operation=each.operation,
-                    permission_type=each.permission,
-                )
-                for each in wanted
-            )
+            filters=tuple(DeleteAclsFilter(**_filter_fields(each)) for each in wanted)
         )
         response = await self._ask_controller(
             lambda version: request, ApiKey.DELETE_ACLS, DeleteAclsResponse, deadline_ms
@@ -234,18 +209,34 @@ def _entity(names: Mapping[str, str | None]) -> QuotaEntity:
 def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
     if result.error_code != ErrorCode.NONE:
         return failure(result.error_code, "delete access control entries", result.error_message)
-    return [
-        AclBinding(
-            AclResourceType(each.resource_type),
-            each.resource_name,
-            each.principal,
-            AclOperation(each.operation),
-            PermissionType(each.permission_type),
-            each.host,
-            PatternType(each.pattern_type),
-        )
-        for each in result.matching_acls
-    ]
+    return [_binding(each, each) for each in result.matching_acls]
+
+
+def _filter_fields(wanted: AclFilter) -> dict[str, Any]:
+    """A filter as DescribeAcls and DeleteAcls say it, by the names of their fields."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.resource_name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _binding(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl, entry: AclDescription | DeleteAclsMatchingAcl
+) -> AclBinding:
+    return AclBinding(
+        AclResourceType(resource.resource_type),
+        resource.resource_name,
+        entry.principal,
+        AclOperation(entry.operation),
+        PermissionType(entry.permission_type),
+        entry.host,
+        PatternType(resource.pattern_type),
+    )
 
 
 def _outcome(subject: str, error_code: int, message: str | None) -> KafkaError | None:

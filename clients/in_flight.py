@@ -63,10 +63,6 @@ class InFlightRequests(Generic[ContextT]):
             return None
         return self._requests.popleft()
 
-    def complete_last_sent(self) -> InFlightRequest[ContextT]:
-        """Take out the newest request, which expects no answer (acks=0)."""
-        return self._requests.pop()
-
     def can_send_more(self, max_in_flight: int) -> bool:
         """Whether one more may be sent: none is in flight, or the newest is written and there is room."""
         requests = self._requests

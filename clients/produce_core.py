@@ -56,11 +56,6 @@ class ProduceCore:
         self._keep_order = keep_order
         self._sent: dict[ProducerBatch, None] = {}
 
-    @property
-    def sent_count(self) -> int:
-        """How many batches are on the wire."""
-        return len(self._sent)
-
     def ready(self, metadata: ClusterMetadata, now_ms: int) -> Readiness:
         """See `RecordAccumulator.ready`; also settles the producer's identity first."""
         if self.identity is not None:
@@ -119,7 +114,8 @@ class ProduceCore:
         """Fail everything that waits, because the producer cannot or may not send any more."""
         lost = [batch for batch in self.accumulator.take_all() + list(self._sent) if not batch.done]
         for batch in lost:
-            batch.fail(error)
+            text = f"{batch.record_count} records for {batch.topic_partition}: {error}"
+            batch.fail(KafkaError(error.code, text))
             self._give_up(batch)
         _log_lost(lost, str(error))
 

@@ -17,22 +17,21 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
-from clients.accumulator import PartitionQueue, RecordAccumulator, record_size_bound
+from clients.accumulator import RecordAccumulator, record_size_bound
 from clients.client import ClientBase
 from clients.config import ProducerConfig, make_config
 from clients.connection import Authenticator
 from clients.environment import Environment
 from clients.memory_line import MemoryLine
-from clients.metadata import TopicMetadata
-from clients.partitioner import StickyPartitioner, partition_for_key
+from clients.partitioner import partition_for_key
 from clients.produce_core import ProduceCore
 from clients.producer_batch import RecordMetadata
 from clients.producer_identity import ProducerIdentity
+from clients.producer_topics import ProducerTopics, TopicState
 from clients.record_checks import refuse_bad_record
 from clients.sender import Sender
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
 from protocol.record import RecordHeader
 
 _BATCHES_BEFORE_YIELD = 8
@@ -40,18 +39,6 @@ _BATCHES_BEFORE_YIELD = 8
 _ENCODING_ERRORS = (TypeError, AttributeError, ValueError)
 
 DeliveryFuture = asyncio.Future[RecordMetadata]
-
-
-class _TopicState:
-    """What sending to one topic needs at hand: its metadata, queues and sticky partition."""
-
-    __slots__ = ("metadata", "partitioner", "queues", "was_used")
-
-    def __init__(self, metadata: TopicMetadata, partitioner: StickyPartitioner) -> None:
-        self.metadata = metadata
-        self.partitioner = partitioner
-        self.queues: dict[int, PartitionQueue] = {}
-        self.was_used = True
 
 
 class Producer:
@@ -74,7 +61,7 @@ class Producer:
         self.config = config
         self._environment = environment
         self._authenticator = authenticator
-        self._topics: dict[str, _TopicState] = {}
+        self._states: dict[str, TopicState] = {}
         self._line = MemoryLine()
         self._largest_record = min(config.max_request_size, config.buffer_memory)
         self._uses_keys = not config.partitioner_ignore_keys
@@ -111,6 +98,7 @@ class Producer:
             compression_level=config.compression_level,
             identity=identity,
         )
+        self._topics = ProducerTopics(self._states, config, self._client, self._accumulator)
         core = ProduceCore(
             self._accumulator,
             identity,
@@ -122,7 +110,7 @@ class Producer:
         updater = self._client.updater
         self._sender = Sender(core, config, updater, self._client.network, environment, self._on_progress)
         await self._client.open(self._client.now_ms() + config.max_block_ms)
-        updater.on_update.append(self._refresh_topics)
+        updater.on_update.append(self._topics.refresh)
         self._sender.start()
         self._started = True
 
@@ -251,7 +239,7 @@ class Producer:
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of `topic`; awaits its metadata."""
-        state = self._topics.get(topic) or await self._load_topic(topic, self._block_deadline_ms())
+        state = self._states.get(topic) or await self._load_topic(topic, self._block_deadline_ms())
         return tuple(state.metadata.partitions)
 
     # --- inside ---------------------------------------------------------------------------
@@ -266,24 +254,24 @@ class Producer:
         timestamp_ms: int | None,
     ) -> DeliveryFuture | None:
         """Append if topic and memory allow; None if the caller has to wait."""
-        state = self._topics.get(topic)
+        state = self._states.get(topic)
         if state is None or self._is_closed:
             self._check_usable()
             return None
         size = record_size_bound(key, value, headers)
         if size > self._largest_record:
             raise self._too_large(size)
-        sticky = None
+        is_sticky = False
         if partition is None:
             metadata = state.metadata
             if key is not None and self._uses_keys:
                 partition = partition_for_key(key, len(metadata.partitions))
             else:
-                sticky = state.partitioner
-                partition = sticky.choose(metadata.available, len(metadata.partitions))
+                is_sticky = True
+                partition = state.partitioner.choose(metadata.available, len(metadata.partitions))
         queue = state.queues.get(partition)
         if queue is None:
-            queue = self._new_queue(state, topic, partition)
+            queue = self._topics.new_queue(state, partition)
         environment = self._client.environment
         if timestamp_ms is None:
             timestamp_ms = environment.wall_clock_ms()
@@ -300,20 +288,9 @@ class Producer:
             state.was_used = True
             self._new_batches += 1
             self._sender.wake()
-        if sticky is not None:
-            self._count_sticky(state, sticky, size, is_ready=is_new and len(queue.batches) > 1)
+        if is_sticky:
+            self._topics.count_sticky(state, size, is_ready=is_new and len(queue.batches) > 1)
         return future
-
-    def _count_sticky(
-        self, state: _TopicState, sticky: StickyPartitioner, size: int, *, is_ready: bool
-    ) -> None:
-        """Tell the sticky partitioner what it got; weigh partitions by their queues at batch bounds."""
-        available = state.metadata.available
-        adaptive = self.config.partitioner_adaptive_partitioning_enable
-        if is_ready and adaptive and len(state.queues) >= len(available):
-            lengths = self._accumulator.queue_lengths(state.metadata.name, available)
-            sticky.update_load(available, lengths)
-        sticky.produced(size, available, len(state.metadata.partitions), batch_is_ready=is_ready)
 
     async def _enqueue_later(
         self,
@@ -326,7 +303,7 @@ class Producer:
     ) -> DeliveryFuture:
         """Wait for metadata or memory, in line with earlier waiters, then append."""
         deadline_ms = self._block_deadline_ms()
-        if topic not in self._topics:
+        if topic not in self._states:
             await self._load_topic(topic, deadline_ms)
         at_front = False
         if not self._line.is_empty:
@@ -356,37 +333,9 @@ class Producer:
         finally:
             self._accumulator.memory_waiters -= 1
 
-    async def _load_topic(self, topic: str, deadline_ms: int) -> _TopicState:
+    async def _load_topic(self, topic: str, deadline_ms: int) -> TopicState:
         self._check_usable()
-        await self._client.updater.ensure_topic(topic, deadline_ms)
-        metadata = self._client.metadata.topics[topic]
-        state = self._topics.get(topic)
-        if state is None:
-            partitioner = StickyPartitioner(self.config.batch_size, self._client.environment.rng)
-            state = self._topics[topic] = _TopicState(metadata, partitioner)
-        return state
-
-    def _new_queue(self, state: _TopicState, topic: str, partition: int) -> PartitionQueue:
-        if partition not in state.metadata.partitions:
-            count = len(state.metadata.partitions)
-            text = f"topic {topic!r} has no partition {partition!r}, only 0..{count - 1}"
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-        queue = self._accumulator.queue(TopicPartition(topic, partition))
-        state.queues[partition] = queue
-        return queue
-
-    def _refresh_topics(self) -> None:
-        """Take new partition counts and leaders, and keep the topics in use; after every metadata answer."""
-        topics = self._client.metadata.topics
-        for topic, state in list(self._topics.items()):
-            metadata = topics.get(topic)
-            if metadata is None:
-                del self._topics[topic]
-                continue
-            state.metadata = metadata
-            if state.was_used:
-                state.was_used = False
-                self._client.updater.policy.use_topic(topic, self._client.now_ms())
+        return await self._topics.load(topic, deadline_ms)
 
     def _on_progress(self) -> None:
         self._line.wake()

@@ -179,11 +179,6 @@ class ProducerIdentity:
             return True
         return code.retriable
 
-    def has_in_flight(self, topic_partition: TopicPartition) -> bool:
-        """Whether batches of the partition have a sequence and no final result."""
-        state = self._partitions.get(topic_partition)
-        return state is not None and bool(state.in_flight)
-
     def _is_stale(self, state: _PartitionSequence) -> bool:
         return (state.producer_id, state.producer_epoch) != (self.producer_id, self.producer_epoch)
 

@@ -128,11 +128,6 @@ class BatchHeader(NamedTuple):
         return self.attributes & ATTRIBUTE_LOG_APPEND_TIME != 0
 
     @property
-    def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` tells when compaction may drop the tombstones (KIP-534)."""
-        return self.attributes & ATTRIBUTE_DELETE_HORIZON != 0
-
-    @property
     def has_producer_id(self) -> bool:
         """Whether an idempotent or transactional producer wrote it."""
         return self.producer_id > NO_PRODUCER_ID

@@ -17,6 +17,8 @@ ProducerId: TypeAlias = int
 ProducerEpoch: TypeAlias = int
 
 NO_LEADER_EPOCH: LeaderEpoch = -1
+ENDLESS: Final[Offset] = 2**63 - 1
+"""Behind every offset: the end of what has none."""
 NO_PRODUCER_ID: ProducerId = -1
 NO_PRODUCER_EPOCH: ProducerEpoch = -1
 NO_SEQUENCE: int = -1

@@ -48,19 +48,6 @@ def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     return value, position
 
 
-def write_varint(out: bytearray, value: int) -> None:
-    """Append the signed 32-bit `value` in zigzag form; ValueError for others."""
-    if not -0x80000000 <= value <= 0x7FFFFFFF:
-        raise ValueError(f"{value} is not a signed 32-bit integer")
-    _append_groups(out, value << 1 if value >= 0 else ~(value << 1))
-
-
-def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The zigzag 32-bit integer at `position`, at most 5 bytes."""
-    groups, position = read_unsigned_varint(buffer, position)
-    return (groups >> 1) ^ -(groups & 1), position
-
-
 def write_varlong(out: bytearray, value: int) -> None:
     """Append the signed 64-bit `value` in zigzag form; ValueError for others."""
     if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
@@ -74,17 +61,6 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
     if groups > 0xFFFFFFFFFFFFFFFF:
         raise DecodeError(f"varint {groups} before {position} is over 64 bits")
     return (groups >> 1) ^ -(groups & 1), position
-
-
-def varint_size(value: int) -> int:
-    """How many bytes a signed 32- or 64-bit `value` takes in zigzag form."""
-    groups = value << 1 if value >= 0 else ~(value << 1)
-    return max(1, (groups.bit_length() + 6) // 7)
-
-
-def unsigned_varint_size(value: int) -> int:
-    """How many bytes the non-negative `value` takes."""
-    return max(1, (value.bit_length() + 6) // 7)
 
 
 def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:

@@ -190,7 +190,6 @@ def test_nothing_is_due_in_an_empty_accumulator() -> None:
     target = accumulator()
     assert ready(target).next_check_ms == NEVER_MS
     assert target.next_expiry_ms(0) == NEVER_MS
-    assert not target.has_queued
 
 
 def test_a_batch_that_is_too_large_is_split_and_keeps_its_order() -> None:

@@ -44,11 +44,6 @@ def test_answers_come_in_the_order_of_requests() -> None:
     assert len(in_flight) == 1
 
 
-def test_a_request_without_answer_is_taken_from_the_other_end() -> None:
-    in_flight = window(request(1), request(2))
-    assert in_flight.complete_last_sent().correlation_id == 2
-
-
 def test_the_earliest_deadline_counts_wherever_it_stands() -> None:
     in_flight = window(request(1, 900), request(2, 300), request(3, 500))
     assert in_flight.next_deadline_ms() == 300

@@ -70,11 +70,10 @@ def test_sequences_wrap_to_zero_and_none_stays_none() -> None:
         (0x08, "is_log_append_time"),
         (0x10, "is_transactional"),
         (0x20, "is_control"),
-        (0x40, "has_delete_horizon"),
     ],
 )
 def test_each_attribute_bit_says_one_thing(attributes: int, name: str) -> None:
-    names = ("is_log_append_time", "is_transactional", "is_control", "has_delete_horizon")
+    names = ("is_log_append_time", "is_transactional", "is_control")
     header = read_header(a_batch())._replace(attributes=attributes)
     assert [each for each in names if getattr(header, each)] == [name]
     assert header.compression is Compression.NONE

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol.batch import BATCH_OVERHEAD, crc_is_valid, read_header, write_header
 from protocol.compression import Compression
 from protocol.errors import DecodeError
-from protocol.primitives import write_varint, write_varlong
+from protocol.primitives import write_varlong
 from protocol.record import BatchBuilder, Record, RecordHeader, iterate_records, read_records
 from tests.support.damage import damaged_copies
 from tests.support.golden_batches import (
@@ -335,10 +335,3 @@ def test_a_batch_that_expands_beyond_the_bound_is_refused() -> None:
             assert read_records(batch, max_decompressed_bytes=expanded) == large_records()
             with pytest.raises(DecodeError, match=str(expanded - 1)):
                 read_records(batch, max_decompressed_bytes=expanded - 1)
-
-
-def test_signed_varints_of_records_are_those_of_the_primitives() -> None:
-    for number in (0, 1, -1, 63, -64, 64, 2**31 - 1, -(2**31)):
-        out = bytearray()
-        write_varint(out, number)
-        assert varint(number) == bytes(out)
