@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types imports unit test sim demo bench soak failover crash-tier soak-tier test-docker test-kafka-tools clean
+.PHONY: help install lint types imports unit test sim demo bench soak failover crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,7 +35,7 @@ test: lint types imports unit ## everything CI checks
 sim: $(STAMP) ## the metadata quorum under faults, 100,000 seeds on virtual time
 	$(BIN)/python -m tests.sim.quorum.run --seeds 100000
 
-demo: $(STAMP) ## the main job on real text, with restarts, compared byte for byte
+demo: $(STAMP) ## the main job on real text, with restarts, compared byte for byte; a streaming query of Spark
 	$(BIN)/python -m tidelog.demo
 
 bench: $(STAMP) ## benchmarks beside their references; tables and JSON in benchmarks/results
@@ -55,6 +55,20 @@ test-docker: $(STAMP) ## the compose cluster for real, where there is a Docker e
 test-kafka-tools: $(STAMP) ## Apache Kafka's tools and brokers with ours; needs Java 17 and Maven (see docs/testing.md)
 	mvn -q -f tests/kafka_tools/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
 	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/kafka_tools
+
+# Spark's own Kafka source beside ours. Its jars stay in the cache; the versions are in the pom.
+SPARK_KAFKA := TIDELOG_SPARK_KAFKA_JARS=$(CURDIR)/.cache/spark-kafka
+
+.cache/spark-kafka: benchmarks/spark_kafka/pom.xml
+	rm -rf $@
+	mvn -q -f $< dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/$@
+	@touch $@
+
+test-spark-kafka: $(STAMP) .cache/spark-kafka ## the same rows and offsets as from Spark's Kafka source; needs Maven
+	$(SPARK_KAFKA) $(BIN)/pytest tests/spark_kafka
+
+bench-spark-kafka: $(STAMP) .cache/spark-kafka ## the Spark benchmarks with Spark's own Kafka source beside; needs Maven
+	$(SPARK_KAFKA) $(BIN)/python -m benchmarks spark
 
 soak: $(STAMP) ## ten minutes of load with kill -9 every 20 s
 	$(BIN)/python -m benchmarks.soak

@@ -27,7 +27,6 @@ from broker.environment import configs_from_environment
 from broker.listeners import Listener, SecurityProtocol, parse_listeners, parse_protocol_map
 from broker.properties import parse_properties
 from broker.quorum_config import BROKER, CONTROLLER, check_roles
-from storage.config import TOPIC_CONFIGS
 from storage.config_definition import (
     ConfigDefinition,
     ConfigError,
@@ -36,6 +35,7 @@ from storage.config_definition import (
     table,
     value_text,
 )
+from storage.topic_configs import TOPIC_CONFIGS
 
 logger = logging.getLogger(__name__)
 

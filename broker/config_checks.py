@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from storage.config import TOPIC_CONFIGS, LogConfig
 from storage.config_definition import ConfigError
+from storage.topic_configs import TOPIC_CONFIGS, log_config_from
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -57,7 +57,7 @@ def _retention(config: BrokerConfig) -> None:
 
 def _topic_defaults(config: BrokerConfig) -> None:
     try:
-        LogConfig.from_values(config.topic_defaults())
+        log_config_from(config.topic_defaults())
     except ConfigError as error:
         raise ConfigError(_broker_key(config, error.key), error.value, error.allowed) from None
 

@@ -23,6 +23,7 @@ from cluster.image import MetadataImage, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
 from storage.config_definition import ConfigDefinition, ConfigError
+from storage.topic_configs import log_config_from
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class DynamicBrokerConfig:
 
     def log_config(self, image: MetadataImage, topic: str) -> LogConfig:
         """What a topic's logs work with: its own configs over this broker's."""
-        return LogConfig.from_values({**self.topic_defaults, **image.topic_configs(topic)})
+        return log_config_from({**self.topic_defaults, **image.topic_configs(topic)})
 
 
 def effective_config(config: BrokerConfig, image: MetadataImage) -> BrokerConfig:
@@ -111,7 +112,7 @@ def check_broker_change(
         else:
             changed = config.with_dynamic(configs, image.broker_configs(config.node_id))
         if config.remote_log_storage_system_enable:
-            check_local_retention(LogConfig.from_values(changed.topic_defaults()))
+            check_local_retention(log_config_from(changed.topic_defaults()))
     except (ConfigError, KafkaError) as error:
         raise _refused(str(error)) from None
 

@@ -30,7 +30,7 @@ class Exposition(Collector):
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
-    def text(self, accept: str) -> tuple[bytes, str]:
+    def text(self, accept: str = "") -> tuple[bytes, str]:
         """All metrics and their content type, in the format that the Accept header prefers."""
         encode, content_type = choose_encoder(accept)
         return encode(self._registry), content_type

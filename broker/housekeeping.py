@@ -27,9 +27,10 @@ from broker.config import BrokerConfig
 from broker.flusher import Flusher
 from broker.purgatory.timers import Timers
 from broker.purgatory.timing_wheel import TimerEntry
+from storage.directory_checkpoints import CheckpointKind
+from storage.directory_work import DirectoryWork
 from storage.errors import StorageFailure
-from storage.log_directory import CheckpointKind
-from storage.log_manager import DirectoryWork, LogManager
+from storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Final, TypeAlias
 
+from storage.directory_work import LogCreation
 from storage.log import PartitionLog
 from storage.log_directory import Retirement
-from storage.log_manager import LogCreation
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,7 @@ Nothing is counted here: hot paths add to integers in slotted objects, and this 
 somebody scrapes. Names are Kafka's MBean names in lower case: type_name of
 kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec gives kafka_server_brokertopicmetrics_bytesin_total.
 
-What is scraped is rendered by `broker.exposition`, which is imported at the first scrape: the library behind
-it takes 20 ms of a start.
+`broker.exposition` renders them.
 
 Bounds: one sample per API and version, per API and error, per partition; nothing grows per client.
 I/O: none, but a scrape reads live objects and so must run on their loop.
@@ -15,16 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
 from broker.purgatory.purgatory import Purgatory
 from broker.request_metrics import RequestMetrics
 from broker.topic_traffic import TopicTraffic
-
-if TYPE_CHECKING:
-    from broker.exposition import Exposition
 
 # The value of a metric without labels, or its values by the values of the labels.
 Reading = float | Mapping[tuple[str, ...], float]
@@ -51,15 +46,6 @@ class BrokerMetrics:
     def __init__(self) -> None:
         self.requests = RequestMetrics()
         self.families: list[Family] = []
-        self._exposition: Exposition | None = None
-
-    def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """All metrics as text and its content type, in the format that the Accept header prefers."""
-        if self._exposition is None:
-            from broker.exposition import Exposition
-
-            self._exposition = Exposition(self)
-        return self._exposition.text(accept)
 
     def gauge(
         self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()

@@ -162,6 +162,11 @@ class Partition:
             return None
         return ErrorCode.NONE if leader.keeps_acks_all else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
+    @property
+    def is_led(self) -> bool:
+        """Whether this node is the leader, as far as it knows."""
+        return self.leader is not None
+
     def is_followed_since(self, since_ms: int) -> bool:
         """Whether this node leads and every other in-sync replica followed it at `since_ms` or later."""
         return self.leader is not None and self.leader.is_followed_since(since_ms)

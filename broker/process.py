@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import os
 import resource
 import signal
@@ -25,6 +26,12 @@ from storage.errors import CorruptFile
 EXIT_CONFIG = 2
 EXIT_START = 1
 EXIT_FAILED = 3
+
+SWITCH_INTERVAL_S = 0.0005
+"""How long another thread may keep the event loop waiting for the interpreter, where Python allows 5 ms.
+
+The loop takes the interpreter several times for each request; copying to a remote store has threads at work.
+"""
 
 
 def load_config(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
@@ -52,6 +59,9 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
     node = BrokerNode(config, cluster_id=os.environ.get(CLUSTER_ID_VARIABLE))
     ends = [loop.create_task(event.wait()) for event in (asked_to_stop, node.failed)]
     if await _start(node, ends):
+        # What a start made stays: to look for garbage among it, most of all in the models of an S3 client,
+        # would hold the loop for 40 ms now and then.
+        gc.freeze()
         announce(config, tuple(node.addresses()))
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         await node.stop()
@@ -81,6 +91,7 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
         print(f"config: {error}", file=sys.stderr)
         return EXIT_CONFIG
     raise_open_file_limit()
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         ran_well = uvloop.run(serve(config, announce))
     except (ConfigError, KafkaError, CorruptFile, OSError) as error:

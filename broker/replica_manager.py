@@ -32,9 +32,10 @@ from cluster.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage,
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, TopicPartition
 from storage.config import LogConfig
+from storage.directory_work import LogCreation
 from storage.log import PartitionLog
 from storage.log_directory import Retirement
-from storage.log_manager import LogCreation, LogManager
+from storage.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 

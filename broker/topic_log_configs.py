@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from broker.partition import Partition
 from cluster.image import MetadataImage, ResourceType
 from storage.config import LogConfig
+from storage.topic_configs import log_config_from
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ class TopicLogConfigs:
     def of(self, topic: str, image: MetadataImage) -> LogConfig:
         """The settings of a topic; ValueError where one cannot be."""
         own = image.configs.get((ResourceType.TOPIC, topic), {})
-        return LogConfig.from_values({**self.defaults, **own})
+        return log_config_from({**self.defaults, **own})
 
     def give(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
         """Have partitions go by the settings of now; those of a topic that cannot be stay as they were."""

@@ -26,7 +26,6 @@ from protocol.registry import ApiKey
 from remote.object_store.backends import object_store
 
 BUFFER_BYTES: Final = 8 * 1024 * 1024
-PIECE_BYTES: Final = 1024 * 1024
 _BATCH_HEAD: Final = struct.Struct(">qi")
 _SIZE: Final = struct.Struct(">i")
 
@@ -58,21 +57,22 @@ def read(host: str, port: int, places: Sequence[tuple[str, int, int]], max_bytes
 def gets(
     backend: str, values: dict[str, str], keys: Sequence[str], part_bytes: int, threads: int, delay_ms: float
 ) -> dict[str, Any]:
-    """Ranged GETs of `part_bytes` of the objects, `threads` at a time, the bytes dropped as they come."""
+    """Ranged GETs of `part_bytes` of the objects, `threads` at a time; what came is kept to the end.
+
+    A chunk cache keeps it, too. To drop each part and take the next into the same memory costs a seventh of
+    the CPU where a GET is a copy out of the page cache, as fresh memory comes page by page.
+    """
     store = delayed(object_store(backend, values), delay_ms)
     parts = [(key, start) for key in keys for start in range(0, store.size(key), part_bytes)]
 
-    def get(part: tuple[str, int]) -> int:
+    def get(part: tuple[str, int]) -> bytes:
         key, start = part
-        total = 0
         with closing(store.get(key, start, start + part_bytes - 1)) as stream:
-            while piece := stream.read(PIECE_BYTES):
-                total += len(piece)
-        return total
+            return stream.read(part_bytes)
 
     with ThreadPoolExecutor(threads) as pool:
         started = time.perf_counter()
-        total = sum(pool.map(get, parts))
+        total = sum(map(len, list(pool.map(get, parts))))
         elapsed = time.perf_counter() - started
     store.close()
     return {"bytes_per_s": total / elapsed, "gets": len(parts)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.handlers.config_alteration import ConfigApi
+from broker.handlers.config_alteration import ConfigApi, resource_responses
 from cluster.controller.configs import ConfigChange, ConfigOperation, ResourceChange, replace_configs
 from cluster.controller.result import Outcome
 from cluster.image import MetadataImage
@@ -35,15 +35,7 @@ def _resulting(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
 
 def _response(request: AlterConfigsRequest, outcomes: Sequence[Outcome]) -> AlterConfigsResponse:
     return AlterConfigsResponse(
-        responses=tuple(
-            AlterConfigsResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in zip(request.resources, outcomes, strict=True)
-        )
+        responses=resource_responses(AlterConfigsResourceResponse, request.resources, outcomes)
     )
 
 

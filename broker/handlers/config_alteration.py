@@ -5,7 +5,7 @@ The broker that is asked checks what only a broker can, and passes the rest on t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
@@ -24,6 +24,7 @@ from cluster.controller.configs import ResourceChange
 from cluster.controller.result import ControllerResult, Outcome
 from cluster.controller.settings import ControllerSettings
 from cluster.image import MetadataImage
+from protocol.messages import alter_configs, incremental_alter_configs
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -32,6 +33,12 @@ from protocol.messages.incremental_alter_configs import (
 
 Request = TypeVar("Request", AlterConfigsRequest, IncrementalAlterConfigsRequest)
 Response = TypeVar("Response", AlterConfigsResponse, IncrementalAlterConfigsResponse)
+Resource: TypeAlias = alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource
+ResourceResponse = TypeVar(
+    "ResourceResponse",
+    alter_configs.AlterConfigsResourceResponse,
+    incremental_alter_configs.AlterConfigsResourceResponse,
+)
 
 Submission: TypeAlias = Callable[
     [MetadataImage, ControllerSettings, Sequence[ResourceChange]], ControllerResult[list[Outcome]]
@@ -47,6 +54,21 @@ class ConfigApi(Generic[Request, Response]):
     submission: Submission
     resulting: Resulting
     response: Callable[[Request, Sequence[Outcome]], Response]
+
+
+def resource_responses(
+    kind: type[ResourceResponse], resources: Iterable[Resource], outcomes: Sequence[Outcome]
+) -> tuple[ResourceResponse, ...]:
+    """The outcome of each resource, in the form of one of the APIs."""
+    return tuple(
+        kind(
+            error_code=outcome.code,
+            error_message=outcome.text,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, outcome in zip(resources, outcomes, strict=True)
+    )
 
 
 class ConfigAlterationHandler(Generic[Request, Response]):

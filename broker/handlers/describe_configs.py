@@ -31,8 +31,8 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from storage.config import TOPIC_CONFIGS
 from storage.config_definition import ConfigDefinition, value_text
+from storage.topic_configs import TOPIC_CONFIGS
 
 _UNKNOWN_TYPE: Final = 0
 

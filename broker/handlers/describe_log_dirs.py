@@ -15,7 +15,8 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from storage.log_manager import LogDirDescription, LogManager
+from storage.log_dir_description import LogDirDescription, describe_log_dir
+from storage.log_manager import LogManager
 
 
 class DescribeLogDirsHandler:
@@ -29,7 +30,7 @@ class DescribeLogDirsHandler:
         wanted = None
         if request.topics is not None:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-        results = tuple(_result(directory, wanted) for directory in self._logs.describe())
+        results = tuple(_result(describe_log_dir(directory), wanted) for directory in self._logs.directories)
         return DescribeLogDirsResponse(results=results)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.dynamic_configs import BROKER_DEFINITIONS
-from broker.handlers.config_alteration import ConfigApi
+from broker.handlers.config_alteration import ConfigApi, resource_responses
 from cluster.controller.configs import (
     TOPIC_AND_GROUP_DEFINITIONS,
     ConfigChange,
@@ -57,15 +57,7 @@ def _response(
     request: IncrementalAlterConfigsRequest, outcomes: Sequence[Outcome]
 ) -> IncrementalAlterConfigsResponse:
     return IncrementalAlterConfigsResponse(
-        responses=tuple(
-            AlterConfigsResourceResponse(
-                error_code=outcome.code,
-                error_message=outcome.text,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, outcome in zip(request.resources, outcomes, strict=True)
-        )
+        responses=resource_responses(AlterConfigsResourceResponse, request.resources, outcomes)
     )
 
 

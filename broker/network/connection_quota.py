@@ -40,7 +40,3 @@ class ConnectionQuota:
         self._per_address[address] -= 1
         if not self._per_address[address]:
             del self._per_address[address]
-
-    def of_listener(self, listener: str) -> int:
-        """Open connections of one listener."""
-        return self._per_listener[listener]

@@ -59,11 +59,6 @@ class ReceiveBuffer:
         """Whether nothing more can be received before frames have been taken out."""
         return self._end == len(self._data)
 
-    @property
-    def pending_bytes(self) -> int:
-        """Received bytes behind the frame in hand."""
-        return self._end - self._start
-
     def writable(self) -> memoryview:
         """Room for the next bytes; empty only while a frame is in hand and the buffer is full."""
         if not self._pinned:

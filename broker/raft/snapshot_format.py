@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster.metadata_log_codec import decode_record, encode_record
+from cluster.quorum.control import snapshot_footer_batch, snapshot_header_batch
 from protocol.batch import crc_is_valid, iterate_headers, read_header
-from protocol.control_batch import ControlMessage, ControlRecordType, control_batch, read_control_record
+from protocol.control_batch import read_control_record
 from protocol.control_records import (
     KRaftVersionRecord,
     SnapshotFooterRecord,
@@ -53,19 +54,15 @@ def snapshot_batches(
     records: Iterable[MetadataRecord], head: SnapshotHead, *, epoch: LeaderEpoch, now_ms: int
 ) -> Iterator[bytearray]:
     """The batches of a snapshot in `epoch`, in order."""
-    first: list[tuple[ControlRecordType, ControlMessage]] = [
-        (
-            ControlRecordType.SNAPSHOT_HEADER,
-            SnapshotHeaderRecord(last_contained_log_timestamp=head.last_contained_log_timestamp),
-        )
-    ]
-    if head.kraft_version > 0:
-        version = KRaftVersionRecord(k_raft_version=head.kraft_version)
-        first.append((ControlRecordType.KRAFT_VERSION, version))
-        if head.voters is not None:
-            first.append((ControlRecordType.KRAFT_VOTERS, head.voters))
-    yield control_batch(first, timestamp=now_ms, base_offset=0, leader_epoch=epoch)
-    offset = len(first)
+    first = snapshot_header_batch(
+        last_contained_log_timestamp=head.last_contained_log_timestamp,
+        kraft_version=head.kraft_version,
+        voters=head.voters,
+        epoch=epoch,
+        timestamp=now_ms,
+    )
+    yield first
+    offset = read_header(first).next_offset
     builder = BatchBuilder(base_offset=offset, leader_epoch=epoch)
     for record in records:
         builder.append(now_ms, None, encode_record(record))
@@ -75,8 +72,7 @@ def snapshot_batches(
             builder = BatchBuilder(base_offset=offset, leader_epoch=epoch)
     if builder.record_count:
         yield builder.build()
-    footer = (ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord())
-    yield control_batch([footer], timestamp=now_ms, base_offset=offset, leader_epoch=epoch)
+    yield snapshot_footer_batch(base_offset=offset, epoch=epoch, timestamp=now_ms)
 
 
 @dataclass(slots=True)

@@ -37,14 +37,6 @@ def snapshot_name(snapshot_id: SnapshotId) -> str:
     return f"{snapshot_id.end_offset:020d}-{snapshot_id.epoch:010d}{CHECKPOINT_SUFFIX}"
 
 
-def snapshot_id_of(name: str) -> SnapshotId | None:
-    """Which snapshot a file of this name is, None for every other file and for what is not complete."""
-    match = _NAME.fullmatch(name)
-    if match is None or match[3] != CHECKPOINT_SUFFIX:
-        return None
-    return SnapshotId(int(match[1]), int(match[2]))
-
-
 class SnapshotFiles:
     """The snapshots in one directory; `ids` are the complete ones, oldest first."""
 

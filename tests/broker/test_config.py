@@ -12,8 +12,9 @@ from broker.config import BROKER_CONFIGS, BrokerConfig
 from broker.config_keys.key import Key
 from broker.config_keys.server import ServerKeys
 from broker.dynamic_keys import CLUSTER_WIDE_KEYS, DYNAMIC_KEYS, DYNAMIC_ONLY_CONFIGS, PER_BROKER_KEYS
-from storage.config import TOPIC_CONFIGS, LogConfig
+from storage.config import LogConfig
 from storage.config_definition import ConfigError
+from storage.topic_configs import TOPIC_CONFIGS, log_config_from
 
 
 def config(**values: str) -> BrokerConfig:
@@ -239,13 +240,13 @@ def test_topic_defaults_come_from_broker_keys() -> None:
     ).topic_defaults()
     assert defaults["retention.ms"] == "7200000"
     assert defaults["segment.ms"] == "3600000"
-    found = LogConfig.from_values(defaults)
+    found = log_config_from(defaults)
     assert (found.retention_ms, found.segment_bytes, found.segment_jitter_ms) == (7_200_000, 2_097_152, 5)
     assert (found.max_message_bytes, found.flush_ms, found.cleanup_policy) == (77, 1234, ("compact",))
 
 
 def test_topic_defaults_of_an_empty_file_are_kafkas() -> None:
-    assert LogConfig.from_values(config().topic_defaults()) == LogConfig()
+    assert log_config_from(config().topic_defaults()) == LogConfig()
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,7 @@ def test_topic_defaults_of_an_empty_file_are_kafkas() -> None:
     ],
 )
 def test_the_finest_unit_that_is_set_counts(values: dict[str, str], retention_ms: int) -> None:
-    assert LogConfig.from_values(config(**values).topic_defaults()).retention_ms == retention_ms
+    assert log_config_from(config(**values).topic_defaults()).retention_ms == retention_ms
 
 
 def test_every_synonym_of_a_topic_config_is_a_broker_key_of_the_same_kind() -> None:

@@ -72,7 +72,7 @@ def test_a_disk_that_does_not_let_go_of_deleted_files_goes_offline(
     house = House(executor)
     house.replicas.create("t", file_delete_delay_ms="0")
     house.append("t")
-    house.replicas.logs.delete(TopicPartition("t", 0), house.clock.now_ms)
+    house.replicas.logs.delete_all([TopicPartition("t", 0)], house.clock.now_ms)
     threads: list[str] = []
 
     def refuse(path: str) -> None:

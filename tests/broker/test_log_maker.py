@@ -12,9 +12,9 @@ import pytest
 
 from broker.log_maker import AT_ONCE, LogMaker, Outcome
 from protocol.ids import TopicPartition
+from storage.directory_work import LogCreation
 from storage.log import PartitionLog
 from storage.log_directory import LogDirectory, Retirement
-from storage.log_manager import LogCreation
 from tests.support.loops import until
 
 

@@ -7,6 +7,7 @@ import logging
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.exposition import Exposition
 from broker.metrics import BrokerMetrics
 from broker.network.config import NetworkConfig
 from broker.network.request_channel import RequestChannel
@@ -21,7 +22,7 @@ from tests.support.network import frame, serving
 
 def samples(metrics: BrokerMetrics, accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """Name and labels to value, out of the exposition text."""
-    text, _ = metrics.exposition(accept)
+    text, _ = Exposition(metrics).text(accept)
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -138,6 +139,6 @@ async def test_connections_and_bytes_are_reported() -> None:
 
 
 def test_a_scraper_that_prefers_openmetrics_gets_it() -> None:
-    text, content_type = BrokerMetrics().exposition("application/openmetrics-text; version=1.0.0")
+    text, content_type = Exposition(BrokerMetrics()).text("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert text.rstrip().endswith(b"# EOF")

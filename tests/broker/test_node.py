@@ -192,7 +192,7 @@ async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: P
     async with running(first, log_dirs=f"{first},{second}") as node:
         async with Admin(servers(node)) as admin:
             await admin.create_topic("t", num_partitions=6)
-        sizes = [len(description.partitions) for description in node.services.logs.describe()]
+        sizes = [len(directory.logs) for directory in node.services.logs.directories]
         assert sizes == [3, 3]
 
 

@@ -14,10 +14,11 @@ from protocol.ids import TopicPartition
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from storage.directory_checkpoints import CheckpointKind
+from storage.directory_work import LogCreation
 from storage.errors import StorageFailure
 from storage.log import PartitionLog
 from storage.log_directory import Retirement
-from storage.log_manager import LogCreation
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
 
@@ -227,7 +228,7 @@ def test_a_deleted_topic_is_gone_at_once_and_put_aside_when_the_disk_comes_to_it
     topic_id = replicas.create("t", 2)
     maker.finish()
     replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
-    replicas.logs.checkpoint_high_watermarks()
+    replicas.logs.checkpoint(CheckpointKind.HIGH_WATERMARK)
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     assert code_of(replicas, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert names(replicas) == ["t-0", "t-1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.exposition import Exposition
 from broker.metrics import BrokerMetrics
 from broker.replica_metrics import report_replicas
 from protocol.ids import TopicPartition
@@ -13,7 +14,7 @@ from tests.support.replicas import NODE, NOW_MS, Replicas
 
 
 def read(metrics: BrokerMetrics) -> dict[str, float]:
-    text, _ = metrics.exposition()
+    text, _ = Exposition(metrics).text()
     return {
         sample.name
         + ",".join(f" {value}" for _, value in sorted(sample.labels.items(), reverse=True)): sample.value

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
-from tests.support.eventually import wait_until
 from tests.support.quorum_nodes import free_ports
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
@@ -180,10 +179,6 @@ class MixedCluster:
         command = [*self._java("-Xmx128m"), main_class, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
         return done.stdout if done.returncode == 0 else ""
-
-    def wait_for_output(self, node: Node, text: str) -> None:
-        """Wait until it has printed `text`."""
-        wait_until(lambda: text in node.output.read_text(), WITHIN_S)
 
     def _settings(self, node: Node) -> dict[str, str]:
         controllers = [each for each in self.nodes.values() if "controller" in each.role]

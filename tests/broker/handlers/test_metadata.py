@@ -191,11 +191,6 @@ def test_authorized_operations_are_told_when_asked_for() -> None:
     assert response.topics[0].topic_authorized_operations == -(2**31)
 
 
-def led_by(image: MetadataImage, leader: int) -> list[int]:
-    partitions = image.topics_by_id[ORDERS].partitions
-    return [index for index, partition in partitions.items() if partition.leader == leader]
-
-
 @pytest.mark.parametrize("version", [5, 6, 13])
 def test_a_leader_that_left_the_cluster_is_not_available(version: int) -> None:
     leader = IMAGE.topics_by_id[ORDERS].partitions[0].leader

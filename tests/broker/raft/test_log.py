@@ -13,7 +13,7 @@ from broker.raft.snapshot_format import (
     read_snapshot,
     snapshot_batches,
 )
-from broker.raft.snapshots import snapshot_id_of, snapshot_name
+from broker.raft.snapshots import snapshot_name
 from cluster.metadata_log_codec import encode_record
 from cluster.quorum.log import EpochEnd, SnapshotId
 from protocol.batch import iterate_headers
@@ -334,6 +334,3 @@ def test_a_flipped_bit_in_a_snapshot_is_found() -> None:
 def test_names_are_kafkas() -> None:
     name = "00000000000000000123-0000000007.checkpoint"
     assert snapshot_name(SnapshotId(123, 7)) == name
-    assert snapshot_id_of(name) == SnapshotId(123, 7)
-    for other in (f"{name}.part", f"{name}.deleted", "123-7.checkpoint", "00000000000000000123.log"):
-        assert snapshot_id_of(other) is None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from broker.exposition import Exposition
 from tests.support.loops import on_both_loops, until
 from tests.support.quorum_nodes import QuorumNodes, quorum_nodes
 
 
 def reading(nodes: QuorumNodes, node_id: int, name: str) -> float:
     """The value of a metric as somebody would scrape it."""
-    text, _ = nodes.running[node_id].metrics.exposition()
+    text, _ = Exposition(nodes.running[node_id].metrics).text()
     values = [line.split()[-1] for line in text.decode().splitlines() if line.startswith(name + " ")]
     assert len(values) == 1, f"{name} is reported {len(values)} times"
     return float(values[0])

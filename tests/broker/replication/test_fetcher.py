@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker.exposition import Exposition
 from broker.metrics import BrokerMetrics
 from broker.replication import fetcher, follower_log
 from broker.replication.fetcher_metrics import report_fetchers
@@ -308,7 +309,7 @@ async def test_how_far_followers_are_behind_is_reported(pair: ReplicaPair) -> No
     pair.append(T0, "a", "b")
     pair.begin()
     await eventually(lambda: pair.are_equal(T0))
-    text = metrics.exposition()[0].decode()
+    text = Exposition(metrics).text()[0].decode()
     assert "kafka_server_replicafetchermanager_maxlag 0" in text
     assert "kafka_server_replicafetchermanager_failedpartitionscount 0" in text
     assert "kafka_server_fetcherlagmetrics_consumerlag{" in text

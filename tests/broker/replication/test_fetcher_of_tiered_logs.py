@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from broker.exposition import Exposition
 from broker.metrics import BrokerMetrics
 from broker.replication.fetcher_metrics import report_fetchers
 from broker.replication.remote_tier import FollowersTier
@@ -161,7 +162,7 @@ async def test_a_tier_that_fails_is_asked_again_and_that_is_counted(
     tiered.pair.begin()
     await tiered.until_equal()
     assert "503 Slow Down" in caplog.text
-    text = metrics.exposition()[0].decode()
+    text = Exposition(metrics).text()[0].decode()
     assert "buildremotelogauxstaterequests_total 4" in text
     assert "buildremotelogauxstateerrors_total 3" in text
 

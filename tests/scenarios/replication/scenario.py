@@ -70,8 +70,9 @@ from protocol.metadata_records.register_broker_record import BrokerEndpoint, Reg
 from protocol.metadata_records.topic_record import TopicRecord
 from protocol.record import read_records
 from protocol.schema import ApiMessage, MetadataRecord
-from storage.config import LogConfig
+from storage.directory_checkpoints import CheckpointKind
 from storage.log import PartitionLog
+from storage.topic_configs import log_config_from
 from tests.scenarios.replication.readers import consumed, consumer_line, end_of_epoch, epoch_line
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
@@ -117,7 +118,7 @@ class ScenarioBroker:
 
     def boot(self) -> None:
         """Start on what the disk has."""
-        config = LogConfig.from_values(self._scenario.topic_configs)
+        config = log_config_from(self._scenario.topic_configs)
         self.replicas = Replicas(
             self.fs, node_id=self.id, disabled=self._scenario.disabled, log_config=config
         )
@@ -337,11 +338,11 @@ class Scenario:
     def flush(self, letter: str) -> None:
         """Make the log durable."""
         self.brokers[letter].partition.log.flush(NOW_MS)
-        self.brokers[letter].up.logs.checkpoint_recovery_points()
+        self.brokers[letter].up.logs.checkpoint(CheckpointKind.RECOVERY_POINT)
 
     def checkpoint(self, letter: str) -> None:
         """Write the high watermark down."""
-        self.brokers[letter].up.logs.checkpoint_high_watermarks()
+        self.brokers[letter].up.logs.checkpoint(CheckpointKind.HIGH_WATERMARK)
 
     def kill(self, letter: str) -> None:
         """The process ends; the machine goes on."""

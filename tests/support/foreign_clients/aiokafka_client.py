@@ -20,6 +20,7 @@ from tests.support.foreign_clients.face import (
     EARLIEST,
     LATEST,
     ConsumerOptions,
+    ForeignClient,
     ForeignError,
     GroupView,
     Message,
@@ -373,20 +374,4 @@ def _raise(code: int, context: object) -> None:
         raise ForeignError(code, f"{aiokafka.errors.for_code(code).__name__} {context}")
 
 
-class _Aiokafka:
-    name = "aiokafka"
-
-    def producer(self, servers: str, options: ProducerOptions) -> AiokafkaProducer:
-        """A started producer."""
-        return AiokafkaProducer(servers, options)
-
-    def consumer(self, servers: str, options: ConsumerOptions) -> AiokafkaConsumer:
-        """A started consumer."""
-        return AiokafkaConsumer(servers, options)
-
-    def admin(self, servers: str) -> AiokafkaAdmin:
-        """A started admin client."""
-        return AiokafkaAdmin(servers)
-
-
-AIOKAFKA = _Aiokafka()
+AIOKAFKA = ForeignClient("aiokafka", AiokafkaProducer, AiokafkaConsumer, AiokafkaAdmin)

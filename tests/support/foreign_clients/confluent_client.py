@@ -25,6 +25,7 @@ from tests.support.foreign_clients.face import (
     EARLIEST,
     LATEST,
     ConsumerOptions,
+    ForeignClient,
     ForeignError,
     GroupView,
     Message,
@@ -321,14 +322,6 @@ class ConfluentAdmin:
         """IncrementalAlterConfigs SUBTRACT."""
         self._alter(topic, key, value, AlterConfigOpType.SUBTRACT)
 
-    def replace_config(self, topic: str, config: Mapping[str, str]) -> None:
-        """AlterConfigs: what is not named goes back to its default."""
-        with _errors():
-            futures = self.client.alter_configs(
-                [ConfigResource(ResourceType.TOPIC, topic, set_config=dict(config))]
-            )
-        _one(futures)
-
     def delete_records(self, topic: str, partition: int, before: int) -> int:
         """DeleteRecords."""
         deleted = _one(self.client.delete_records([TopicPartition(topic, partition, before)]))
@@ -388,20 +381,4 @@ def _one(futures: Mapping[Any, Future[Any]]) -> Any:
         return future.result(DEADLINE_S)
 
 
-class _Confluent:
-    name = "confluent"
-
-    def producer(self, servers: str, options: ProducerOptions) -> ConfluentProducer:
-        """A librdkafka producer."""
-        return ConfluentProducer(servers, options)
-
-    def consumer(self, servers: str, options: ConsumerOptions) -> ConfluentConsumer:
-        """A librdkafka consumer."""
-        return ConfluentConsumer(servers, options)
-
-    def admin(self, servers: str) -> ConfluentAdmin:
-        """A librdkafka admin client."""
-        return ConfluentAdmin(servers)
-
-
-CONFLUENT = _Confluent()
+CONFLUENT = ForeignClient("confluent", ConfluentProducer, ConfluentConsumer, ConfluentAdmin)

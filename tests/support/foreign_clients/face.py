@@ -218,16 +218,14 @@ class GroupAdmin(ForeignAdmin, Protocol):
     def max_timestamp_offset(self, topic: str, partition: int) -> int: ...
 
 
-class ForeignClient(Protocol):
-    """One client library."""
+@dataclass(frozen=True)
+class ForeignClient:
+    """One client library: what starts its producer, consumer and admin client."""
 
     name: str
-
-    def producer(self, servers: str, options: ProducerOptions) -> ForeignProducer: ...
-
-    def consumer(self, servers: str, options: ConsumerOptions) -> ForeignConsumer: ...
-
-    def admin(self, servers: str) -> ForeignAdmin: ...
+    producer: Callable[[str, ProducerOptions], ForeignProducer]
+    consumer: Callable[[str, ConsumerOptions], ForeignConsumer]
+    admin: Callable[[str], ForeignAdmin]
 
 
 def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = DEADLINE_S) -> None:

@@ -19,10 +19,13 @@ ACKS_LEADER = 1
 
 
 class PartitionWriter:
-    """One partition, written from within the broker on the broker's own loop."""
+    """One partition, written from within the broker on the broker's own loop; `node_id` leads it."""
 
-    def __init__(self, cluster: EmbeddedCluster, topic: str, partition: int = 0) -> None:
+    def __init__(
+        self, cluster: EmbeddedCluster, topic: str, partition: int = 0, *, node_id: int | None = None
+    ) -> None:
         self._cluster = cluster
+        self._node_id = node_id
         self._topic_partition = TopicPartition(topic, partition)
         self._next_sequence: dict[int, int] = {}
 
@@ -73,13 +76,13 @@ class PartitionWriter:
             log.append_as_follower(data, _now_ms())
             log.advance_high_watermark(log.log_end_offset)
 
-        self._cluster.run(append)
+        self._cluster.run(append, self._node_id)
 
     def _append(self, batch: bytearray, origin: AppendOrigin) -> int:
         def append(node: BrokerNode) -> int:
             return self._partition(node).append(batch, ACKS_LEADER, _now_ms(), origin).first_offset
 
-        return self._cluster.run(append)
+        return self._cluster.run(append, self._node_id)
 
     def _partition(self, node: BrokerNode) -> Partition:
         return node.services.replicas.partition(self._topic_partition)

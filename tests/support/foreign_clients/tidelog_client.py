@@ -25,6 +25,7 @@ from tests.support.foreign_clients.face import (
     EARLIEST,
     LATEST,
     ConsumerOptions,
+    ForeignClient,
     ForeignError,
     GroupView,
     Message,
@@ -373,20 +374,4 @@ class TidelogAdmin:
         LOOP.run(self.client.close())
 
 
-class _Tidelog:
-    name = "tidelog"
-
-    def producer(self, servers: str, options: ProducerOptions) -> TidelogProducer:
-        """A started producer."""
-        return TidelogProducer(servers, options)
-
-    def consumer(self, servers: str, options: ConsumerOptions) -> TidelogConsumer:
-        """A started consumer."""
-        return TidelogConsumer(servers, options)
-
-    def admin(self, servers: str) -> TidelogAdmin:
-        """A started admin client."""
-        return TidelogAdmin(servers)
-
-
-TIDELOG = _Tidelog()
+TIDELOG = ForeignClient("tidelog", TidelogProducer, TidelogConsumer, TidelogAdmin)

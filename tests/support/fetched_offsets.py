@@ -1,0 +1,29 @@
+"""What consumers ask an embedded broker for: each fetch of a partition, by its offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from broker.handlers import fetch as fetch_handler
+
+
+@contextmanager
+def fetched_offsets() -> Iterator[list[tuple[str, int, int]]]:
+    """Topic, partition and offset of the fetches that brokers of this process get, but for followers'."""
+    found: list[tuple[str, int, int]] = []
+    read = fetch_handler.read_partitions
+
+    def noted(replicas: Any, partitions: Sequence[Any], limits: Any, **more: Any) -> Any:
+        if limits.replica_id < 0:
+            for one in partitions:
+                name = replicas.resolve(one.topic, one.topic_id, one.partition)
+                found.append((*name, one.fetch_offset))
+        return read(replicas, partitions, limits, **more)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(fetch_handler, "read_partitions", noted)
+        yield found
