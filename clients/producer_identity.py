@@ -5,6 +5,9 @@ with its first result, so retries neither duplicate nor reorder. What is left to
 
 - sequences are given when a batch is first sent and never change while it may have been written;
 - while a batch is being retried, only the first unanswered batch of its partition is sent;
+- until the first batch of a partition is written, no other follows it: a broker that does not know the
+  producer takes whatever sequence comes first, and one that had refused the first for a moment would
+  then find it out of order for ever (KAFKA-14359, KAFKA-15591);
 - a batch given up after it was sent leaves its sequence *unresolved*: nothing new is sent until the
   batches behind it tell whether it was written;
 - when a gap is certain, the epoch is bumped and that partition's sequences start at 0 again.
@@ -55,6 +58,11 @@ class _PartitionSequence:
         self.producer_epoch = producer_epoch
         self.next_sequence = sequence
         self.last_acked_sequence = _NOTHING_ACKED
+
+    @property
+    def was_acked(self) -> bool:
+        """Whether the broker knows the producer in this partition."""
+        return self.last_acked_sequence != _NOTHING_ACKED
 
     def is_next(self, sequence: int) -> bool:
         """Whether `sequence` follows the last acknowledged one."""
@@ -107,7 +115,7 @@ class ProducerIdentity:
             return not state.in_flight or state.in_flight[0] is batch
         if batch.topic_partition in self._unresolved or batch.topic_partition in self._to_renumber:
             return False
-        return not (state.in_flight and self._is_stale(state))
+        return not state.in_flight or (state.was_acked and not self._is_stale(state))
 
     def assign(self, batch: ProducerBatch) -> None:
         """Give the batch its sequence when it is first sent."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from clients.produce_core import BatchAnswer, produce_request
+from clients.produce_core import BatchAnswer, ProduceCore, produce_request
 from clients.producer_identity import ProducerIdentity
 from protocol.batch import read_header
 from protocol.errors import ErrorCode, KafkaError
@@ -163,6 +163,31 @@ def test_the_request_carries_one_batch_per_partition_grouped_by_topic() -> None:
 # --- with idempotence ---------------------------------------------------------------------
 
 
+def known_to_the_broker(known: ProducerIdentity, **options: int) -> ProduceCore:
+    """A core whose producer has written one batch of one record to P0, at offset and sequence 0."""
+    target = core(known, **options)
+    full_batches(target.accumulator, P0, 1)
+    (batch,) = drain(target, ONE)
+    target.answered(batch, BatchAnswer(ErrorCode.NONE, base_offset=0), 0)
+    return target
+
+
+def test_until_the_first_batch_is_written_none_follows_it_though_a_broker_would_take_it() -> None:
+    """KAFKA-14359: the second was written, the first refused, and then out of order until it expired."""
+    target = core(known := identity())
+    full_batches(target.accumulator, P0, 3)
+    full_batches(target.accumulator, P1, 1)
+    first, other = drain(target, ONE)
+    assert (first.topic_partition, other.topic_partition) == (P0, P1)
+    assert drain(target, ONE) == []
+    target.answered(first, BatchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
+    assert drain(target, ONE, now_ms=100) == [first]
+    assert drain(target, ONE, now_ms=100) == []
+    target.answered(first, BatchAnswer(ErrorCode.NONE, base_offset=0), 100)
+    assert len(drain(target, ONE, now_ms=100) + drain(target, ONE, now_ms=100)) == 2
+    assert known.producer_epoch == 0
+
+
 def test_nothing_is_sent_without_a_producer_id() -> None:
     fresh = ProducerIdentity()
     target = core(fresh)
@@ -173,12 +198,12 @@ def test_nothing_is_sent_without_a_producer_id() -> None:
 
 
 def test_sequences_count_records_and_are_in_the_bytes() -> None:
-    target = core(identity())
+    target = known_to_the_broker(identity())
     for _ in range(5):
         must_put(target.accumulator, P0, b"x" * 70)
     first, second = drain(target, ONE) + drain(target, ONE)
     headers = [read_header(batch.close()) for batch in (first, second)]
-    assert [(h.producer_id, h.producer_epoch, h.base_sequence) for h in headers] == [(77, 0, 0), (77, 0, 2)]
+    assert [(h.producer_id, h.producer_epoch, h.base_sequence) for h in headers] == [(77, 0, 1), (77, 0, 3)]
 
 
 def test_a_retry_sends_the_same_bytes() -> None:
@@ -192,7 +217,7 @@ def test_a_retry_sends_the_same_bytes() -> None:
 
 
 def test_retried_batches_return_in_sequence_order_whatever_the_order_of_answers() -> None:
-    target = core(identity())
+    target = known_to_the_broker(identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
     for index in (1, 2, 0):
@@ -201,26 +226,26 @@ def test_retried_batches_return_in_sequence_order_whatever_the_order_of_answers(
 
 
 def test_while_a_batch_is_retried_only_the_first_unanswered_one_is_sent() -> None:
-    target = core(identity())
+    target = known_to_the_broker(identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
     for batch in sent:
         target.answered(batch, BatchAnswer(ErrorCode.NETWORK_EXCEPTION), 0)
     assert drain(target, ONE, now_ms=200) == [sent[0]]
     assert drain(target, ONE, now_ms=200) == []
-    target.answered(sent[0], BatchAnswer(ErrorCode.NONE, base_offset=0), 200)
+    target.answered(sent[0], BatchAnswer(ErrorCode.NONE, base_offset=1), 200)
     assert drain(target, ONE, now_ms=200) == [sent[1]]
 
 
 def test_a_batch_behind_a_failed_one_is_out_of_order_and_simply_retried() -> None:
-    target = core(known := identity())
+    target = known_to_the_broker(known := identity())
     full_batches(target.accumulator, P0, 3)
     first, second = drain(target, ONE) + drain(target, ONE)
     target.answered(first, BatchAnswer(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
     target.answered(second, BatchAnswer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
     assert drain(target, ONE, now_ms=100) == [first]
     assert known.producer_epoch == 0
-    assert (first.base_sequence, second.base_sequence) == (0, 1)
+    assert (first.base_sequence, second.base_sequence) == (1, 2)
 
 
 def test_a_gap_that_is_certain_bumps_the_epoch_and_starts_at_zero() -> None:
@@ -237,7 +262,7 @@ def test_a_gap_that_is_certain_bumps_the_epoch_and_starts_at_zero() -> None:
 
 
 def test_a_forgotten_producer_is_bumped_once_for_all_batches_in_flight() -> None:
-    target = core(known := identity())
+    target = known_to_the_broker(known := identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
     lost = BatchAnswer(ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=10)
@@ -252,7 +277,7 @@ def test_a_forgotten_producer_is_bumped_once_for_all_batches_in_flight() -> None
 
 
 def test_after_a_batch_expired_on_the_wire_nothing_new_is_sent_until_the_rest_is_answered() -> None:
-    target = core(known := identity(), delivery_timeout_ms=1_000)
+    target = known_to_the_broker(known := identity(), delivery_timeout_ms=1_000)
     must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
     must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
     must_put(target.accumulator, P0, b"c" * 250, now_ms=600)
@@ -260,9 +285,9 @@ def test_after_a_batch_expired_on_the_wire_nothing_new_is_sent_until_the_rest_is
     assert target.expire(1_000) == 1
     assert drain(target, ONE, now_ms=1_000) == []
     # The batch behind it was written, so the expired one was written too.
-    target.answered(second, BatchAnswer(ErrorCode.NONE, base_offset=1), 1_000)
+    target.answered(second, BatchAnswer(ErrorCode.NONE, base_offset=2), 1_000)
     third = drain(target, ONE, now_ms=1_000)
-    assert [batch.base_sequence for batch in third] == [2]
+    assert [batch.base_sequence for batch in third] == [3]
     assert known.producer_epoch == 0
     assert first.done
 
@@ -279,7 +304,7 @@ def test_when_all_in_flight_expired_the_epoch_is_bumped() -> None:
 
 
 def test_a_record_refused_for_good_does_not_block_those_behind_it() -> None:
-    target = core(known := identity())
+    target = known_to_the_broker(known := identity())
     full_batches(target.accumulator, P0, 3)
     first, second = drain(target, ONE) + drain(target, ONE)
     target.answered(first, BatchAnswer(ErrorCode.INVALID_TIMESTAMP), 0)

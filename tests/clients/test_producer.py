@@ -105,14 +105,15 @@ async def test_metadata_is_refreshed_when_the_leader_moved() -> None:
 
 async def test_at_most_five_requests_are_in_flight_and_their_order_is_kept() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(), Silence)
         async with quick(broker, batch_size=100) as producer:
+            await producer.send_and_wait("tides", b"the broker knows this producer now")
             deliveries = [await producer.send("tides", b"x" * 90) for _ in range(12)]
-            await eventually(lambda: len(batches(broker)) == 5)
+            await eventually(lambda: len(batches(broker)) == 6)
             for _ in range(20):
                 await asyncio.sleep(0)
-            assert len(batches(broker)) == 5
-            assert [read_header(batch).base_sequence for batch in batches(broker)] == list(range(5))
+            assert len(batches(broker)) == 6
+            assert [read_header(batch).base_sequence for batch in batches(broker)] == list(range(6))
             await producer.close(timeout_ms=0)
         assert all(isinstance(delivery.exception(), KafkaError) for delivery in deliveries)
 
