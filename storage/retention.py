@@ -9,7 +9,7 @@ Source: UnifiedLog.deleteOldSegments of Apache Kafka 4.3; KIP-107 (DeleteRecords
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from protocol.ids import Offset
 from storage.config import LogConfig
@@ -41,19 +41,36 @@ class LogBounds(NamedTuple):
     log_end_offset: Offset
 
 
+class RetentionLimits(NamedTuple):
+    """How old in ms and how large in bytes a log may be; -1 is without limit."""
+
+    retention_ms: int = -1
+    retention_bytes: int = -1
+
+    @classmethod
+    def of(cls, config: LogConfig) -> RetentionLimits:
+        """The limits of a whole log: none unless cleanup.policy has delete."""
+        if not config.is_deleted_by_retention:
+            return NO_LIMITS
+        return cls(config.retention_ms, config.retention_bytes)
+
+
+NO_LIMITS: Final = RetentionLimits()
+
 S = TypeVar("S", bound=Deletable)
 
 
-def expired_segments(segments: list[S], config: LogConfig, bounds: LogBounds, now_ms: int) -> list[S]:
+def expired_segments(segments: list[S], limits: RetentionLimits, bounds: LogBounds, now_ms: int) -> list[S]:
     """The oldest segments that are wholly below the log start, too old, or more than the size allows.
 
     May be all of them, but for an empty active one: the caller then rolls, so that the log keeps an
-    active segment. Time and size count only when cleanup.policy has delete.
+    active segment.
     """
     kept = _after(segments, bounds, lambda _, end: end <= bounds.log_start_offset, may_take_active=False)
-    if config.is_deleted_by_retention:
-        kept = _after(kept, bounds, _over_size(kept, config.retention_bytes))
-        kept = _after(kept, bounds, _over_age(config.retention_ms, now_ms))
+    if limits.retention_bytes >= 0:
+        kept = _after(kept, bounds, _over_size(kept, limits.retention_bytes))
+    if limits.retention_ms >= 0:
+        kept = _after(kept, bounds, _over_age(limits.retention_ms, now_ms))
     return segments[: len(segments) - len(kept)]
 
 
@@ -83,7 +100,7 @@ def _over_size(segments: list[S], retention_bytes: int) -> Callable[[S, Offset],
 
     def is_expired(segment: S, _: Offset) -> bool:
         nonlocal surplus
-        if retention_bytes < 0 or surplus < segment.size_bytes:
+        if surplus < segment.size_bytes:
             return False
         surplus -= segment.size_bytes
         return True
@@ -92,4 +109,4 @@ def _over_size(segments: list[S], retention_bytes: int) -> Callable[[S, Offset],
 
 
 def _over_age(retention_ms: int, now_ms: int) -> Callable[[S, Offset], bool]:
-    return lambda segment, _: retention_ms >= 0 and now_ms - segment.largest_timestamp() > retention_ms
+    return lambda segment, _: now_ms - segment.largest_timestamp() > retention_ms

@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset
 from storage.config import LogConfig
 from storage.log_writer import WritableLog
-from storage.retention import LogBounds, expired_segments
+from storage.retention import LogBounds, RetentionLimits, expired_segments
 from storage.segment import LogSegment
 from storage.tiered_retention import RemoteBounds, has_remote_part, is_tiered, local_retention
 
@@ -94,7 +94,7 @@ class TieredLog(WritableLog):
         bounds = LogBounds(self.log_start_offset, self.high_watermark, self.log_end_offset)
         segments = list(self.segments)
         if not self.remote_log_enabled:
-            expired = expired_segments(segments, self.config, bounds, now_ms)
+            expired = expired_segments(segments, RetentionLimits.of(self.config), bounds, now_ms)
         else:
             remote = RemoteBounds(
                 self.local_log_start_offset, self.highest_offset_in_remote_storage, self.is_remote_log_known

@@ -9,13 +9,12 @@ Source: UnifiedLog.deletableSegments and deleteOldSegments of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Generic, NamedTuple, TypeVar
 
 from protocol.ids import Offset, TopicPartition
 from storage.config import LogConfig
 from storage.config_definition import ConfigError
-from storage.retention import Deletable, LogBounds, expired_segments
+from storage.retention import NO_LIMITS, Deletable, LogBounds, RetentionLimits, expired_segments
 
 _NEVER_TIERED = frozenset(
     {
@@ -82,7 +81,7 @@ def local_retention(
     """
     start = bounds._replace(log_start_offset=remote.local_log_start_offset)
     if config.remote_log_copy_disable:
-        return LocalRetention(expired_segments(segments, config, start, now_ms), False)
+        return LocalRetention(expired_segments(segments, RetentionLimits.of(config), start, now_ms), False)
     due = expired_segments(segments, _local_limits(config, remote), start, now_ms)
     remote_end = remote.highest_offset_in_remote_storage + 1
     going = 0
@@ -94,12 +93,7 @@ def local_retention(
     return LocalRetention(segments[:going], len(due) == len(segments) == going + 1)
 
 
-def _local_limits(config: LogConfig, remote: RemoteBounds) -> LogConfig:
+def _local_limits(config: LogConfig, remote: RemoteBounds) -> RetentionLimits:
     if not remote.is_remote_log_known:
-        return replace(config, cleanup_policy=())
-    return replace(
-        config,
-        cleanup_policy=("delete",),
-        retention_ms=config.effective_local_retention_ms,
-        retention_bytes=config.effective_local_retention_bytes,
-    )
+        return NO_LIMITS
+    return RetentionLimits(config.effective_local_retention_ms, config.effective_local_retention_bytes)

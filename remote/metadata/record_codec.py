@@ -13,7 +13,7 @@ Source: RemoteLogMetadataSerde and AbstractApiMessageSerde of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any, Final, TypeVar
 
 from protocol.codec import decode, encode_into
@@ -52,6 +52,11 @@ _TYPES: Final = {
         RemoteLogSegmentMetadataSnapshotRecord,
     )
 }
+_OF_SEGMENTS: Final = (
+    RemoteLogSegmentMetadataRecord.record_type,
+    RemoteLogSegmentMetadataUpdateRecord.record_type,
+)
+_UUID_BYTES: Final = 16
 _State = TypeVar("_State", RemoteLogSegmentState, RemotePartitionDeleteState)
 
 
@@ -84,6 +89,23 @@ def encode_event(event: RemoteLogEvent) -> bytes:
                     remote_partition_delete_state=event.state,
                 )
             )
+
+
+def is_worth_decoding(value: bytes | memoryview, topic_ids: Container[bytes]) -> bool:
+    """Whether a value of the metadata topic tells of a segment of one of `topic_ids`, or of something else.
+
+    Fifty metadata partitions tell of all topics, and each newcomer reads the past of its own again; both
+    kinds of records about segments begin with the topic's name and then have its id.
+    """
+    try:
+        number, position = read_unsigned_varint(value, 1)
+        _, position = read_unsigned_varint(value, position)
+        length, position = read_unsigned_varint(value, position)
+    except (IndexError, DecodeError):
+        return True  # `decode_event` says what is wrong with it
+    start = position + length - 1
+    topic_id = bytes(value[start : start + _UUID_BYTES])
+    return number not in _OF_SEGMENTS or len(topic_id) < _UUID_BYTES or topic_id in topic_ids
 
 
 def decode_event(value: bytes | memoryview) -> RemoteLogEvent:

@@ -32,7 +32,7 @@ from remote.metadata.log_ports import (
 )
 from remote.metadata.partitioning import metadata_partition
 from remote.metadata.read_back import ReadBack
-from remote.metadata.record_codec import decode_event, encode_event
+from remote.metadata.record_codec import decode_event, encode_event, is_worth_decoding
 from remote.metadata.snapshot_files import SnapshotFiles
 from remote.metadata.snapshot_keeper import RunBlocking, SnapshotKeeper
 from remote.metadata.snapshot_plan import SnapshotPlanner
@@ -300,7 +300,10 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
             self._begin_again(number)
             return
         listeners = self._subscription.listeners(read, is_tail=is_tail)
+        topic_ids = {partition.topic_id.bytes for partition in listeners}
         for offset, value in read.records:
+            if not is_worth_decoding(value, topic_ids):
+                continue
             try:
                 event = decode_event(value)
             except DecodeError as error:

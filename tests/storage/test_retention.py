@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.config import LogConfig
-from storage.retention import LogBounds, expired_segments
+from storage.retention import LogBounds, RetentionLimits, expired_segments
 
 KEEP_ALL = replace(LogConfig(), retention_ms=-1, retention_bytes=-1)
 
@@ -33,7 +33,10 @@ def expired(
     now_ms: int = 1_000,
 ) -> list[int]:
     bounds = LogBounds(log_start, high_watermark, log_end)
-    return [segment.base_offset for segment in expired_segments(segments, config, bounds, now_ms)]
+    return [
+        segment.base_offset
+        for segment in expired_segments(segments, RetentionLimits.of(config), bounds, now_ms)
+    ]
 
 
 def four(timestamps: tuple[int, int, int, int] = (0, 0, 0, 0)) -> list[FakeSegment]:
@@ -111,7 +114,7 @@ def test_only_a_run_from_the_oldest_goes_and_no_more_than_the_limits_say(
     log_end = len(segments) * 10
     config = replace(KEEP_ALL, retention_bytes=retention_bytes, retention_ms=retention_ms)
     bounds = LogBounds(min(log_start, log_end), min(high_watermark, log_end), log_end)
-    gone = expired_segments(segments, config, bounds, 2_000)
+    gone = expired_segments(segments, RetentionLimits.of(config), bounds, 2_000)
     assert gone == segments[: len(gone)]
     for segment in gone:
         assert segment.base_offset + 10 <= bounds.high_watermark

@@ -19,6 +19,7 @@ from remote.metadata.record_codec import (
     decode_snapshot_entry,
     encode_event,
     encode_snapshot_entry,
+    is_worth_decoding,
 )
 from remote.metadata.store import RemoteLogEvent
 from remote.segment_metadata import (
@@ -133,6 +134,15 @@ def test_a_record_that_cannot_be_is_refused_by_what_is_wrong_with_it(
 ) -> None:
     with pytest.raises(DecodeError, match=says):
         decode_event(damage(LINES["started"]))
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_what_tells_of_the_segments_of_other_topics_need_not_be_decoded(name: str) -> None:
+    value = LINES[name]
+    is_of_segments = isinstance(EVENTS[name], RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate)
+    assert is_worth_decoding(value, {TIDES.topic_id.bytes})
+    assert is_worth_decoding(value, {kafka_uuid(1).bytes}) is not is_of_segments
+    assert is_worth_decoding(value[:9], {kafka_uuid(1).bytes})
 
 
 def test_a_record_has_its_place_in_the_topic_or_in_a_snapshot_not_in_both() -> None:
