@@ -56,11 +56,15 @@ class BareBroker:
         body = topic + bytes([count + 1]) + b"".join(results) + b"\0\0\0\0\0\0"
         return _HEAD.pack(_HEAD.size - 4 + len(body), correlation_id, 0, 2) + body
 
+    def end_offset(self, index: int) -> int:
+        """The offset that the next record of a partition gets."""
+        return self._next_offsets.get(index, 0)
+
     def _append(self, index: int, records: memoryview) -> int:
         header = _BATCH_HEADER.unpack_from(records)
         if crc32c(records[_CRC_FROM:]) != header[4]:
             raise ValueError(f"checksum {header[4]:#010x} is wrong")
-        offset = self._next_offsets.get(index, 0)
+        offset = self.end_offset(index)
         _OFFSET.pack_into(records, 0, offset)
         _EPOCH.pack_into(records, 12, 0)
         file = self._files.get(index)

@@ -57,17 +57,19 @@ class FramedConnection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(answers))
 
 
-def serve(handle: FrameHandler) -> None:
-    """Serve on a free port of 127.0.0.1, printing the address, until SIGTERM."""
-    uvloop.run(_serve(handle))
+def serve(handle: FrameHandler, listens: Callable[[str, int], None] | None = None) -> None:
+    """Serve on a free port of 127.0.0.1, printing the address, until SIGTERM; `listens` hears of it first."""
+    uvloop.run(_serve(handle, listens))
 
 
-async def _serve(handle: FrameHandler) -> None:
+async def _serve(handle: FrameHandler, listens: Callable[[str, int], None] | None) -> None:
     loop = asyncio.get_running_loop()
     asked_to_stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, asked_to_stop.set)
     server = await loop.create_server(lambda: FramedConnection(handle), "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
+    if listens is not None:
+        listens(host, port)
     print(f"{host}:{port}", flush=True)
     await asked_to_stop.wait()
     server.close()

@@ -1,6 +1,6 @@
 """Sends the same bytes of a file for every 4 bytes that come: the ceiling of reading from the page cache.
 
-    python -m benchmarks.servers.sendfile <length in bytes>
+    python -m benchmarks.servers.sendfile <length in bytes> <send buffer in bytes, -1: Linux chooses>
 
 A blocking thread per connection and `os.sendfile`, with nothing before the bytes.
 """
@@ -27,22 +27,24 @@ def _serve(connection: socket.socket, file: int, length: int) -> None:
                 sent += os.sendfile(connection.fileno(), file, sent, length - sent)
 
 
-def _accept(listener: socket.socket, file: int, length: int) -> None:
+def _accept(listener: socket.socket, file: int, length: int, send_buffer_bytes: int) -> None:
     while True:
         connection, _ = listener.accept()
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if send_buffer_bytes >= 0:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
         threading.Thread(target=_serve, args=(connection, file, length), daemon=True).start()
 
 
 def main() -> None:
     """Serve until SIGTERM."""
-    length = int(sys.argv[1])
+    length, send_buffer_bytes = map(int, sys.argv[1:])
     asked_to_stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
     with tempfile.TemporaryFile() as file, socket.create_server(("127.0.0.1", 0)) as listener:
         file.write(os.urandom(length))
         file.flush()
-        arguments = (listener, file.fileno(), length)
+        arguments = (listener, file.fileno(), length, send_buffer_bytes)
         threading.Thread(target=_accept, args=arguments, daemon=True).start()
         host, port = listener.getsockname()
         print(f"{host}:{port}", flush=True)

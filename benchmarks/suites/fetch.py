@@ -1,12 +1,12 @@
 """Reading from the page cache, beside nothing but sendfile of as many bytes.
 
 Once with Kafka's default socket buffers, which keep Linux from choosing larger ones, and once with -1, which
-lets it.
+lets it. The reference has the same send buffer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from benchmarks.figures import Compared, Figure
@@ -15,6 +15,7 @@ from benchmarks.suites.effort import BUFFERS, KIBIBYTE, MEBIBYTE, MEGA, Effort
 
 FETCH_AT_LEAST = 0.6
 FETCH_BYTES = MEBIBYTE
+KAFKAS_SEND_BUFFER = "102400"
 FILL = {"size_bytes": 64 * MEBIBYTE, "batch_bytes": 16 * KIBIBYTE}
 
 
@@ -23,7 +24,9 @@ def fetch(effort: Effort) -> Iterator[Figure]:
     for buffers, settings in BUFFERS.items():
         with (
             BrokerProcess(settings) as broker,
-            ServerProcess("benchmarks.servers.sendfile", [str(FETCH_BYTES)]) as sendfile,
+            ServerProcess(
+                "benchmarks.servers.sendfile", [str(FETCH_BYTES), _send_buffer(settings)]
+            ) as sendfile,
         ):
             run_load("raw", kind="fill", host=broker.host, port=broker.port, topic="fetch", **FILL)
             compared = Compared.of(
@@ -35,6 +38,10 @@ def fetch(effort: Effort) -> Iterator[Figure]:
             )
         title = f"fetch 1 MiB at a time{buffers}"
         yield compared.figure(title, "MB/s", "sendfile", at_least=FETCH_AT_LEAST)
+
+
+def _reference(settings: Mapping[str, str]) -> list[str]:
+    return [str(FETCH_BYTES), settings.get("socket.send.buffer.bytes", KAFKAS_SEND_BUFFER)]
 
 
 def _rate(server: ServerProcess, kind: str, effort: Effort, **options: Any) -> float:

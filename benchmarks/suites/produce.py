@@ -1,36 +1,41 @@
 """librdkafka produces to us and to its own mock cluster: the same load, in turns.
 
-The mock is C and keeps the last 5 MiB of a partition in memory, unchecked; we check and write a file. Each
-round has a mock and brokers of its own, one with Kafka's default socket buffers and one with those that
-Linux chooses, so that no disk is busy with what rounds before have written.
+The mock is C and keeps the last 5 MiB of a partition in memory, unchecked; we check and write a file. Beside
+it stands what a server in Python reaches that checks, stamps and writes, and does nothing else (bare).
+
+Each round has servers of its own, so that no disk is busy with what rounds before have written; one of the
+brokers has Kafka's default socket buffers, one those that Linux chooses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from benchmarks.figures import Compared, Figure
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
 from benchmarks.suites.effort import BATCH_BYTES, BUFFERS, MEGA, MESSAGE_BYTES, Effort, size_name
 
 THROUGHPUT_AT_LEAST = 0.85
+REFERENCES: Final = {"bare": "benchmarks.servers.bare_cluster", "mock": "benchmarks.servers.mock_cluster"}
 
 Findings: TypeAlias = dict[str, Any]
 
 
 def produce(effort: Effort) -> Iterator[Figure]:
-    """Throughput with its target, and how long requests took meanwhile."""
+    """Throughput with its target, how long requests took meanwhile, and what the bare server reaches."""
     for message_bytes in MESSAGE_BYTES:
         for batch_bytes in BATCH_BYTES:
             rounds = [_round(message_bytes, batch_bytes, effort.seconds) for _ in range(effort.rounds)]
             name = f"{size_name(message_bytes)} in {size_name(batch_bytes)} batches, librdkafka"
             for buffers in BUFFERS:
-                yield from _figures(name + buffers, [(ours[buffers], mock) for ours, mock in rounds])
+                yield from _figures(name + buffers, [(each[buffers], each["mock"]) for each in rounds])
+            bare = _throughput([(each["bare"], each["mock"]) for each in rounds])
+            yield bare.figure("  the bare server", "MB/s", "mock")
 
 
 def _figures(name: str, rounds: Sequence[tuple[Findings, Findings]]) -> Iterator[Figure]:
-    yield _compared(rounds, "bytes_per_s", 1 / MEGA).figure(
+    yield _throughput(rounds).figure(
         f"produce {name}",
         "MB/s",
         "mock",
@@ -42,8 +47,8 @@ def _figures(name: str, rounds: Sequence[tuple[Findings, Findings]]) -> Iterator
         yield compared.figure(f"  round trip {percentile}", "ms", "mock")
 
 
-def _round(message_bytes: int, batch_bytes: int, seconds: float) -> tuple[dict[str, Findings], Findings]:
-    """What the load found with us, by buffers, and with the mock."""
+def _round(message_bytes: int, batch_bytes: int, seconds: float) -> dict[str, Findings]:
+    """What the load found with us, by buffers, with the mock and with the bare server."""
     options = {
         "kind": "produce",
         "topic": "produce",
@@ -51,13 +56,19 @@ def _round(message_bytes: int, batch_bytes: int, seconds: float) -> tuple[dict[s
         "batch_bytes": batch_bytes,
         "seconds": seconds,
     }
-    ours = {}
+    found = {}
     for name, settings in BUFFERS.items():
         with BrokerProcess({"num.partitions": "4", **settings}) as broker:
-            ours[name] = run_load("librdkafka", servers=broker.address, **options)
-    with ServerProcess("benchmarks.servers.mock_cluster") as mock:
-        return ours, run_load("librdkafka", servers=mock.address, **options)
+            found[name] = run_load("librdkafka", servers=broker.address, **options)
+    for name, module in REFERENCES.items():
+        with ServerProcess(module) as server:
+            found[name] = run_load("librdkafka", servers=server.address, **options)
+    return found
+
+
+def _throughput(rounds: Sequence[tuple[Findings, Findings]]) -> Compared:
+    return _compared(rounds, "bytes_per_s", 1 / MEGA)
 
 
 def _compared(rounds: Sequence[tuple[Findings, Findings]], key: str, unit: float) -> Compared:
-    return Compared.of((ours[key] * unit, mock[key] * unit) for ours, mock in rounds)
+    return Compared.of((one[key] * unit, other[key] * unit) for one, other in rounds)
