@@ -24,9 +24,7 @@ def fetch(effort: Effort) -> Iterator[Figure]:
     for buffers, settings in BUFFERS.items():
         with (
             BrokerProcess(settings) as broker,
-            ServerProcess(
-                "benchmarks.servers.sendfile", [str(FETCH_BYTES), _send_buffer(settings)]
-            ) as sendfile,
+            ServerProcess("benchmarks.servers.sendfile", _reference(settings)) as sendfile,
         ):
             run_load("raw", kind="fill", host=broker.host, port=broker.port, topic="fetch", **FILL)
             compared = Compared.of(
