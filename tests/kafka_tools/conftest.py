@@ -18,7 +18,7 @@ JARS = os.environ.get("TIDELOG_KAFKA_JARS")
 # Not collected, and so not reported as skipped, by `make test`: it needs neither Java nor Maven.
 collect_ignore_glob = [] if JARS else ["test_*.py"]
 if not os.environ.get("TIDELOG_AIVEN_CLASSPATH"):
-    collect_ignore_glob += ["test_aiven_plugin.py", "test_mixed_tiering.py"]
+    collect_ignore_glob += ["test_aiven_plugin.py", "test_mixed_tiering.py", "test_spark_on_kafkas_tier.py"]
 
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
