@@ -45,6 +45,9 @@ class Tides:
             "rsm.config.storage.root": str(self.bucket),
         }
         self.options = {"subscribe": ",".join(CODECS), "includeHeaders": "true", **self.store}
+
+    def fill(self) -> None:
+        """Make the topics, with the first records."""
         for codec in CODECS:
             self._cluster.create(codec, **SMALL)
         self.write(RECORDS[:FIRST])
@@ -94,6 +97,7 @@ def tides() -> Iterator[Tides]:
     with TemporaryDirectory(prefix="tidelog-spark-") as folder:
         made = Tides(Path(folder))
         try:
+            made.fill()
             yield made
         finally:
             made.stop()
@@ -153,7 +157,7 @@ def test_segments_are_read_while_queries_and_a_leader_die_and_when_no_broker_is_
     options = {"tier": "direct", "startingOffsets": "earliest", **tides.options}
     done = run_until_killed(tides.servers, tmp_path, maxOffsetsPerTrigger="400", **options)
     assert 400 * done < sum(border.values()), "it was behind the border before it was killed"
-    stream = Stream(spark, tides.servers, tmp_path, maxOffsetsPerTrigger="1000", **options)
+    stream = Stream(spark, tides.servers, tmp_path, maxOffsetsPerTrigger="600", **options)
     query = stream.start(available_now=False)
     try:
         wait_until(lambda: is_committed(tmp_path, done), QUERY_TIMEOUT_S)
