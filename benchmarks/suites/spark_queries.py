@@ -25,6 +25,7 @@ PARTITIONS: Final = 4
 PARTITION_BYTES: Final = 96 * MEBIBYTE
 LIMIT: Final = "generator"
 KAFKA: Final = "kafka"
+AT_LEAST: Final = {"direct": 0.5}
 MICRO_BATCHES: Final = 25
 ROWS_A_BATCH: Final = 4
 
@@ -68,7 +69,9 @@ def _queries(
         costs = found["costs"][query]
         for name in ("broker", "direct"):
             figure = f"Spark, {query}, {size_name(size)}, {name}"
-            yield _beside(rates, name, LIMIT, 1 / MEGA).figure(figure, "M rows/s", "reads nothing")
+            yield _beside(rates, name, LIMIT, 1 / MEGA).figure(
+                figure, "M rows/s", "reads nothing", at_least=AT_LEAST.get(name)
+            )
             yield _beside(costs, name, LIMIT, MEGA).figure(f"{figure}, CPU", "us/row", "reads nothing")
         if KAFKA in rates:
             figure = f"Spark, {query}, {size_name(size)}, Spark's Kafka source"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from spark_connector.jobs.archive_plan import (
     HOME,
@@ -27,6 +28,7 @@ from spark_connector.jobs.archive_plan import (
     next_ranges,
     read_commit,
     require_same_start,
+    require_same_topic,
     require_within,
 )
 from spark_connector.jobs.failures import JobFailure
@@ -148,13 +150,15 @@ class _Run:
         require_same_start(request.topic, last, request.from_ms)
         from_ms = request.from_ms if last is None else last.from_ms
         span = find_span(request.source, from_ms, request.to_ms, {} if last is None else last.next_offsets)
+        topic_id = span.topic_ids.get(request.topic)
+        require_same_topic(last, topic_id)
         number = -1 if last is None else last.number
         self._home.remove_leftovers(number)
         starts, commits, done = span.starts, [], 0
         while ranges := next_ranges(starts, span.ends, request.max_offsets_per_commit):
             number += 1
             with watching_tasks(self._spark, self._tasks(ranges, done, span.size, number)):
-                commit = self._commit(number, from_ms, starts, ranges)
+                commit = self._commit(number, topic_id, from_ms, starts, ranges)
             commits.append(commit)
             starts = commit.next_offsets
             done += sum(one.size for one in ranges)
@@ -173,7 +177,14 @@ class _Run:
 
         return on_tasks
 
-    def _commit(self, number: int, from_ms: int | None, starts: Offsets, ranges: list[OffsetRange]) -> Commit:
+    def _commit(
+        self,
+        number: int,
+        topic_id: UUID | None,
+        from_ms: int | None,
+        starts: Offsets,
+        ranges: list[OffsetRange],
+    ) -> Commit:
         self._folder.remove(self._home.staging)
         # Its being there says that files may be in place whose manifest is not.
         self._folder.make(self._home.staging)
@@ -185,6 +196,7 @@ class _Run:
         commit = Commit(
             number=number,
             topic=self._request.topic,
+            topic_id=topic_id,
             from_ms=from_ms,
             starts=starts,
             next_offsets={**starts, **{one.topic_partition: one.end_offset for one in ranges}},

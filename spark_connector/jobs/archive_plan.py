@@ -17,8 +17,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
-from protocol.ids import Offset
+from protocol.ids import Offset, uuid_from_text, uuid_text
 from spark_connector.jobs.failures import JobFailure
 from spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object
 from spark_connector.planning.ranges import OffsetRange
@@ -42,10 +43,14 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One step of an archive; `next_offsets` are those of all partitions after it."""
+    """One step of an archive; `next_offsets` are those of all partitions after it.
+
+    `topic_id` is None where brokers have no ids, and in manifests of old.
+    """
 
     number: int
     topic: str
+    topic_id: UUID | None
     from_ms: int | None
     starts: Offsets
     next_offsets: Offsets
@@ -68,6 +73,7 @@ class Commit:
             "format": FORMAT,
             "commit": self.number,
             "topic": self.topic,
+            "topic_id": None if self.topic_id is None else uuid_text(self.topic_id),
             "from_ms": self.from_ms,
             "committed_at_ms": self.committed_at_ms,
             "rows": self.rows,
@@ -96,6 +102,7 @@ def read_commit(text: str, place: str) -> Commit:
         return Commit(
             number=value["commit"],
             topic=value["topic"],
+            topic_id=None if value.get("topic_id") is None else uuid_from_text(value["topic_id"]),
             from_ms=value["from_ms"],
             starts=from_json_object(value["start_offsets"]),
             next_offsets=from_json_object(value["next_offsets"]),
@@ -170,6 +177,19 @@ def require_same_start(topic: str, last: Commit | None, from_ms: int | None) -> 
         raise JobFailure(
             f"the archive of {topic} begins {begins}: --from cannot be changed, take another folder"
         )
+
+
+def require_same_topic(last: Commit | None, topic_id: UUID | None) -> None:
+    """Refuse a topic that was deleted and made again since `last`: its offsets are those of other records.
+
+    Errors: JobFailure.
+    """
+    if last is None or topic_id is None or last.topic_id in (None, topic_id):
+        return
+    raise JobFailure(
+        f"the archive is of topic {last.topic} with the id {uuid_text(last.topic_id)}, which is now "
+        f"{uuid_text(topic_id)}: the topic was deleted and made again, take another folder for it"
+    )
 
 
 def _file(value: Mapping[str, Any]) -> ArchivedFile:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
+from uuid import UUID
 
 from protocol.ids import TopicPartition
 from spark_connector.jobs.failures import JobFailure
@@ -64,10 +65,14 @@ class TopicSource:
 
 @dataclass(frozen=True, slots=True)
 class TopicSpan:
-    """Where each partition begins and ends, the end exclusive and never below the start."""
+    """Where each partition begins and ends, the end exclusive and never below the start.
+
+    `topic_ids` are by name, and tell a topic from one of that name that was deleted.
+    """
 
     starts: Offsets
     ends: Offsets
+    topic_ids: Mapping[str, UUID]
 
     @property
     def size(self) -> int:
@@ -88,8 +93,10 @@ def find_span(source: TopicSource, from_ms: int | None, to_ms: int | None, read_
             _require_not_shorter(read_before, asked.latest(partitions, {}), is_offline=source.is_offline)
         starts = asked.resolve(start, partitions - read_before.keys(), is_start=True) | read_before
         ends = asked.resolve(end, partitions, is_start=False)
+        topic_ids = asked.topic_ids(source.topics)
     # The bucket does not have partitions of which nothing was copied yet.
-    return TopicSpan(starts, {one: max(start, ends.get(one, start)) for one, start in starts.items()})
+    within = {one: max(start, ends.get(one, start)) for one, start in starts.items()}
+    return TopicSpan(starts, within, topic_ids)
 
 
 def require_topics(source: TopicSource) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from types import TracebackType
+from uuid import UUID
 
 from protocol.ids import Offset, TopicPartition
 from remote.direct.bucket_tier import BucketPartition, BucketTier
@@ -83,6 +84,14 @@ class BucketOffsets:
     def last_tiered(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Nothing: there is nothing that is not in the tier."""
         return {}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
+        """The ids of those of `topics` that have segments."""
+        return {
+            one.topic: found.tier.partition.topic_id
+            for one, found in self._present.items()
+            if one.topic in topics
+        }
 
     def tiers(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
         """What is in the tier of them."""

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
+from uuid import UUID
 
 from clients.admin import Admin, ListedOffset
 from clients.admin import OffsetSpec as AdminOffsetSpec
@@ -18,6 +19,7 @@ from clients.failures import is_retriable
 from clients.partition_reader import PartitionReader
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ENDLESS, Offset, TopicPartition
+from protocol.schema import ZERO_UUID
 from remote.direct.metadata_tier import MetadataTier
 from remote.direct.partition_tier import PartitionTier
 from spark_connector.planning.offset_specs import EARLIEST, LATEST, OffsetSpec, questions, require_match
@@ -108,6 +110,16 @@ class ClusterOffsets:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
             return {}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
+        """The ids of those of `topics` that are there; none where brokers are too old to have ids."""
+
+        async def ask(admin: Admin) -> dict[str, UUID]:
+            told = (await admin.describe_topics(topics)).items()
+            ids = {name: topic.topic_id for name, topic in told if not isinstance(topic, KafkaError)}
+            return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
+
+        return self._ask(ask)
 
     def tiers(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
         """What is in the tier, as leaders read it; what was learned of it before is not read again."""

@@ -12,6 +12,7 @@ from spark_connector.planning.sink_columns import SinkColumns
 
 SLICE_ROWS: Final = 1_024
 """So many rows are Python objects at a time."""
+_NO_TIMESTAMP_US: Final = -1_000
 
 
 class RowError(ValueError):
@@ -32,7 +33,9 @@ class OutgoingRecord(NamedTuple):
 def outgoing_slices(rows: pa.RecordBatch, columns: SinkColumns) -> Iterator[list[OutgoingRecord]]:
     """The records of `rows` in their order, at most `SLICE_ROWS` together.
 
-    Errors: RowError for a null topic, a header without a key, a negative partition, a timestamp before 1970.
+    A timestamp of -1 ms is Kafka's for a record that has none; the producer gives such a record its own.
+    Errors: RowError for a null topic, a header without a key, a negative partition, another timestamp before
+    1970.
     """
     for start in range(0, rows.num_rows, SLICE_ROWS):
         part = rows.slice(start, SLICE_ROWS)
@@ -84,9 +87,10 @@ def _timestamps_ms(rows: pa.RecordBatch, columns: SinkColumns) -> list[int | Non
     if position is None:
         return [None] * rows.num_rows
     micros = rows.column(position).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
-    if any(one is not None and one < 0 for one in micros):
+    times_ms = [None if one is None or one == _NO_TIMESTAMP_US else one // 1_000 for one in micros]
+    if any(one is not None and one < 0 for one in times_ms):
         raise RowError("column 'timestamp' is before 1970 in a row: records have no such time")
-    return [None if one is None else one // 1_000 for one in micros]
+    return times_ms
 
 
 def _headers(rows: pa.RecordBatch, columns: SinkColumns) -> list[Sequence[RecordHeader]]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from uuid import UUID
+
 import pytest
 
 from protocol.ids import TopicPartition
@@ -16,6 +19,7 @@ from spark_connector.jobs.archive_plan import (
     next_ranges,
     read_commit,
     require_same_start,
+    require_same_topic,
     require_within,
 )
 from spark_connector.jobs.failures import JobFailure, cause_in
@@ -36,6 +40,7 @@ def commit(**changed: object) -> Commit:
     values: dict[str, object] = {
         "number": 4,
         "topic": "tides",
+        "topic_id": UUID(int=5),
         "from_ms": None,
         "starts": {ZERO: 7, ONE: 0},
         "next_offsets": {ZERO: 10, ONE: 0},
@@ -65,6 +70,9 @@ class Bucket:
 
     def latest(self, partitions: frozenset[TopicPartition], _: object) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, self.end)
+
+    def topic_ids(self, topics: tuple[str, ...]) -> dict[str, UUID]:
+        return dict.fromkeys(topics, UUID(int=5))
 
     def resolve(
         self, spec: object, partitions: frozenset[TopicPartition], *, is_start: bool
@@ -139,6 +147,22 @@ def test_an_archive_keeps_its_beginning() -> None:
 
 
 # --- verify -------------------------------------------------------------------------------
+
+
+def test_a_topic_that_was_made_again_does_not_go_on_in_the_archive_of_the_former() -> None:
+    require_same_topic(None, UUID(int=5))
+    require_same_topic(commit(), UUID(int=5))
+    require_same_topic(commit(), None)
+    require_same_topic(commit(topic_id=None), UUID(int=6))
+    with pytest.raises(JobFailure, match="was deleted and made again, take another folder"):
+        require_same_topic(commit(), UUID(int=6))
+
+
+def test_manifests_of_old_name_no_topic_id() -> None:
+    old = json.loads(commit().to_text())
+    del old["topic_id"]
+    assert read_commit(json.dumps(old), "x") == commit(topic_id=None)
+    assert read_commit(commit(topic_id=None).to_text(), "x") == commit(topic_id=None)
 
 
 def test_small_segments_share_a_task_and_large_ones_do_not() -> None:

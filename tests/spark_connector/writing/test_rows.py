@@ -60,6 +60,14 @@ def test_large_types_and_many_rows_are_written_like_others() -> None:
     assert parts[3][0].value == b"%d" % (3 * SLICE_ROWS)
 
 
+def test_the_timestamp_of_records_that_have_none_is_left_to_the_producer() -> None:
+    rows = pa.RecordBatch.from_pydict(
+        {"topic": ["t", "t", "t"], "timestamp": pa.array([-1, 0, 7], pa.timestamp("ms", tz="UTC"))}
+    )
+    (records,) = outgoing_slices(rows, SinkColumns({"topic": 0, "timestamp": 1}, None))
+    assert [record.timestamp_ms for record in records] == [None, 0, 7]
+
+
 @pytest.mark.parametrize(
     ("columns", "refusal"),
     [
