@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +26,7 @@ from benchmarks.processes import ROOT, process_cpu_seconds, tree_cpu_seconds
 from benchmarks.spark_generator import NAME, Generator
 from benchmarks.spark_kafka import spark_kafka_jars
 from protocol.record import BatchBuilder
+from spark_connector.jobs.local_settings import LOOPBACK, quiet_settings, run_workers_from
 
 TASKS_AT_ONCE: Final = 2
 BATCH_BYTES: Final = 64 * 1024
@@ -149,18 +149,13 @@ def _folder() -> Iterator[Path]:
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    run_workers_from(ROOT)
     builder = spark_connector.configure(SparkSession.builder.master(f"local[{TASKS_AT_ONCE}]"))
     with _folder() as folder:
         settings: dict[str, bool | float | int | str | None] = {
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
+            **quiet_settings(folder),
+            **LOOPBACK,
             "spark.driver.memory": "2g",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.local.dir": str(folder / "local"),
-            "spark.sql.warehouse.dir": str(folder / "warehouse"),
         }
         if jars := spark_kafka_jars():
             settings["spark.jars"] = ",".join(jars)

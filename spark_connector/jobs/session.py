@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_connector import SETTINGS, register
 from spark_connector.jobs.failures import JobFailure, cause_in
+from spark_connector.jobs.local_settings import LOOPBACK, quiet_settings
 from spark_connector.jobs.runtime import require_spark
 
 if TYPE_CHECKING:
@@ -122,18 +123,14 @@ def _log_level() -> str:
 def _conf(settings: SessionSettings, folder: Path) -> dict[str, str]:
     conf = {
         **{key: str(value) for key, value in SETTINGS.items()},
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": str(folder / "local"),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **quiet_settings(folder),
     }
     master = settings.master or (None if _SUBMITTED in os.environ else LOCAL_MASTER)
     if master is not None:
         conf["spark.master"] = master
     if master is not None and master.startswith("local"):
         conf |= {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
+            **LOOPBACK,
             # A retry on the same machine meets the same failure.
             "spark.task.maxFailures": "1",
             "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark_connector
+from spark_connector.jobs.local_settings import LOOPBACK, quiet_settings, run_workers_from
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -35,18 +35,13 @@ def local_spark(folder: Path, jars: Sequence[str] = ()) -> Iterator[SparkSession
     if (running := SparkSession.getActiveSession()) is not None:
         yield running
         return
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Spark's planner and workers are processes of their own, which pytest's path does not reach.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    run_workers_from(ROOT)
     builder = spark_connector.configure(SparkSession.builder.master("local[2]"))
     settings: dict[str, bool | float | int | str | None] = {
-        "spark.ui.enabled": "false",
+        **quiet_settings(folder),
+        **LOOPBACK,
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": QUICK_JVM,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.local.dir": str(folder / "local"),
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.task.maxFailures": "1",
