@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_connector.planning.tier_plan import SliceTask
+    from spark_connector.reading.tier_planner import TierPlanner
 
 
 class RangePartition(InputPartition):
@@ -35,23 +36,42 @@ class SlicePartition(InputPartition):
         self.task = task
 
 
+class TaskPlanner:
+    """Makes the tasks of one query; a stream keeps it from batch to batch, as long as `source`."""
+
+    def __init__(self, options: SourceOptions, source: OffsetSource) -> None:
+        self._options = options
+        self._source = source
+        self._tier: TierPlanner | None = None
+
+    def input_partitions(self, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
+        """The tasks that read `ranges`: of what is in the tier by slices, where options say so."""
+        tasks: list[SliceTask] = []
+        rest: Sequence[OffsetRange] = ranges
+        if self._options.tier.reads_segments:
+            tasks, rest = self._of_tier().plan(ranges)
+        least = self._options.min_partitions
+        cut = split_ranges(
+            rest,
+            min_partitions=None if least is None else max(least - len(tasks), 1),
+            max_records_per_partition=self._options.max_records_per_partition,
+        )
+        return [*map(SlicePartition, tasks), *map(RangePartition, cut)]
+
+    def _of_tier(self) -> TierPlanner:
+        if self._tier is None:
+            # Imports what object stores need.
+            from spark_connector.reading.tier_planner import TierPlanner
+
+            self._tier = TierPlanner(self._options, self._source)
+        return self._tier
+
+
 def input_partitions(
     options: SourceOptions, source: OffsetSource, ranges: Sequence[OffsetRange]
 ) -> list[InputPartition]:
-    """The tasks that read `ranges`: of what is in the tier by slices of segments, where options say so."""
-    tasks: list[SliceTask] = []
-    rest: Sequence[OffsetRange] = ranges
-    if options.tier.reads_segments:
-        from spark_connector.reading.tier_planner import TierPlanner
-
-        tasks, rest = TierPlanner(options, source).plan(ranges)
-    least = options.min_partitions
-    cut = split_ranges(
-        rest,
-        min_partitions=None if least is None else max(least - len(tasks), 1),
-        max_records_per_partition=options.max_records_per_partition,
-    )
-    return [*map(SlicePartition, tasks), *map(RangePartition, cut)]
+    """The tasks of a query that is planned once."""
+    return TaskPlanner(options, source).input_partitions(ranges)
 
 
 def read_partition(options: SourceOptions, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:

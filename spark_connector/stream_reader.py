@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_connector.input_partitions import input_partitions, read_partition
+from spark_connector.input_partitions import TaskPlanner, read_partition
 from spark_connector.planning.data_loss import DataLossError, PlannedBatch, plan_batch
 from spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object
 from spark_connector.planning.source_options import SourceOptions
@@ -41,6 +41,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._progress = StreamProgress(options)
         self._cluster: OffsetSource | None = None
+        self._planner: TaskPlanner | None = None
         self._reported: Offsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,7 +97,9 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned = self._plan(starts, ends, self._asked().earliest(new) if new else {})
         for loss in planned.losses:
             _log.warning("%s: skipped", loss)
-        return input_partitions(self._options, self._asked(), planned.ranges)
+        if self._planner is None:
+            self._planner = TaskPlanner(self._options, self._asked())
+        return self._planner.input_partitions(planned.ranges)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, partition)
@@ -107,7 +110,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         if self._cluster is not None:
             self._cluster.close()
-            self._cluster = None
+            self._cluster = self._planner = None
 
     def _plan(self, starts: Offsets, ends: Offsets, new_starts: Offsets) -> PlannedBatch:
         """What there is between them. Errors: DataLossError."""

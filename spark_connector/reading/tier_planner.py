@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
+from uuid import UUID
 
 from protocol.errors import DecodeError
 from protocol.ids import ENDLESS, Offset, TopicPartition
@@ -71,13 +72,14 @@ class TierSource(Protocol):
 
 
 class TierPlanner:
-    """Plans for one query; nothing is kept here from one plan to the next."""
+    """Plans for one query; from one plan to the next it keeps whose segments the store was seen to have."""
 
     def __init__(self, options: SourceOptions, source: TierSource) -> None:
         self._options = options
         self._tier = options.tier
         self._source = source
         self._bucket = opened_bucket(options.tier)
+        self._seen_topics: set[UUID] = set()
 
     def plan(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
         """What is read from the tier, and what is left for brokers: of one partition both, in this order."""
@@ -101,6 +103,7 @@ class TierPlanner:
             return self._planned(ranges)
         except RemoteResourceNotFound as error:
             _log.warning("a segment is gone, which segments there are is asked again: %s", error)
+            self._seen_topics.clear()
         return self._planned(ranges)
 
     def _planned(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
@@ -119,8 +122,12 @@ class TierPlanner:
         if not cut.parts:
             return
         newest = cut.parts[-1][-1].metadata
+        topic_id = newest.topic_id_partition.topic_id
+        if topic_id in self._seen_topics:
+            return
         try:
             self._bucket.storage.fetch_index(newest, IndexType.OFFSET).close()
+            self._seen_topics.add(topic_id)
         except RemoteResourceNotFound as error:
             if not self._bucket.sizes(newest.topic_id_partition):
                 raise OptionError(

@@ -2,8 +2,9 @@
 
     the object store has no such segment     it is asked anew which segments there are
     nothing else holds the offsets           brokers are asked for them (tier=direct)
-    they cannot give them either             DataLossError; skipped with failOnDataLoss=false
+    retention has passed them                DataLossError; skipped with failOnDataLoss=false
     the topic was deleted and made anew      the same: what has the same offsets now is something else
+    brokers answer with another error        that error: their tier may answer again, nothing is lost
 
 Retention may delete a segment after it was planned, and its offsets with it; compaction of small segments may
 put them elsewhere. Damage is never skipped.
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import KafkaError
 from protocol.ids import uuid_text
 from remote.direct.partition_tier import PartitionTier
 from spark_connector.planning.data_loss import DataLossError
@@ -90,17 +91,15 @@ class _TaskReader:
 
     def _elsewhere(self, left: OffsetRange, gone: SegmentGone) -> Iterator[pa.RecordBatch]:
         segment = gone.wanted.metadata.remote_log_segment_id
-        loss = f"{_wanted(left)}, but remote segment {segment} is gone ({gone})"
+        missing = f"{_wanted(left)}, but remote segment {segment} is gone ({gone})"
         if self._options.tier.mode is TierMode.OFFLINE:
-            self._note(loss)
+            self._note(missing)
             return
         try:
             yield from read_range(ReadSettings.of(self._options), left)
         except KafkaError as error:
-            # What a broker says whose tier fails; all else may pass, and is no loss.
-            if error.code is not ErrorCode.UNKNOWN_SERVER_ERROR:
-                raise
-            self._note(f"{loss}, and brokers cannot give its offsets either ({error})")
+            # Retention was seen to within. The code of a tier that fails is that of any fault.
+            raise KafkaError(error.code, f"{missing}, and brokers cannot give them: {error}") from error
 
     def _note(self, loss: str) -> None:
         if self._options.fail_on_data_loss:

@@ -14,9 +14,17 @@ from uuid import uuid4
 
 import pytest
 
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.ids import TopicPartition
-from spark_connector.input_partitions import RangePartition, SlicePartition, input_partitions, read_partition
+from remote.segment_metadata import RemoteLogSegmentMetadata
+from remote.storage_manager import IndexType, ReadableStream
+from spark_connector.input_partitions import (
+    RangePartition,
+    SlicePartition,
+    TaskPlanner,
+    input_partitions,
+    read_partition,
+)
 from spark_connector.planning.data_loss import DataLossError
 from spark_connector.planning.option_values import OptionError
 from spark_connector.planning.ranges import OffsetRange
@@ -313,15 +321,19 @@ def test_a_segment_that_is_gone_is_asked_of_brokers_and_then_named(
     kept.forget()
     assert [row[0] for row in rows_of(kept.options())] == list(range(2000))
     segment = gone.objects(".indexes")[1].stem[21:]
-    with pytest.raises(DataLossError, match=f"remote segment .*{segment} is gone .* brokers cannot give"):
-        rows_of(gone.options())
-    left = [row[0] for row in rows_of(gone.options(failOnDataLoss="false"))]
-    assert 0 in left and 1999 in left and left == sorted(set(left)) and len(left) < 2000
+    # The answer of brokers is that of a tier that fails them for a moment: never loss, so never skipped.
+    for strictness in ("true", "false"):
+        with pytest.raises(
+            KafkaError, match=f"remote segment .*{segment} is gone .* brokers cannot give"
+        ) as told:
+            rows_of(gone.options(failOnDataLoss=strictness))
+        assert told.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     with pytest.raises(DataLossError, match="no segment in the bucket holds these offsets"):
         rows_of(gone.options("offline"))
     for more in ({}, {"maxRecordsPerPartition": "100"}):
         offline = rows_of(gone.options("offline", failOnDataLoss="false", **more))
-        assert len(offline) > 0 and {row[0] for row in offline} < set(left)
+        left = [row[0] for row in offline]
+        assert left[0] == 0 and left == sorted(set(left)) and len(left) < 2000
 
 
 @pytest.mark.parametrize("tier", ["direct", "offline"])
@@ -373,6 +385,29 @@ def test_damage_always_fails(cluster: EmbeddedCluster, topics: TieredTopics) -> 
     for tier in ("direct", "offline"):
         with pytest.raises(DecodeError, match=f"{segment}: .*checksum of the batch"):
             rows_of(damaged.options(tier, failOnDataLoss="false"))
+
+
+def test_a_stream_asks_once_whether_the_store_is_the_brokers(
+    cluster: EmbeddedCluster, topics: TieredTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Gone(cluster, topics)
+    topics.wait_until_tiered(stream.topic)
+    settings = stream.options()
+    storage = tier_storage.opened_bucket(settings.tier).storage
+    asked = []
+    fetch_index = storage.fetch_index
+
+    def counted(metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
+        asked.append(metadata)
+        return fetch_index(metadata, index_type)
+
+    monkeypatch.setattr(storage, "fetch_index", counted)
+    with offset_source(settings) as source:
+        planner, ranges = TaskPlanner(settings, source), whole(settings, source)
+        tasks = planner.input_partitions(ranges)
+        assert len(asked) == 1 and any(isinstance(task, SlicePartition) for task in tasks)
+        again = planner.input_partitions(ranges)
+        assert len(asked) == 1 and pickle.dumps(again) == pickle.dumps(tasks)
 
 
 def test_a_store_that_cannot_be_the_brokers_is_named_with_its_option(
