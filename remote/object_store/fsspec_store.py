@@ -9,8 +9,8 @@ How a put stays whole depends on the file system:
 Limits that fsspec sets: timeouts and retries are those of the file system (`fsspec.options`); there is no
 fsync of directories (use the local directory store for that); HDFS does not rename over an existing file, so
 a put that replaces one deletes it first; empty directories are removed for file and memory only, because
-`rmdir` of some others takes what is inside along. A stream reads piece by piece: whoever replaces an object
-while it is read may see both.
+`rmdir` of some others takes what is inside along. A stream of file and memory reads the object as it was when
+opened. Of others it asks for the length, then for pieces: whoever replaces an object meanwhile may see both.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from io import BytesIO
 from typing import IO, Any, Final
 from uuid import uuid4
 
@@ -42,7 +43,9 @@ from storage.config_definition import HIDDEN_VALUE, ConfigDefinition, ConfigErro
 
 _UPLOADS: Final = ".uploads"
 _RENAMING: Final = frozenset({"file", "local", "hdfs", "arrow_hdfs", "sftp", "ssh", "smb"})
-_CAREFUL_RMDIR: Final = frozenset({"file", "local", "memory"})
+_LOCAL: Final = frozenset({"file", "local"})
+_MEMORY: Final = frozenset({"memory"})
+_CAREFUL_RMDIR: Final = _LOCAL | _MEMORY
 _ATTEMPTS_MAX: Final = 100
 _READ_BYTES: Final = 4 * 1024 * 1024
 
@@ -115,8 +118,11 @@ class FsspecStore:
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ExactStream:
         """See the port."""
         check_range(start, end)
+        path = self._path(key)
+        if self._protocols & (_LOCAL | _MEMORY):
+            return self._opened(key, path, start, end)
         length = range_length(self.name, key, self.size(key), start, end)
-        return _FsspecStream(self, key, self._path(key), start or 0, length)
+        return _FsspecStream(self, key, path, start or 0, length)
 
     def delete(self, keys: Iterable[str]) -> None:
         """See the port."""
@@ -171,6 +177,27 @@ class FsspecStore:
         except Exception as error:
             raise failure(self.name, "read", key, error) from error
 
+    def _opened(self, key: str, path: str, start: int | None, end: int | None) -> ExactStream:
+        """A stream of one version: what is opened stays, whatever happens to the key."""
+        try:
+            if self._protocols & _MEMORY:
+                content = bytes(self._file_system.cat_file(path))
+                file, size = BytesIO(content), len(content)
+            else:
+                file = self._file_system.open(path, "rb")
+                size = file.size
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise missing(self.name, key) from None
+        except Exception as error:
+            raise failure(self.name, "open", key, error) from error
+        try:
+            length = range_length(self.name, key, size, start, end)
+            file.seek(start or 0)
+        except BaseException:
+            file.close()
+            raise
+        return _OpenedStream(self.name, key, file, length)
+
     def _path(self, key: str) -> str:
         check_path_key(self.name, key)
         if key.split("/", 1)[0] == _UPLOADS:
@@ -196,7 +223,7 @@ class FsspecStore:
         for attempt in range(1, _ATTEMPTS_MAX + 1):
             try:
                 file_system.makedirs(path.rpartition("/")[0], exist_ok=True)
-                if not self._protocols & {"file", "local"} and file_system.exists(path):
+                if not self._protocols & _LOCAL and file_system.exists(path):
                     file_system.rm_file(path)
                 file_system.mv(upload, path)
                 return
@@ -226,6 +253,25 @@ class FsspecStore:
             except OSError:
                 return
             directory = directory.rpartition("/")[0]
+
+
+class _OpenedStream(ExactStream):
+    """The rest of an open file."""
+
+    def __init__(self, store: str, key: str, file: IO[bytes], length: int) -> None:
+        super().__init__(store, key, length)
+        self._file = file
+
+    def _next(self, size: int) -> bytes:
+        if self._file.closed:
+            raise failure(self._store, "read", self._key, "the stream is closed")
+        try:
+            return self._file.read(size)
+        except OSError as error:
+            raise failure(self._store, "read", self._key, error) from error
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class _FsspecStream(ExactStream):

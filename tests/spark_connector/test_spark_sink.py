@@ -92,6 +92,16 @@ def test_keys_go_to_the_partitions_that_kafkas_clients_choose(
     assert min(row["timestamp"] for row in rows) >= before.replace(microsecond=0)
 
 
+def test_a_record_that_had_no_timestamp_gets_that_of_its_writing(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str
+) -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    frame = spark.sql("select 'v' as value, timestamp'1969-12-31 23:59:59.999' as timestamp")
+    write(frame, cluster, topic=topic)
+    (row,) = read(spark, cluster, topic)
+    assert row["timestamp"] >= before
+
+
 @pytest.mark.parametrize(
     ("sql", "mode", "refusal"),
     [

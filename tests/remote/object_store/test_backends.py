@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from remote.object_store.backends import object_store
 from remote.object_store.fsspec_store import FsspecStore
 from remote.object_store.local_directory import LocalDirectoryStore
 from remote.object_store.s3 import S3Store
+from remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
 from storage.config_definition import ConfigError
 
 AIVEN = "io.aiven.kafka.tieredstorage.storage."
@@ -60,6 +62,21 @@ def test_options_reach_the_file_system(tmp_path: Path) -> None:
     store = object_store("fsspec", values)
     store.put("a", b"x")
     assert (tmp_path / "made/by/put/a").read_bytes() == b"x"
+
+
+def test_objects_of_other_file_systems_are_read_piece_by_piece(tmp_path: Path) -> None:
+    options = json.dumps({"path": str(tmp_path), "target_protocol": "file"})
+    store = object_store("fsspec", {"fsspec.url": "dir://", "fsspec.options": options})
+    content = bytes(range(256)) * 40_000
+    store.put("some/key", content, len(content))
+    assert store.get("some/key").read() == content
+    assert store.get("some/key", 4_000_000, 9_000_000).read() == content[4_000_000:9_000_001]
+    stream = store.get("some/key")
+    stream.close()
+    with pytest.raises(RemoteStorageError, match="the stream is closed"):
+        stream.read(1)
+    with pytest.raises(RemoteResourceNotFound):
+        store.get("some/other")
 
 
 def test_a_broker_without_s3_loads_neither_boto3_nor_fsspec(tmp_path: Path) -> None:

@@ -205,6 +205,25 @@ async def delete_before(servers: str, partition: TopicPartition, offset: int) ->
         await admin.delete_records({partition: offset})
 
 
+def test_a_topic_that_was_made_again_and_is_longer_now_is_not_taken_for_the_archived_one(
+    spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    servers, output = cluster.bootstrap_servers, str(tmp_path / "archive")
+    create_topic(servers, "spring")
+    produce(servers, "spring", varied_records(30, 60))
+    assert job(cluster, "archive", "spring", output)["rows"] == 30
+    asyncio.run(delete_topic(servers, "spring"))
+    create_topic(servers, "spring")
+    produce(servers, "spring", varied_records(80, 60))
+    line = tidelog_failure("spark", "archive", "spring", output, bootstrap=servers)
+    assert "the topic was deleted and made again, take another folder for it" in line
+
+
+async def delete_topic(servers: str, topic: str) -> None:
+    async with Admin(servers) as admin:
+        assert (await admin.delete_topics([topic]))[topic] is None
+
+
 # --- transform ----------------------------------------------------------------------------
 
 
