@@ -181,17 +181,21 @@ class FsspecStore:
         """A stream of one version: what is opened stays, whatever happens to the key."""
         try:
             if self._protocols & _MEMORY:
-                content = bytes(self._file_system.cat_file(path))
-                file, size = BytesIO(content), len(content)
-            else:
-                file = self._file_system.open(path, "rb")
-                size = file.size
+                # One call gives a range of one version; the whole object may be a thousand times as long.
+                stop = None if end is None else end + 1
+                content = bytes(self._file_system.cat_file(path, start=start or 0, end=stop))
+                if not content:
+                    range_length(self.name, key, self.size(key), start, end)
+                return _OpenedStream(self.name, key, BytesIO(content), len(content))
+            file = self._file_system.open(path, "rb")
+        except RemoteStorageError:
+            raise
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             raise missing(self.name, key) from None
         except Exception as error:
             raise failure(self.name, "open", key, error) from error
         try:
-            length = range_length(self.name, key, size, start, end)
+            length = range_length(self.name, key, file.size, start, end)
             file.seek(start or 0)
         except BaseException:
             file.close()
