@@ -101,9 +101,7 @@ class BareCluster:
                     partitions=tuple(
                         ListOffsetsPartitionResponse(
                             partition_index=each.partition_index,
-                            offset=self._broker.end_offset(each.partition_index)
-                            if each.timestamp == -1
-                            else 0,
+                            offset=self._offset(each),
                         )
                         for each in topic.partitions
                     ),

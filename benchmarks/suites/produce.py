@@ -4,7 +4,8 @@ The mock is C and keeps the last 5 MiB of a partition in memory, unchecked; we c
 it stands what a server in Python reaches that checks, stamps and writes, and does nothing else (bare).
 
 Each round has servers of its own, so that no disk is busy with what rounds before have written; one of the
-brokers has Kafka's default socket buffers, one those that Linux chooses.
+brokers has Kafka's default socket buffers, one those that Linux chooses. Before each turn the machine gets
+memory for files at hand.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from benchmarks.figures import Compared, Figure
+from benchmarks.file_memory import touch_file_memory
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
 from benchmarks.suites.effort import BATCH_BYTES, BUFFERS, MEGA, MESSAGE_BYTES, Effort, size_name
 
@@ -57,13 +59,18 @@ def _round(message_bytes: int, batch_bytes: int, seconds: float) -> dict[str, Fi
         "seconds": seconds,
     }
     found = {}
-    for name, settings in BUFFERS.items():
-        with BrokerProcess({"num.partitions": "4", **settings}) as broker:
-            found[name] = run_load("librdkafka", servers=broker.address, **options)
-    for name, module in REFERENCES.items():
-        with ServerProcess(module) as server:
+    for name, server in _servers():
+        with server:
+            touch_file_memory()
             found[name] = run_load("librdkafka", servers=server.address, **options)
     return found
+
+
+def _servers() -> Iterator[tuple[str, ServerProcess]]:
+    for name, settings in BUFFERS.items():
+        yield name, BrokerProcess({"num.partitions": "4", **settings})
+    for name, module in REFERENCES.items():
+        yield name, ServerProcess(module)
 
 
 def _throughput(rounds: Sequence[tuple[Findings, Findings]]) -> Compared:

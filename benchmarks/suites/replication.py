@@ -17,6 +17,7 @@ from time import perf_counter
 from benchmarks.failover.run import SETTINGS
 from benchmarks.failover.watch import Watch
 from benchmarks.figures import Compared, Figure
+from benchmarks.file_memory import touch_file_memory
 from benchmarks.processes import BrokerProcess, run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort, size_name
 from tidelog.local_cluster.cluster import LocalCluster
@@ -74,8 +75,10 @@ def _produce_round(batch_bytes: int, seconds: float) -> tuple[float, float]:
         "seconds": seconds,
     }
     with three_nodes() as cluster:
+        touch_file_memory()
         ours = run_load("librdkafka", servers=cluster.bootstrap_servers, acks=ALL, **options)
     with BrokerProcess({"num.partitions": "4"}) as broker:
+        touch_file_memory()
         alone = run_load("librdkafka", servers=broker.address, acks=1, **options)
     return ours["bytes_per_s"] / MEGA, alone["bytes_per_s"] / MEGA
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from benchmarks.figures import Compared, Figure
+from benchmarks.file_memory import touch_file_memory
 from benchmarks.processes import BrokerProcess, ServerProcess, run_load
 from benchmarks.suites.effort import BUFFERS, KIBIBYTE, MEBIBYTE, Effort
 
@@ -73,6 +74,7 @@ def _round(shape: Shape, seconds: float) -> tuple[dict[str, Findings], Findings]
 
 
 def _load(server: ServerProcess, shape: Shape, seconds: float, *, creates_topic: bool) -> Findings:
+    touch_file_memory()
     return run_load(
         "pipelined",
         host=server.host,
