@@ -139,9 +139,7 @@ def _read_one(body: memoryview) -> ProduceRequestView | None:
     partitions, index = _ONE_PARTITION.unpack_from(body, name_end)
     length, at = read_unsigned_varint(body, name_end + _ONE_PARTITION.size)
     end = at + length - 1
-    if partitions != 2 or not length or len(body) - end != _ONE_TAGS_BYTES:
-        return None
-    if body[end] or body[end + 1] or body[end + 2]:
+    if partitions != 2 or not length or body[end:] != _NO_TAGGED_FIELDS:
         return None
     partition = ProducePartition(str(body[9:name_end], "utf-8"), None, index, body[at:end])
     return ProduceRequestView(None, acks, timeout_ms, [partition])
@@ -294,21 +292,15 @@ def _encode_one_plain(pair: ProduceResult, by_id: bool, correlation_id: int, thr
 def _by_topic(
     results: Sequence[ProduceResult],
 ) -> Sequence[Sequence[ProduceResult]]:
-    if len(results) < 2:
-        return [results] if results else []
     topics: list[list[ProduceResult]] = []
-    previous: ProducePartition | None = None
+    previous: str | UUID | None = None
     for pair in results:
-        requested = pair[0]
-        if (
-            previous is not None
-            and previous.topic == requested.topic
-            and previous.topic_id == requested.topic_id
-        ):
+        topic = pair[0].topic or pair[0].topic_id
+        if topics and topic == previous:
             topics[-1].append(pair)
         else:
             topics.append([pair])
-        previous = requested
+            previous = topic
     return topics
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.batch import LOG_OVERHEAD, BatchHeader, stamp, stamped
+from protocol.batch import ATTRIBUTE_CONTROL, LOG_OVERHEAD, BatchHeader, stamp, stamped
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import LeaderEpoch, Offset
 from storage.errors import CorruptFile, StorageFailure
@@ -57,7 +57,7 @@ class WritableLog(ReadableLog):
             records = memoryview(records)[:size_bytes]
         first_offset = self.log_end_offset
         stamp(records, 0, first_offset, leader_epoch)
-        if not header.is_control:
+        if not header.attributes & ATTRIBUTE_CONTROL:
             return self._append_data(records, header, first_offset, leader_epoch, now_ms, origin)
         header = stamped(header, first_offset, leader_epoch)
         return self._append(records, [header], now_ms, origin, transaction_version)

@@ -49,26 +49,17 @@ class OffsetIndex(SegmentIndex):
     def __init__(self, file: File, base_offset: Offset, max_bytes: int) -> None:
         super().__init__(file, base_offset, ENTRY_SIZE, max_bytes)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no further entry fits; the segment must roll."""
-        return self._entries.count >= self._entries.max_count
-
-    def can_append(self, offset: Offset) -> bool:
-        """Whether the distance of `offset` from the base fits into an entry."""
-        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
-
     def append(self, offset: Offset, position: int) -> None:
-        """Add an entry; `offset` must be above the last one."""
-        entries = self._entries
-        assert entries.count < entries.max_count, f"{self.file.path} is full with {entries.count} entries"
-        assert entries.count == 0 or offset > self.last_offset, (
+        """Add an entry; `offset` must be above the last one, at most MAX_RELATIVE_OFFSET above the base."""
+        assert not self.is_full, f"{self.file.path} is full with {self.entry_count} entries"
+        assert offset > self.last_offset or not self.entry_count, (
             f"{self.file.path}: offset {offset} is not above the last entry's {self.last_offset}"
         )
-        assert self.can_append(offset), (
+        relative = offset - self.base_offset
+        assert 0 <= relative <= MAX_RELATIVE_OFFSET, (
             f"{self.file.path}: offset {offset} is too far from {self.base_offset}"
         )
-        entries.collect(_ENTRY.pack(offset - self.base_offset, position))
+        self._collect(_ENTRY.pack(relative, position))
         self.last_offset = offset
 
     def lookup(self, offset: Offset) -> OffsetPosition:

@@ -13,14 +13,20 @@ class SegmentIndex(ABC):
     """An index of the segment that starts at `base_offset`.
 
     An index says in `_note_last` what it remembers of its last entry; it is called when that is another one.
+    `is_full`: only the `spare_entries` at the end are left, and the segment must roll.
     Errors: CorruptIndex from reading a file that shrank; StorageFailure from `flush`.
     """
 
-    __slots__ = ("_entries", "base_offset")
+    __slots__ = ("_entries", "_full_count", "base_offset", "is_full")
 
-    def __init__(self, file: File, base_offset: Offset, entry_size: int, max_bytes: int) -> None:
+    def __init__(
+        self, file: File, base_offset: Offset, entry_size: int, max_bytes: int, spare_entries: int = 0
+    ) -> None:
         self.base_offset = base_offset
         self._entries = EntryFile(file, entry_size, max_bytes)
+        self._full_count = self._entries.max_count - spare_entries
+        # Not worked out when it is asked for, as every append asks.
+        self.is_full = self._entries.count >= self._full_count
         self._note_last()
 
     @property
@@ -65,7 +71,12 @@ class SegmentIndex(ABC):
 
     def _cut(self, count: int) -> None:
         self._entries.truncate(count)
+        self.is_full = self._entries.count >= self._full_count
         self._note_last()
+
+    def _collect(self, entry: bytes) -> None:
+        self._entries.collect(entry)
+        self.is_full = self._entries.count >= self._full_count
 
     @abstractmethod
     def _note_last(self) -> None: ...

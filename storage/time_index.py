@@ -50,33 +50,31 @@ class TimeIndex(SegmentIndex):
     last_entry: TimestampOffset
 
     def __init__(self, file: File, base_offset: Offset, max_bytes: int) -> None:
-        super().__init__(file, base_offset, ENTRY_SIZE, max_bytes)
-
-    @property
-    def is_full(self) -> bool:
-        """Whether only the slot for the entry at the roll is left; the segment must roll."""
-        return self._entries.count >= self._entries.max_count - 1
+        # The slot that is spared is for the entry at the roll.
+        super().__init__(file, base_offset, ENTRY_SIZE, max_bytes, spare_entries=1)
 
     def maybe_append(self, timestamp: int, offset: Offset, skip_full_check: bool = False) -> None:
         """Add an entry if `timestamp` is above the last one; the same or an older maximum is no news.
 
         `skip_full_check` lets the roll take the last slot.
         """
-        last = self.last_entry
-        entries = self._entries
-        assert skip_full_check or not self.is_full, f"{self.file.path} is full with {entries.count} entries"
-        if entries.count:
-            assert offset >= last.offset, f"{self.file.path}: offset {offset} is below the last {last.offset}"
-            assert timestamp >= last.timestamp, (
-                f"{self.file.path}: timestamp {timestamp} is below the last {last.timestamp}"
+        last_timestamp, last_offset = self.last_entry
+        assert not self.is_full or skip_full_check, (
+            f"{self.file.path} is full with {self.entry_count} entries"
+        )
+        if timestamp <= last_timestamp:
+            assert timestamp == last_timestamp or not self.entry_count, (
+                f"{self.file.path}: timestamp {timestamp} is below the last {last_timestamp}"
             )
-        if timestamp <= last.timestamp:
             return
+        assert offset >= last_offset or not self.entry_count, (
+            f"{self.file.path}: offset {offset} is below the last {last_offset}"
+        )
         relative = offset - self.base_offset
         assert 0 <= relative <= _MAX_RELATIVE_OFFSET, (
             f"{self.file.path}: offset {offset} is too far from {self.base_offset}"
         )
-        entries.collect(_ENTRY.pack(timestamp, relative))
+        self._collect(_ENTRY.pack(timestamp, relative))
         self.last_entry = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:

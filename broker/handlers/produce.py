@@ -85,11 +85,11 @@ class ProduceHandler:
         if self._fetch_purgatory.watched:
             for one in appended:
                 self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
-        unflushed = [one for one in appended if one.partition.must_flush]
-        if unflushed:
-            self._answer_when_flushed(request, view, results, appended)
-        else:
-            self._answer_or_park(request, view, results, appended)
+        for one in appended:
+            if one.partition.must_flush:
+                self._answer_when_flushed(request, view, results, appended)
+                return
+        self._answer_or_park(request, view, results, appended)
 
     def _answer_or_park(
         self, request: Request, view: ProduceRequestView, results: Results, appended: list[Appended]
