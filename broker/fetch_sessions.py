@@ -194,14 +194,17 @@ class FetchSessionCache:
         if now_ms - oldest.last_used_ms > MIN_EVICTION_AGE_MS:
             del self._sessions[oldest.session_id]
             return True
-        # Followers outrank clients; among equals the session with more partitions saves more.
-        candidates = [s for s in self._sessions.values() if is_follower or not s.is_follower]
+        # Followers outrank clients; among equals the session with more partitions saves more. A young one
+        # goes only for one that outranks it, and does not shield older ones that matter less than the new.
+        candidates = [
+            session
+            for session in self._sessions.values()
+            if (is_follower and not session.is_follower) or now_ms - session.created_ms > MIN_EVICTION_AGE_MS
+        ]
         if not candidates:
             return False
         least = min(candidates, key=lambda session: (session.is_follower, len(session.partitions)))
-        outranked = is_follower and not least.is_follower
-        settled = now_ms - least.created_ms > MIN_EVICTION_AGE_MS
-        if not outranked and not (settled and len(least.partitions) < partition_count):
+        if (is_follower, partition_count) <= (least.is_follower, len(least.partitions)):
             return False
         del self._sessions[least.session_id]
         return True

@@ -156,6 +156,24 @@ def test_a_follower_takes_the_place_of_a_client_but_not_the_reverse(cache: Fetch
     assert open_session(cache, 9).session_id == 0
 
 
+def test_an_old_smaller_session_makes_room_although_a_young_one_is_smaller_still(
+    cache: FetchSessionCache,
+) -> None:
+    old = open_session(cache, 5, now_ms=0)
+    cache.context(request([], old.session_id, 1), VERSION, IDLE_MS)
+    open_session(cache, 1, now_ms=IDLE_MS)
+    assert open_session(cache, 9, now_ms=IDLE_MS).session_id == 3
+    assert failure(cache, request([], old.session_id, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_as_large_as_the_new_one_stays(cache: FetchSessionCache) -> None:
+    for _ in range(2):
+        session_id = open_session(cache, 5, now_ms=0).session_id
+        cache.context(request([], session_id, 1), VERSION, IDLE_MS)
+    assert open_session(cache, 5, now_ms=IDLE_MS).session_id == 0
+    assert open_session(cache, 6, now_ms=IDLE_MS).session_id == 3
+
+
 def test_the_epoch_wraps_to_one(cache: FetchSessionCache) -> None:
     session = open_session(cache, 1).session
     assert session is not None
