@@ -263,6 +263,7 @@ def _or_none(epoch: int | None) -> int:
 
 
 def _isolation(request: ListOffsetsRequest) -> FetchIsolation:
-    if request.replica_id >= 0:
+    """Only clients are kept from what is not committed yet: a follower and the debugging replica see all."""
+    if request.replica_id != CONSUMER:
         return FetchIsolation.LOG_END
     return FetchIsolation.READ_COMMITTED if request.isolation_level else FetchIsolation.READ_UNCOMMITTED

@@ -435,7 +435,7 @@ def test_kip_207_offsets_are_listed_by_the_leader_once_it_knows_the_high_waterma
     cluster.append("a")
     cluster.change(leader=SECOND)
     assert list_latest(cluster) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
-    assert list_latest(cluster, replica_id=-2) == (0, 0)
+    assert list_latest(cluster, replica_id=-2) == (0, 1)
     cluster.change(leader=NODE)
     assert list_latest(cluster) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
     assert list_latest(cluster, version=4) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)

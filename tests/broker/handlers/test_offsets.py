@@ -59,11 +59,19 @@ def replicas() -> Replicas:
 
 
 def list_offset(
-    replicas: Replicas, timestamp: int, *, version: int = 11, partition: int = 0, isolation: int = 0
+    replicas: Replicas,
+    timestamp: int,
+    *,
+    version: int = 11,
+    partition: int = 0,
+    isolation: int = 0,
+    replica_id: int = -1,
 ) -> ListOffsetsPartitionResponse:
     asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
     request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=isolation, topics=(ListOffsetsTopic(name="t", partitions=(asked,)),)
+        replica_id=replica_id,
+        isolation_level=isolation,
+        topics=(ListOffsetsTopic(name="t", partitions=(asked,)),),
     )
     return ListOffsetsHandler(replicas.manager).handle(context(version), request).topics[0].partitions[0]
 
@@ -112,6 +120,14 @@ def test_an_open_transaction_hides_the_end_from_readers_of_committed_data(replic
 
     partition.append(end_marker(5), 1, NOW_MS, AppendOrigin.COORDINATOR)
     assert list_offset(replicas, LATEST, isolation=1).offset == 5
+
+
+@pytest.mark.parametrize("replica_id", [-2, 7])
+def test_the_debugging_replica_and_followers_are_told_the_log_end(replicas: Replicas, replica_id: int) -> None:
+    partition = replicas.manager.partition(TopicPartition("t", 0))
+    open_batch = batch(["x"], producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    partition.append(open_batch, 1, NOW_MS)
+    assert list_offset(replicas, LATEST, isolation=1, replica_id=replica_id).offset == 4
 
 
 def test_an_empty_partition_starts_and_ends_at_0(replicas: Replicas) -> None:
