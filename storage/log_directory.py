@@ -210,7 +210,14 @@ class LogDirectory:
     def made(self, log: PartitionLog) -> None:
         """What was planned is done: the partition is in use from now on."""
         self.being_made.discard(log.topic_partition)
+        log.producers.producer_id_expiration_ms = self._settings.producer_id_expiration_ms
         self.logs[log.topic_partition] = log
+
+    def use_producer_id_expiration(self, expiration_ms: int) -> None:
+        """Let every log here, and those to come, forget producers after this time."""
+        self._settings = self._settings._replace(producer_id_expiration_ms=expiration_ms)
+        for log in self.logs.values():
+            log.producers.producer_id_expiration_ms = expiration_ms
 
     def assign_topic_id(self, log: PartitionLog, topic_id: UUID) -> None:
         """Record the topic id of a partition that was made before it had one."""

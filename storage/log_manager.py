@@ -312,6 +312,11 @@ class LogManager:
         if work.directory.offline_reason is None:
             self.take_offline(work.directory, f"{work.name}: {error}")
 
+    def use_producer_id_expiration(self, expiration_ms: int) -> None:
+        """Follow a changed producer.id.expiration.ms."""
+        for directory in self.directories:
+            directory.use_producer_id_expiration(expiration_ms)
+
     def remove_expired_producers(self, now_ms: int) -> None:
         """Forget idle producers of every log (producer.id.expiration.check.interval.ms)."""
         for log in self.logs:

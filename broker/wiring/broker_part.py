@@ -298,8 +298,14 @@ class BrokerPart:
             # The quorum ends last; nothing may be written behind the marker of a clean shutdown.
             return
         if self._dynamic_config.apply(delta, image):
-            self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
+            self._follow_configs(image)
         self._replicas.apply(delta, image, self._clock.wall_ms())
+
+    def _follow_configs(self, image: MetadataImage) -> None:
+        """Settings of this broker were changed while it runs."""
+        config = self._dynamic_config.current
+        self._logs.use_producer_id_expiration(config.producer_id_expiration_ms)
+        self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
 
     def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
         self._logs.flush_failed(log, failure)

@@ -16,7 +16,7 @@ from broker.clock import SystemClock
 from broker.config import BrokerConfig
 from broker.node import BrokerNode
 from broker.raft.log import MetadataLog, MetadataLogConfig
-from clients.admin import Admin
+from clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from clients.consumer import Consumer
 from clients.producer import Producer
 from cluster.metadata_log_codec import encode_record
@@ -26,6 +26,7 @@ from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from protocol.record import BatchBuilder
 from storage.config_definition import ConfigError
 from storage.files import OsFileSystem
+from tests.support.eventually import eventually
 
 BASE = {
     "node.id": "1",
@@ -65,6 +66,12 @@ async def read_all(node: BrokerNode, topic: str, count: int) -> list[bytes | Non
             for records in (await consumer.poll(timeout_ms=200)).values():
                 found += [record.value for record in records]
     return found
+
+
+async def set_for_all_brokers(admin: Admin, key: str, value: str) -> None:
+    resource = ConfigResource(ResourceType.BROKER, "")
+    change = ConfigChange(name=key, value=value)
+    assert await admin.incremental_alter_configs({resource: [change]}) == {resource: None}
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
@@ -185,6 +192,22 @@ async def test_flush_messages_1_makes_every_answer_wait_for_the_disk(tmp_path: P
             for expected in (1, 2, 3):
                 await producer.send_and_wait("t", b"x")
                 assert log.recovery_point == expected
+
+
+async def test_a_changed_producer_id_expiration_counts_for_logs_that_are_there_and_come(
+    tmp_path: Path,
+) -> None:
+    def expirations(node: BrokerNode) -> set[int]:
+        return {log.producers.producer_id_expiration_ms for log in node.services.logs.logs}
+
+    async with running(tmp_path) as node, Admin(servers(node)) as admin:
+        await admin.create_topic("old", num_partitions=1)
+        await set_for_all_brokers(admin, "producer.id.expiration.ms", "5000")
+        await eventually(lambda: expirations(node) == {5000})
+        await admin.create_topic("new", num_partitions=1)
+        assert expirations(node) == {5000}
+    async with running(tmp_path) as node:
+        assert expirations(node) == {5000}
 
 
 async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: Path) -> None:

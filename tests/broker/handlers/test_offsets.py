@@ -123,7 +123,9 @@ def test_an_open_transaction_hides_the_end_from_readers_of_committed_data(replic
 
 
 @pytest.mark.parametrize("replica_id", [-2, 7])
-def test_the_debugging_replica_and_followers_are_told_the_log_end(replicas: Replicas, replica_id: int) -> None:
+def test_the_debugging_replica_and_followers_are_told_the_log_end(
+    replicas: Replicas, replica_id: int
+) -> None:
     partition = replicas.manager.partition(TopicPartition("t", 0))
     open_batch = batch(["x"], producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     partition.append(open_batch, 1, NOW_MS)
