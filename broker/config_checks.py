@@ -5,6 +5,7 @@ Errors: ConfigError. Source: KafkaConfig.validateValues and its neighbours of Ap
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +22,9 @@ METADATA_MANAGER_CLASSES: Final = (
     "bundled",
 )
 """What means the metadata manager of the box."""
+
+_LISTENER_LIMIT: Final = re.compile(r"listener\.name\.[^.]+\.max\.connections")
+_INT_MAX: Final = 2**31 - 1
 
 
 def check_config(config: BrokerConfig) -> None:
@@ -77,6 +81,15 @@ def _network(config: BrokerConfig) -> None:
         if isinstance(value, int) and (value == 0 or value < -1):
             raise ConfigError(key, value, "allowed is -1, or a number of at least 1")
     _connection_overrides(config)
+    _listener_limits(config)
+
+
+def _listener_limits(config: BrokerConfig) -> None:
+    for key, text in config.explicit.items():
+        if _LISTENER_LIMIT.fullmatch(key):
+            count = text.strip()
+            if not (count.isascii() and count.isdecimal() and 1 <= int(count[:11]) <= _INT_MAX):
+                raise ConfigError(key, text, f"allowed is a 32-bit number from 1 to {_INT_MAX}")
 
 
 def _connection_overrides(config: BrokerConfig) -> None:

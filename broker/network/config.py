@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import Final
 
 from storage.config_definition import ConfigError
 
 UNLIMITED: Final = 2**31 - 1
+_OVERRIDES: Final = "max.connections.per.ip.overrides"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +20,7 @@ class NetworkConfig:
     """The broker-wide settings of the sockets; each field is Kafka's key with underscores.
 
     A buffer size of -1 leaves it to the operating system, `queued_max_request_bytes` -1 and
-    `connections_max_idle_ms` -1 mean no limit.
+    `connections_max_idle_ms` -1 mean no limit. `inter_broker_listener` is a listener's name, "" for none.
     """
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
@@ -30,6 +33,7 @@ class NetworkConfig:
     connections_max_idle_ms: int = 600_000
     queued_max_requests: int = 500
     queued_max_request_bytes: int = -1
+    inter_broker_listener: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,16 +53,35 @@ class ListenerConfig:
 
 
 def parse_address_limits(text: str) -> dict[str, int]:
-    """`max.connections.per.ip.overrides`, e.g. "10.0.0.7:5,::1:100", as limits by address.
+    """`max.connections.per.ip.overrides`, e.g. "10.0.0.7:5,::1:100,build:20", as limits by address.
 
-    Errors: ConfigError for an entry that is not address:count with a count from 0 on.
+    I/O: the addresses of hosts that are named. Errors: ConfigError for an entry that is not host:count with
+    a count from 0 on, and for a host that has no address.
     """
     limits: dict[str, int] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
-        address, _, count = entry.rpartition(":")
-        if not address or not count.isdecimal():
-            raise ConfigError(
-                "max.connections.per.ip.overrides", entry, "allowed is address:count with a count from 0 on"
-            )
-        limits[address.strip("[]")] = int(count)
+        host, _, count = entry.rpartition(":")
+        if not host or not (count.isascii() and count.isdecimal()):
+            raise ConfigError(_OVERRIDES, entry, "allowed is host:count with a count from 0 on")
+        for address in _addresses(host.strip("[]"), entry):
+            limits[address] = int(count)
     return limits
+
+
+def _addresses(host: str, entry: str) -> set[str]:
+    """The addresses of a host, written as those of peers are."""
+    try:
+        return {_written(host)}
+    except ValueError:
+        pass
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        allowed = f"allowed is an address, or the name of a host that has one ({error.strerror})"
+        raise ConfigError(_OVERRIDES, entry, allowed) from error
+    return {_written(str(address[0])) for *_, address in found}
+
+
+def _written(address: str) -> str:
+    parsed = ip_address(address)
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed)

@@ -1,4 +1,9 @@
-"""One address the broker listens on, and the connections that came in by it."""
+"""One address the broker listens on, and the connections that came in by it.
+
+Over max.connections Kafka's acceptor waits, and so do the connections. Here they are accepted and wait: the
+first request of each is kept, and handled once there is room. As many may wait as the operating system would
+hold for the acceptor (socket.listen.backlog.size), more are refused.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,10 @@ logger = logging.getLogger(__name__)
 
 
 class Listener:
-    """An acceptor: bound when made, accepting after `start`. `on_request` gets every frame."""
+    """An acceptor: bound when made, accepting after `start`. `on_request` gets every frame.
+
+    Invariant: a connection is among `connections`, and has a slot, or it waits, or it has ended.
+    """
 
     def __init__(
         self, server: NetworkServer, config: ListenerConfig, on_request: Callable[[Request], None]
@@ -29,6 +37,8 @@ class Listener:
         self.connections: set[Connection] = set()
         self._config = config
         self._on_request = on_request
+        self._waiting: dict[Connection, Request | None] = {}
+        """Connections without a slot, the first to come first, each with its first request."""
         self._socket = _bind(config, server.config)
         self.port: int = self._socket.getsockname()[1]
         self._acceptor: asyncio.AbstractServer | None = None
@@ -36,12 +46,20 @@ class Listener:
     async def start(self) -> None:
         """Begin to accept; until then whoever connects is refused."""
         self._acceptor = await self.server.loop.create_server(
-            lambda: Connection(self, self._on_request),
+            self._connection,
             sock=self._socket,
             backlog=self.server.config.socket_listen_backlog_size,
             ssl=self._config.ssl_context,
         )
         logger.info("listener %s accepts connections on %s:%d", self.name, self._config.host, self.port)
+
+    def _connection(self) -> Connection:
+        # Only where connections may have to wait it is asked at each request whether this one does.
+        return Connection(self, self._kept_or_handled if self._may_wait else self._on_request)
+
+    @property
+    def _may_wait(self) -> bool:
+        return self.server.quota.is_limited
 
     def stop(self) -> None:
         """Accept no more; connections stay."""
@@ -50,27 +68,73 @@ class Listener:
         self._socket.close()
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection in, or refuse it."""
+        """Count a new connection in, let it wait for its turn, or refuse it."""
         server = self.server
-        reason = server.quota.admit(self.name, self._config.max_connections, connection.address)
-        if reason is not None:
-            server.counters.connections_refused += 1
-            logger.warning(
-                "refusing connection from %s: %s", connection.peer, reason, extra={"peer": connection.peer}
-            )
-            return False
-        server.counters.connections_accepted += 1
-        connection.idle_since_ms = server.clock.monotonic_ms()
+        reason = server.quota.admit(connection.address)
+        if reason is None:
+            connection.idle_since_ms = server.clock.monotonic_ms()
+            if not self._waiting and server.quota.take_slot(self.name):
+                self._count_in(connection)
+                return True
+            if len(self._waiting) < server.config.socket_listen_backlog_size:
+                logger.warning(
+                    "connection from %s waits: there are %d already (max.connections)",
+                    connection.peer,
+                    server.quota.count,
+                    extra={"peer": connection.peer},
+                )
+                self._waiting[connection] = None
+                return True
+            server.quota.release(connection.address)
+            reason = f"{len(self._waiting)} others wait already (max.connections)"
+        server.counters.connections_refused += 1
+        logger.warning(
+            "refusing connection from %s: %s", connection.peer, reason, extra={"peer": connection.peer}
+        )
+        return False
+
+    def _count_in(self, connection: Connection) -> None:
+        self.server.counters.connections_accepted += 1
         self.connections.add(connection)
-        return True
+        self.server.make_room()
+
+    def _kept_or_handled(self, request: Request) -> None:
+        if request.connection in self._waiting:
+            self._waiting[request.connection] = request
+        else:
+            self._on_request(request)
+
+    def admit_waiting(self) -> None:
+        """Give slots that have become free to those that wait."""
+        while self._waiting and self.server.quota.take_slot(self.name):
+            connection, request = next(iter(self._waiting.items()))
+            del self._waiting[connection]
+            connection.idle_since_ms = self.server.clock.monotonic_ms()
+            self._count_in(connection)
+            if request is not None:
+                self.server.loop.call_soon(self._handle_kept, request)
+
+    def _handle_kept(self, request: Request) -> None:
+        if request.is_open:
+            self._on_request(request)
+
+    def turn_away(self) -> None:
+        """Close the connections that wait."""
+        for connection in list(self._waiting):
+            connection.abort()
 
     def forget(self, connection: Connection) -> None:
         """An admitted connection is gone."""
+        server = self.server
+        server.quota.release(connection.address)
+        if connection in self._waiting:
+            del self._waiting[connection]
+            return
         self.connections.discard(connection)
-        self.server.quota.release(self.name, connection.address)
-        self.server.counters.connections_closed += 1
-        self.server.counters.bytes_out_before += connection.sent_bytes
-        self.server.connection_gone()
+        server.quota.free_slot(self.name)
+        server.counters.connections_closed += 1
+        server.counters.bytes_out_before += connection.sent_bytes
+        server.connection_gone(connection)
 
     def set_socket_options(self, transport: asyncio.Transport) -> None:
         """What Kafka sets on accepted sockets."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from broker.clock import Clock, SystemClock
 from broker.network.config import ListenerConfig, NetworkConfig
@@ -38,6 +38,9 @@ class NetworkServer:
         self.listeners: dict[str, Listener] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Event | None = None
+        self._is_closing = False
+        self._making_room: set[Connection] = set()
+        """Connections that were told to end because there are too many."""
 
     def bind(self, listener: ListenerConfig, on_request: Callable[[Request], None]) -> Listener:
         """Bind one address; `on_request` is called with every request that comes in by it.
@@ -46,7 +49,41 @@ class NetworkServer:
         """
         assert listener.name not in self.listeners, f"listener {listener.name} exists"
         bound = self.listeners[listener.name] = Listener(self, listener, on_request)
+        self.quota.listener_limits[listener.name] = listener.max_connections
         return bound
+
+    def use_limits(self, config: NetworkConfig, listener_limits: Mapping[str, int]) -> None:
+        """Follow changed limits of connections: those too many go, those that have waited come in."""
+        self.quota.config = config
+        self.quota.listener_limits.update(listener_limits)
+        self.make_room()
+        self._admit_waiting()
+
+    def make_room(self) -> None:
+        """Over max.connections, close connections that were idle longest, but none between brokers."""
+        missing = self.quota.surplus - len(self._making_room)
+        if missing <= 0:
+            return
+        candidates = [
+            connection
+            for name, listener in self.listeners.items()
+            if not self.quota.is_protected(name)
+            for connection in listener.connections
+            if connection not in self._making_room
+        ]
+        candidates.sort(key=lambda each: (each.owes_answers or each.has_received, each.idle_since_ms))
+        for connection in candidates[:missing]:
+            logger.warning(
+                "closing connection from %s to make room (max.connections)",
+                connection.peer,
+                extra={"peer": connection.peer},
+            )
+            self._making_room.add(connection)
+            connection.abort()
+
+    def _admit_waiting(self) -> None:
+        for listener in self.listeners.values():
+            listener.admit_waiting()
 
     async def start(self) -> None:
         """Accept connections on every bound listener."""
@@ -97,6 +134,8 @@ class NetworkServer:
             self._sweep_timer.cancel()
         for listener in self.listeners.values():
             listener.stop()
+            listener.turn_away()
+        self._is_closing = True
         for connection in list(self.connections()):
             connection.drain()
         if not await self._wait_until_gone(timeout_s):
@@ -107,8 +146,11 @@ class NetworkServer:
                 connection.abort()
             await self._wait_until_gone(1.0)
 
-    def connection_gone(self) -> None:
-        """Called by listeners when a connection has ended."""
+    def connection_gone(self, connection: Connection) -> None:
+        """Called by listeners when a connection that had a slot has ended."""
+        self._making_room.discard(connection)
+        if not self._is_closing:
+            self._admit_waiting()
         if self._all_gone is not None and not self.quota.count:
             self._all_gone.set()
 

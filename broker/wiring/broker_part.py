@@ -37,7 +37,7 @@ from broker.replication.waiting import WaitingRequests
 from broker.services import Services
 from broker.topic_traffic import TopicTraffic
 from broker.wiring.lifecycle import make_lifecycle
-from broker.wiring.network import listener_config, network_config
+from broker.wiring.network import listener_config, network_config, use_connection_limits
 from broker.wiring.node_context import NodeContext
 from broker.wiring.quorum_part import QuorumPart
 from broker.wiring.topic_followers import GroupRoles, follow_topics
@@ -304,6 +304,7 @@ class BrokerPart:
     def _follow_configs(self, image: MetadataImage) -> None:
         """Settings of this broker were changed while it runs."""
         config = self._dynamic_config.current
+        use_connection_limits(self._network, config)
         self._logs.use_producer_id_expiration(config.producer_id_expiration_ms)
         self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
 

@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import fields
 
 from broker.config import BrokerConfig
 from broker.listeners import Listener
 from broker.network.config import UNLIMITED, ListenerConfig, NetworkConfig, parse_address_limits
+from broker.network.server import NetworkServer
 from storage.config_definition import ConfigError
+
+logger = logging.getLogger(__name__)
 
 
 def listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
     """One listener's address and limit."""
-    key = f"listener.name.{listener.name.lower()}.max.connections"
-    text = config.explicit.get(key, str(UNLIMITED))
-    if not text.isdecimal():
-        raise ConfigError(key, text, "allowed is a number from 0 on")
     return ListenerConfig(
-        name=listener.name, host=listener.host, port=listener.port, max_connections=int(text)
+        name=listener.name,
+        host=listener.host,
+        port=listener.port,
+        max_connections=listener_limit(config, listener.name),
     )
 
 
+def listener_limit(config: BrokerConfig, listener: str) -> int:
+    """max.connections of one listener."""
+    return int(config.explicit.get(f"listener.name.{listener.lower()}.max.connections", UNLIMITED))
+
+
+def use_connection_limits(network: NetworkServer, config: BrokerConfig) -> None:
+    """Have `network` follow what was changed while the broker runs."""
+    try:
+        changed = network_config(config)
+    except ConfigError as error:
+        logger.error("the limits of connections stay as they are: %s", error)
+        return
+    network.use_limits(changed, {name: listener_limit(config, name) for name in network.listeners})
+
+
 def network_config(config: BrokerConfig) -> NetworkConfig:
-    """The limits that all listeners share."""
+    """The limits that all listeners share; ConfigError for a host whose address nobody knows."""
     values = {field.name: getattr(config, field.name) for field in fields(NetworkConfig)}
     values["max_connections_per_ip_overrides"] = parse_address_limits(config.max_connections_per_ip_overrides)
     return NetworkConfig(**values)

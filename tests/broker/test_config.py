@@ -132,6 +132,8 @@ CONTROLLER = {
         ({"max_connections_per_ip_overrides": "host"}, "max.connections.per.ip.overrides"),
         ({"max_connections_per_ip_overrides": "host:x"}, "max.connections.per.ip.overrides"),
         ({"max_connections_per_ip": "0"}, "max.connections.per.ip"),
+        ({"listener_name_plaintext_max_connections": "0"}, "listener.name.plaintext.max.connections"),
+        ({"listener_name_plaintext_max_connections": "x"}, "listener.name.plaintext.max.connections"),
         ({"default_replication_factor": "0"}, "default.replication.factor"),
         ({"default_replication_factor": "32768"}, "default.replication.factor"),
         ({"replica_fetch_wait_max_ms": "40000"}, "replica.fetch.wait.max.ms"),

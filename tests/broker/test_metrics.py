@@ -121,7 +121,7 @@ def test_traffic_purgatories_and_channel_are_reported() -> None:
 async def test_connections_and_bytes_are_reported() -> None:
     metrics = BrokerMetrics()
     prefix = "kafka_server_socketservermetrics_"
-    async with serving(config=NetworkConfig(max_connections=2)) as served:
+    async with serving(config=NetworkConfig(max_connections_per_ip=2)) as served:
         metrics.add_network(served.server)
         first, second = await served.connect(), await served.connect()
         await first.ask(b"12345")

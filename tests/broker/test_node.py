@@ -210,6 +210,31 @@ async def test_a_changed_producer_id_expiration_counts_for_logs_that_are_there_a
         assert expirations(node) == {5000}
 
 
+async def test_changed_limits_of_connections_count_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as node, Admin(servers(node)) as admin:
+        await admin.create_topic("t", num_partitions=1)
+        await set_for_all_brokers(admin, "max.connections.per.ip.overrides", "127.0.0.1:1")
+
+        async def is_refused() -> bool:
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.bound_port())
+            try:
+                async with asyncio.timeout(0.2):
+                    return await reader.read(1) == b""
+            except TimeoutError:
+                return False
+            finally:
+                writer.transport.abort()
+
+        async with asyncio.timeout(10):
+            while not await is_refused():
+                pass
+        resource = ConfigResource(ResourceType.BROKER, "1")
+        bad = ConfigChange(name="listener.name.plaintext.max.connections", value="0")
+        refused = (await admin.incremental_alter_configs({resource: [bad]}))[resource]
+        assert refused is not None
+        assert refused.code is ErrorCode.INVALID_REQUEST
+
+
 async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: Path) -> None:
     first, second = tmp_path / "one", tmp_path / "two"
     async with running(first, log_dirs=f"{first},{second}") as node:

@@ -2,50 +2,81 @@
 
 from __future__ import annotations
 
-from broker.network.config import NetworkConfig
+import pytest
+
+from broker.network.config import UNLIMITED, NetworkConfig, parse_address_limits
 from broker.network.connection_quota import ConnectionQuota
+from storage.config_definition import ConfigError
 
-NO_LIMIT = 10**9
+
+def quota_of(config: NetworkConfig, **listener_limits: int) -> ConnectionQuota:
+    quota = ConnectionQuota(config)
+    quota.listener_limits.update(listener_limits)
+    return quota
 
 
-def test_the_broker_limit_holds_over_all_listeners_and_addresses() -> None:
-    quota = ConnectionQuota(NetworkConfig(max_connections=2))
-    assert quota.admit("A", NO_LIMIT, "10.0.0.1") is None
-    assert quota.admit("B", NO_LIMIT, "10.0.0.2") is None
-    refused = quota.admit("A", NO_LIMIT, "10.0.0.3")
-    assert refused is not None
-    assert "max.connections" in refused
-    quota.release("B", "10.0.0.2")
-    assert quota.admit("A", NO_LIMIT, "10.0.0.3") is None
+def test_the_broker_limit_holds_over_all_listeners() -> None:
+    quota = quota_of(NetworkConfig(max_connections=2), A=UNLIMITED, B=UNLIMITED)
+    assert quota.take_slot("A")
+    assert quota.take_slot("B")
+    assert not quota.take_slot("A")
+    quota.free_slot("B")
+    assert quota.take_slot("A")
 
 
 def test_a_listener_limit_leaves_other_listeners_alone() -> None:
-    quota = ConnectionQuota(NetworkConfig())
-    assert quota.admit("A", 1, "10.0.0.1") is None
-    assert quota.admit("A", 1, "10.0.0.2") is not None
-    assert quota.admit("B", 1, "10.0.0.2") is None
+    quota = quota_of(NetworkConfig(), A=1, B=1)
+    assert quota.take_slot("A")
+    assert not quota.take_slot("A")
+    assert quota.take_slot("B")
+
+
+def test_the_listener_of_brokers_has_room_although_the_broker_is_full_but_keeps_its_own_limit() -> None:
+    quota = quota_of(NetworkConfig(max_connections=1, inter_broker_listener="B"), A=UNLIMITED, B=2)
+    assert quota.take_slot("A")
+    assert not quota.take_slot("A")
+    assert [quota.take_slot("B") for _ in range(3)] == [True, True, False]
+    assert quota.surplus == 2
+
+
+def test_the_only_listener_is_not_protected_from_the_limit() -> None:
+    quota = quota_of(NetworkConfig(max_connections=1, inter_broker_listener="A"), A=UNLIMITED)
+    assert quota.take_slot("A")
+    assert not quota.take_slot("A")
 
 
 def test_an_address_limit_can_be_overridden_for_one_address() -> None:
-    quota = ConnectionQuota(
+    quota = quota_of(
         NetworkConfig(
             max_connections_per_ip=1, max_connections_per_ip_overrides={"10.0.0.9": 3, "10.0.0.8": 0}
         )
     )
-    assert quota.admit("A", NO_LIMIT, "10.0.0.1") is None
-    refused = quota.admit("A", NO_LIMIT, "10.0.0.1")
+    assert quota.admit("10.0.0.1") is None
+    refused = quota.admit("10.0.0.1")
     assert refused is not None
     assert "10.0.0.1" in refused
-    assert [quota.admit("A", NO_LIMIT, "10.0.0.9") is None for _ in range(4)] == [True, True, True, False]
-    assert quota.admit("A", NO_LIMIT, "10.0.0.8") is not None
+    assert [quota.admit("10.0.0.9") is None for _ in range(4)] == [True, True, True, False]
+    assert quota.admit("10.0.0.8") is not None
 
 
 def test_a_refused_connection_is_not_counted() -> None:
-    quota = ConnectionQuota(NetworkConfig(max_connections_per_ip=1))
-    quota.admit("A", NO_LIMIT, "10.0.0.1")
+    quota = quota_of(NetworkConfig(max_connections_per_ip=1))
+    quota.admit("10.0.0.1")
     for _ in range(5):
-        quota.admit("A", NO_LIMIT, "10.0.0.1")
-    assert quota.count == 1
-    quota.release("A", "10.0.0.1")
-    assert quota.count == 0
+        assert quota.admit("10.0.0.1") is not None
+    quota.release("10.0.0.1")
     assert not quota._per_address
+
+
+def test_limits_of_addresses_are_found_however_the_address_is_written() -> None:
+    assert parse_address_limits("[2001:DB8:0::1]:4, ::ffff:10.0.0.7:5,10.0.0.9:6") == {
+        "2001:db8::1": 4,
+        "10.0.0.7": 5,
+        "10.0.0.9": 6,
+    }
+
+
+def test_limits_of_hosts_are_those_of_their_addresses() -> None:
+    assert parse_address_limits("localhost:3")["127.0.0.1"] == 3
+    with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides=no such host:3: allowed is"):
+        parse_address_limits("no such host:3")

@@ -12,7 +12,7 @@ from broker.network.config import ListenerConfig, NetworkConfig
 from broker.network.request import Request
 from broker.network.server import NetworkServer
 from tests.support.loops import on_both_loops, until
-from tests.support.network import FakeClock, echo, frame, serving
+from tests.support.network import FakeClock, Served, echo, frame, serving
 
 
 @on_both_loops
@@ -101,13 +101,100 @@ async def test_connections_over_the_address_limit_are_closed_and_logged(
 
 
 @on_both_loops
-async def test_connections_over_the_broker_and_listener_limits_are_closed() -> None:
+async def test_connections_over_the_broker_and_listener_limits_wait_until_another_one_ends() -> None:
     for config, listener_limit in ((NetworkConfig(max_connections=1), None), (NetworkConfig(), 1)):
         async with serving(config=config, max_connections=listener_limit) as served:
             first = await served.connect()
             assert await first.ask(b"1") == b"1"
-            assert await (await served.connect()).is_closed()
+            second, third = await served.connect(), await served.connect()
+            await second.send(frame(b"2a") + frame(b"2b"))
+            await third.send(frame(b"3"))
+            answer = asyncio.ensure_future(second.receive())
             assert await first.ask(b"still") == b"still"
+            assert not answer.done()
+            assert served.server.quota.count == 1
+            first.close()
+            assert await answer == b"2a"
+            assert await second.receive() == b"2b"
+            second.close()
+            assert await third.receive() == b"3"
+
+
+@on_both_loops
+async def test_no_more_connections_wait_than_the_backlog_holds(caplog: pytest.LogCaptureFixture) -> None:
+    config = NetworkConfig(max_connections=1, socket_listen_backlog_size=2)
+    async with serving(config=config) as served:
+        first = await served.connect()
+        assert await first.ask(b"1") == b"1"
+        waiting = [await served.connect() for _ in range(2)]
+        with caplog.at_level(logging.WARNING):
+            refused = await served.connect()
+            assert await refused.is_closed()
+        assert refused.address in caplog.records[-1].getMessage()
+        waiting[0].reset()
+        await until(lambda: sum(served.server.quota._per_address.values()) == 2)
+        late = await served.connect()
+        first.close()
+        assert await waiting[1].ask(b"2") == b"2"
+        waiting[1].close()
+        assert await late.ask(b"3") == b"3"
+
+
+@on_both_loops
+async def test_a_connection_between_brokers_takes_the_place_of_the_one_that_was_idle_longest() -> None:
+    clock = FakeClock()
+    server = NetworkServer(NetworkConfig(max_connections=2, inter_broker_listener="BROKERS"), clock=clock)
+    for name in ("CLIENTS", "BROKERS"):
+        server.bind(ListenerConfig(name=name, host="127.0.0.1", port=0), echo)
+    await server.start()
+    clients = [Served(server, server.port(name)) for name in ("CLIENTS", "BROKERS")]
+    idle = await clients[0].connect()
+    assert await idle.ask(b"1") == b"1"
+    server.sweep()
+    clock.now_ms += 1_000
+    busy = await clients[0].connect()
+    assert await busy.ask(b"2") == b"2"
+    server.sweep()
+    broker = await clients[1].connect()
+    assert await broker.ask(b"3") == b"3"
+    assert await idle.is_closed()
+    assert await busy.ask(b"4") == b"4"
+    await until(lambda: server.quota.count == 2)
+    for each in clients:
+        each.hang_up()
+    await server.close(timeout_s=0.2)
+
+
+@on_both_loops
+async def test_changed_limits_let_those_who_wait_in_and_close_those_too_many() -> None:
+    async with serving(config=NetworkConfig(max_connections=1)) as served:
+        first = await served.connect()
+        assert await first.ask(b"1") == b"1"
+        second = await served.connect()
+        await second.send(frame(b"2"))
+        served.server.use_limits(NetworkConfig(max_connections=5), {})
+        assert await second.receive() == b"2"
+        served.server.use_limits(NetworkConfig(max_connections=1), {})
+        await until(lambda: served.server.quota.count == 1)
+        served.server.use_limits(NetworkConfig(), {"PLAINTEXT": 1})
+        third = await served.connect()
+        await third.send(frame(b"3"))
+        await served.connect()
+        for one in (first, second):
+            one.close()
+        assert await third.receive() == b"3"
+
+
+@on_both_loops
+async def test_who_waits_for_a_slot_is_turned_away_at_shutdown() -> None:
+    async with serving(config=NetworkConfig(max_connections=1)) as served:
+        first = await served.connect()
+        assert await first.ask(b"1") == b"1"
+        second = await served.connect()
+        await second.send(frame(b"2"))
+        await served.server.close(timeout_s=0.2)
+        assert await second.is_closed()
+        assert not served.server.quota._per_address
 
 
 @on_both_loops
