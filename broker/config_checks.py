@@ -25,6 +25,7 @@ METADATA_MANAGER_CLASSES: Final = (
 
 _LISTENER_LIMIT: Final = re.compile(r"listener\.name\.[^.]+\.max\.connections")
 _INT_MAX: Final = 2**31 - 1
+_DEDUPE_BYTES_MIN: Final = 1024 * 1024
 
 
 def check_config(config: BrokerConfig) -> None:
@@ -80,6 +81,10 @@ def _network(config: BrokerConfig) -> None:
         value = config.values[key]
         if isinstance(value, int) and (value == 0 or value < -1):
             raise ConfigError(key, value, "allowed is -1, or a number of at least 1")
+    delay_ms = config.connection_failed_authentication_delay_ms
+    if 0 <= config.connections_max_idle_ms <= delay_ms:
+        allowed = f"allowed is -1, or more than connection.failed.authentication.delay.ms, {delay_ms}"
+        raise ConfigError("connections.max.idle.ms", config.connections_max_idle_ms, allowed)
     _connection_overrides(config)
     _listener_limits(config)
 
@@ -105,7 +110,17 @@ def _connection_overrides(config: BrokerConfig) -> None:
         raise ConfigError("max.connections.per.ip", 0, allowed)
 
 
+def _compaction(config: BrokerConfig) -> None:
+    threads, size_bytes = config.log_cleaner_threads, config.log_cleaner_dedupe_buffer_size
+    if threads > 0 and size_bytes // threads <= _DEDUPE_BYTES_MIN:
+        allowed = f"allowed is more than {_DEDUPE_BYTES_MIN} for each of log.cleaner.threads, {threads}"
+        raise ConfigError("log.cleaner.dedupe.buffer.size", size_bytes, allowed)
+
+
 def _replication(config: BrokerConfig) -> None:
+    if config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms:
+        allowed = f"allowed is at least replica.fetch.wait.max.ms, {config.replica_fetch_wait_max_ms}"
+        raise ConfigError("replica.socket.timeout.ms", config.replica_socket_timeout_ms, allowed)
     if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
         allowed = f"allowed is at most replica.lag.time.max.ms, {config.replica_lag_time_max_ms}"
         raise ConfigError("replica.fetch.wait.max.ms", config.replica_fetch_wait_max_ms, allowed)
@@ -155,6 +170,7 @@ _CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
     _retention,
     _topic_defaults,
     _network,
+    _compaction,
     _replication,
     _groups,
     _remote,

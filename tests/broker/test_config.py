@@ -132,11 +132,17 @@ CONTROLLER = {
         ({"max_connections_per_ip_overrides": "host"}, "max.connections.per.ip.overrides"),
         ({"max_connections_per_ip_overrides": "host:x"}, "max.connections.per.ip.overrides"),
         ({"max_connections_per_ip": "0"}, "max.connections.per.ip"),
+        ({"connections_max_idle_ms": "100"}, "connections.max.idle.ms"),
+        ({"replica_socket_timeout_ms": "499"}, "replica.socket.timeout.ms"),
+        ({"log_cleaner_dedupe_buffer_size": "1048576"}, "log.cleaner.dedupe.buffer.size"),
         ({"listener_name_plaintext_max_connections": "0"}, "listener.name.plaintext.max.connections"),
         ({"listener_name_plaintext_max_connections": "x"}, "listener.name.plaintext.max.connections"),
         ({"default_replication_factor": "0"}, "default.replication.factor"),
         ({"default_replication_factor": "32768"}, "default.replication.factor"),
-        ({"replica_fetch_wait_max_ms": "40000"}, "replica.fetch.wait.max.ms"),
+        (
+            {"replica_fetch_wait_max_ms": "30001", "replica_socket_timeout_ms": "40000"},
+            "replica.fetch.wait.max.ms",
+        ),
         ({"broker_heartbeat_interval_ms": "8000"}, "broker.heartbeat.interval.ms"),
         (
             {"group_min_session_timeout_ms": "9", "group_max_session_timeout_ms": "8"},
