@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol, TypeVar
@@ -118,6 +118,7 @@ class BrokerLifecycle:
         self._is_ready = False
         self._heard_of_shutdown = False
         self._offline_dirs: dict[UUID, bool] = {}
+        self._cordoned_dirs: tuple[UUID, ...] | None = None
         self._now = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._registered: asyncio.Future[int] = loop.create_future()
@@ -161,6 +162,15 @@ class BrokerLifecycle:
                 self._fatal(f"the controller could not be told that log directory {directory_id} is offline")
 
         self._after(self._settings.log_dir_failure_timeout_ms, check)
+
+    def directories_cordoned(self, directory_ids: Iterable[UUID]) -> None:
+        """Tell the controller which log directories take no new partitions (KIP-1066)."""
+        cordoned = tuple(sorted(directory_ids))
+        if cordoned == (self._cordoned_dirs or ()):
+            return
+        self._cordoned_dirs = cordoned
+        if self._is_registered:
+            self._now.set()
 
     # ---- stopping
 
@@ -251,6 +261,7 @@ class BrokerLifecycle:
             want_fence=not self._is_ready,
             want_shut_down=self.state is BrokerState.CONTROLLED_SHUTDOWN,
             offline_log_dirs=told,
+            cordoned_log_dirs=self._cordoned_dirs,
         )
         sent_ms = self._clock.monotonic_ms()
         answer = await self._ask(request, BrokerHeartbeatResponse)

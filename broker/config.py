@@ -109,6 +109,11 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
         return self.log_dirs if self.log_dirs is not None else self.log_dir
 
     @property
+    def cordoned_directories(self) -> frozenset[str]:
+        """The log directories that take no new partitions."""
+        return frozenset(self.log_directories if "*" in self.cordoned_log_dirs else self.cordoned_log_dirs)
+
+    @property
     def metadata_log_directory(self) -> str:
         """The directory under which the metadata log stands."""
         return self.metadata_log_dir or self.log_directories[0]

@@ -48,6 +48,10 @@ def _directories(config: BrokerConfig) -> None:
         raise ConfigError(key, ",".join(directories), "allowed is at least one directory, none of them empty")
     if len(set(directories)) != len(directories):
         raise ConfigError(key, ",".join(directories), "allowed is each directory once")
+    cordoned = config.cordoned_log_dirs
+    if cordoned != ("*",) and not set(cordoned) <= set(directories):
+        allowed = f"allowed is * or directories of {key}, which are {','.join(directories)}"
+        raise ConfigError("cordoned.log.dirs", ",".join(cordoned), allowed)
 
 
 def _retention(config: BrokerConfig) -> None:

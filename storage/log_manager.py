@@ -51,6 +51,8 @@ class LogManager:
         )
         self.directories = [LogDirectory(fs, path, settings) for path in log_dirs]
         assert self.directories, "a node needs at least one log directory"
+        self.cordoned: frozenset[str] = frozenset()
+        """Paths of directories that take no new partitions, while others do (cordoned.log.dirs)."""
         self.on_offline: Callable[[LogDirectory], None] | None = None
         """Hears of a directory that was taken offline while the node runs."""
 
@@ -172,8 +174,10 @@ class LogManager:
         that may hold it is offline. Errors: KafkaError KAFKA_STORAGE_ERROR then, or with no directory left.
         """
         self._require_not_offline(topic_partition, is_new)
+        online = self.online_directories
         directory = min(
-            self.online_directories, key=lambda d: len(d.logs) + len(d.being_made) + len(d.damaged)
+            [each for each in online if each.path not in self.cordoned] or online,
+            key=lambda d: len(d.logs) + len(d.being_made) + len(d.damaged),
         )
         with self._offline_on_failure(directory):
             run = directory.planned_creation(topic_partition, topic_id, config, now_ms)

@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35): which partitions lie in which log directory, and how large they are.
 
-Versions 1-5. Source: KIP-113, KIP-827 (total and usable bytes).
+Versions 1-5. Source: KIP-113, KIP-827 (total and usable bytes), KIP-1066 (cordoned ones, from version 5 on).
 """
 
 from __future__ import annotations
@@ -30,11 +30,16 @@ class DescribeLogDirsHandler:
         wanted = None
         if request.topics is not None:
             wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-        results = tuple(_result(describe_log_dir(directory), wanted) for directory in self._logs.directories)
+        results = tuple(
+            _result(describe_log_dir(directory), wanted, is_cordoned=directory.path in self._logs.cordoned)
+            for directory in self._logs.directories
+        )
         return DescribeLogDirsResponse(results=results)
 
 
-def _result(directory: LogDirDescription, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+def _result(
+    directory: LogDirDescription, wanted: set[tuple[str, int]] | None, *, is_cordoned: bool
+) -> DescribeLogDirsResult:
     by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
     for (topic, index), size_bytes, offset_lag in directory.partitions:
         if wanted is None or (topic, index) in wanted:
@@ -51,4 +56,5 @@ def _result(directory: LogDirDescription, wanted: set[tuple[str, int]] | None) -
         ),
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
+        is_cordoned=is_cordoned,
     )

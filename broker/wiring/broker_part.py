@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.api_wiring import register_apis
+from broker.config import BrokerConfig
 from broker.consumer_offsets import ConsumerOffsetsLog
 from broker.dispatch import Dispatcher
 from broker.dynamic_configs import DynamicBrokerConfig
@@ -42,6 +43,7 @@ from broker.wiring.node_context import NodeContext
 from broker.wiring.quorum_part import QuorumPart
 from broker.wiring.topic_followers import GroupRoles, follow_topics
 from cluster.delta import MetadataDelta
+from cluster.features import METADATA_VERSION, METADATA_VERSION_4_3
 from cluster.image import MetadataImage
 from storage.config import LogConfig
 from storage.errors import StorageFailure
@@ -146,6 +148,7 @@ class BrokerPart:
             await asyncio.wait([opening])
             raise
         image = self._store.image
+        self._cordon(config, image)
         self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
         self._store.subscribe(self._throttles.apply)
         self._store.subscribe(self._follow_partitions)
@@ -305,8 +308,18 @@ class BrokerPart:
         """Settings of this broker were changed while it runs."""
         config = self._dynamic_config.current
         use_connection_limits(self._network, config)
+        self._cordon(config, image)
         self._logs.use_producer_id_expiration(config.producer_id_expiration_ms)
         self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
+
+    def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
+        """Take no new partitions into some directories; a controller that is old enough is not told."""
+        self._logs.cordoned = config.cordoned_directories
+        if image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_4_3:
+            ids = self._context.log_directory_ids
+            self._lifecycle.directories_cordoned(
+                ids[path] for path in config.cordoned_directories if path in ids
+            )
 
     def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
         self._logs.flush_failed(log, failure)

@@ -105,6 +105,16 @@ async def running_node(settings: LifecycleSettings = QUICK) -> AsyncIterator[Nod
         yield made
 
 
+async def test_kip_1066_the_controller_hears_of_cordoned_directories_and_of_their_end() -> None:
+    async with running_node(LifecycleSettings(heartbeat_interval_ms=60_000, session_timeout_ms=200)) as made:
+        beats = made.controller.heartbeats
+        assert beats[-1].cordoned_log_dirs is None
+        made.lifecycle.directories_cordoned([DIRECTORY])
+        await eventually(lambda: beats[-1].cordoned_log_dirs == (DIRECTORY,))
+        made.lifecycle.directories_cordoned([])
+        await eventually(lambda: beats[-1].cordoned_log_dirs == ())
+
+
 async def test_a_broker_registers_catches_up_says_it_is_ready_and_is_let_in() -> None:
     async with node() as made:
         lifecycle = made.lifecycle

@@ -118,6 +118,8 @@ CONTROLLER = {
         ({"log_dirs": "/a,,/b"}, "log.dirs"),
         ({"log_dirs": "/a,/a"}, "log.dirs"),
         ({"log_dir": ""}, "log.dir"),
+        ({"log_dirs": "/a,/b", "cordoned_log_dirs": "/a,/c"}, "cordoned.log.dirs"),
+        ({"log_dirs": "/a,/b", "cordoned_log_dirs": "/a,*"}, "cordoned.log.dirs"),
         ({"log_retention_ms": "0"}, "log.retention.ms"),
         ({"log_retention_hours": "0"}, "log.retention.hours"),
         ({"log_roll_ms": "0"}, "log.roll.ms"),

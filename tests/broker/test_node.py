@@ -244,6 +244,27 @@ async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: P
         assert sizes == [3, 3]
 
 
+async def test_kip_1066_cordoned_directories_get_nothing_new_and_the_controller_knows(tmp_path: Path) -> None:
+    first, second = tmp_path / "one", tmp_path / "two"
+    async with running(first, log_dirs=f"{first},{second}", cordoned_log_dirs=str(second)) as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topic("t", num_partitions=4)
+            assert [len(each.logs) for each in node.services.logs.directories] == [4, 0]
+            resource = ConfigResource(ResourceType.BROKER, "1")
+            everywhere = ConfigChange(name="cordoned.log.dirs", value="*")
+            assert await admin.incremental_alter_configs({resource: [everywhere]}) == {resource: None}
+            image = lambda: node.raft.store.image.brokers[1]  # noqa: E731
+            await eventually(lambda: len(image().cordoned_log_dirs) == 2)
+            with pytest.raises(KafkaError) as caught:
+                await admin.create_topic("none", num_partitions=1)
+            assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+            nowhere = ConfigChange(name="cordoned.log.dirs", value="")
+            assert await admin.incremental_alter_configs({resource: [nowhere]}) == {resource: None}
+            await eventually(lambda: not image().cordoned_log_dirs)
+            await admin.create_topic("u", num_partitions=4)
+        assert [len(each.logs) for each in node.services.logs.directories] == [4, 4]
+
+
 async def test_metadata_that_cannot_be_applied_end_the_start_at_once(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass

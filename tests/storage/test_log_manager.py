@@ -66,6 +66,16 @@ class TestPlacement:
         manager.delete_all([TopicPartition("events", 1)], NOW_MS)
         assert create(manager, "other").directory == "/b/other-0"
 
+    def test_a_cordoned_directory_gets_no_new_partition_while_there_is_another(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk, "/a", "/b")
+        create(manager, "old")
+        manager.cordoned = frozenset({"/b"})
+        assert [create(manager, partition=each).directory[:2] for each in range(3)] == ["/a"] * 3
+        manager.cordoned = frozenset({"/a", "/b"})
+        assert create(manager, "anyway").directory == "/b/anyway-0"
+
     def test_a_partition_is_made_once(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         log = create(manager)

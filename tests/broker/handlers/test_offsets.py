@@ -207,6 +207,13 @@ def test_log_dirs_list_all_partitions_or_those_asked_for(replicas: Replicas) -> 
     assert [p.partition_index for p in one.topics[0].partitions] == [1]
 
 
+def test_kip_1066_a_cordoned_log_dir_says_so(replicas: Replicas) -> None:
+    handler = DescribeLogDirsHandler(replicas.logs)
+    assert not handler.handle(context(5), DescribeLogDirsRequest()).results[0].is_cordoned
+    replicas.logs.cordoned = frozenset({"/data"})
+    assert handler.handle(context(5), DescribeLogDirsRequest()).results[0].is_cordoned
+
+
 def test_an_offline_log_dir_says_so(replicas: Replicas) -> None:
     replicas.logs.take_offline(replicas.logs.directories[0], "the disk is gone")
     (answer,) = DescribeLogDirsHandler(replicas.logs).handle(context(4), DescribeLogDirsRequest()).results
