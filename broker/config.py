@@ -202,7 +202,9 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
 
     def _given_advertised(self) -> tuple[Listener, ...]:
         given = self.advertised_listeners
-        return () if given is None else parse_listeners("advertised.listeners", given, self._protocols)
+        if given is None:
+            return ()
+        return parse_listeners("advertised.listeners", given, self._protocols, is_bound=False)
 
     def _controller_names(self) -> frozenset[str]:
         return frozenset(name.upper() for name in self.controller_listener_names)

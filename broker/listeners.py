@@ -61,16 +61,23 @@ def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, SecurityProt
 
 
 def parse_listeners(
-    key: str, items: Iterable[str], protocols: Mapping[str, SecurityProtocol]
+    key: str,
+    items: Iterable[str],
+    protocols: Mapping[str, SecurityProtocol],
+    *,
+    is_bound: bool = True,
 ) -> tuple[Listener, ...]:
-    """The listeners that `key` lists; names, and the ports of one address family, must differ."""
+    """The listeners that `key` lists; names must differ, and where they are bound the ports of a family, too.
+
+    Addresses that are only told may be one: that of a proxy before several listeners, say.
+    """
     listeners: list[Listener] = []
     for item in items:
         listener = _parse_listener(key, item, protocols)
         for other in listeners:
             if other.name == listener.name:
                 raise ConfigError(key, item, f"there is a listener {listener.name} already: {other}")
-            if other.port == listener.port != 0 and not _are_of_two_families(other, listener):
+            if is_bound and other.port == listener.port != 0 and not _are_of_two_families(other, listener):
                 raise ConfigError(key, item, f"port {listener.port} is taken already by {other}")
         listeners.append(listener)
     return tuple(listeners)

@@ -230,6 +230,17 @@ def test_what_is_advertised_is_filled_in_from_the_machine() -> None:
     assert loaded.inter_broker_listener == "INSIDE"
 
 
+def test_several_listeners_may_advertise_one_port_as_behind_a_proxy() -> None:
+    settings = {
+        "listeners": "INTERNAL://:9092,EXTERNAL://:9094",
+        "advertised_listeners": "INTERNAL://broker-1:9092,EXTERNAL://example.com:9092",
+        "listener_security_protocol_map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+        "inter_broker_listener_name": "INTERNAL",
+    }
+    told = [str(listener) for listener in config(**settings).advertised("", {})]
+    assert told == ["INTERNAL://broker-1:9092", "EXTERNAL://example.com:9092"]
+
+
 def test_log_directories_are_the_list_or_the_one() -> None:
     assert config(log_dir="/one").log_directories == ("/one",)
     found = config(log_dir="/one", log_dirs="/a, /b")
