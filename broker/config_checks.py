@@ -77,6 +77,9 @@ def _broker_key(config: BrokerConfig, topic_key: str) -> str:
 
 
 def _network(config: BrokerConfig) -> None:
+    if config.inter_broker_listener_name is not None and "security.inter.broker.protocol" in config.explicit:
+        allowed = "allowed is this or security.inter.broker.protocol, not both"
+        raise ConfigError("inter.broker.listener.name", config.inter_broker_listener_name, allowed)
     queued = config.queued_max_request_bytes
     if 0 < queued < config.socket_request_max_bytes:
         allowed = f"allowed is -1 or at least socket.request.max.bytes, {config.socket_request_max_bytes}"

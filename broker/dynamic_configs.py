@@ -22,7 +22,7 @@ from cluster.effective_configs import BrokerLayers
 from cluster.image import MetadataImage, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
-from storage.config_definition import ConfigDefinition, ConfigError
+from storage.config_definition import ConfigDefinition, ConfigError, split_list
 from storage.topic_configs import log_config_from
 
 logger = logging.getLogger(__name__)
@@ -95,6 +95,8 @@ def check_broker_change(
     fixed = [key for key in configs if key in BROKER_CONFIGS and key not in DYNAMIC_KEYS]
     if fixed:
         raise _refused(f"{', '.join(fixed)}: cannot change while the broker runs")
+    if _changes_listeners(config, configs):
+        raise _refused(f"listeners: stay as they were at the start, {','.join(config.listeners)}")
     unbound = [key for key in configs if key in PER_BROKER_KEYS and key.startswith(_SECURITY_PREFIXES)]
     if unbound:
         raise _refused(f"{', '.join(unbound)}: can change only as listener.name.<name>.<key>")
@@ -115,6 +117,12 @@ def check_broker_change(
             check_local_retention(log_config_from(changed.topic_defaults()))
     except (ConfigError, KafkaError) as error:
         raise _refused(str(error)) from None
+
+
+def _changes_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> bool:
+    """Whether listeners would have to be opened or closed, which takes a start."""
+    text = configs.get("listeners")
+    return text is not None and split_list(text) != config.listeners
 
 
 def _is_of_one_broker(key: str) -> bool:

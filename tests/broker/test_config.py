@@ -164,6 +164,10 @@ CONTROLLER = {
         ({"advertised_listeners": "PLAINTEXT://[::]:9092"}, "advertised.listeners"),
         ({"advertised_listeners": "SSL://h:9092"}, "advertised.listeners"),
         ({"inter_broker_listener_name": "OTHER"}, "inter.broker.listener.name"),
+        (
+            {"inter_broker_listener_name": "PLAINTEXT", "security_inter_broker_protocol": "PLAINTEXT"},
+            "inter.broker.listener.name",
+        ),
         ({"listener_security_protocol_map": "PLAINTEXT"}, "listener.security.protocol.map"),
     ],
 )
