@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+import time
 
 import pytest
 
 from broker.network.config import NetworkConfig
 from broker.network.receive_buffer import GRANT_BYTES
 from broker.network.request import Request
+from broker.process import raise_open_file_limit
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Client, FakeClock, Served, echo, frame, serving
 
@@ -35,6 +37,37 @@ async def test_half_open_connections_do_not_disturb_others() -> None:
             client.reset()
         await until(lambda: served.server.quota.count == 1)
         assert await good.ask(b"good") == b"good"
+
+
+@on_both_loops
+async def test_a_thousand_half_open_and_slow_connections_cost_a_hundred_clients_little() -> None:
+    """Of processor time, which other work on the machine does not change as it does latencies."""
+    raise_open_file_limit()
+    config = NetworkConfig(socket_listen_backlog_size=1_500)
+    async with serving(config=config) as served:
+        good = [await served.connect() for _ in range(100)]
+
+        async def seconds_of_rounds() -> float:
+            before = time.process_time()
+            for _ in range(10):
+                answers = await asyncio.gather(*(client.ask(b"good") for client in good))
+                assert answers == [b"good"] * len(good)
+            return time.process_time() - before
+
+        await seconds_of_rounds()
+        alone = min([await seconds_of_rounds() for _ in range(3)])
+        silent = [await served.connect() for _ in range(500)]
+        slow = [await served.connect() for _ in range(500)]
+        torn = frame(b"never finished")
+        together = []
+        for byte in torn[:3]:
+            for client in slow:
+                await client.send(bytes([byte]))
+            together.append(await seconds_of_rounds())
+        assert min(together) <= 2 * alone, (together, alone)
+        for client in silent + slow:
+            client.reset()
+        await until(lambda: served.server.quota.count == len(good))
 
 
 @on_both_loops
