@@ -9,6 +9,8 @@
     producer expiry      producer.id.expiration.check.interval.ms
     in-sync replicas     half of replica.lag.time.max.ms
 
+A job whose interval is 0 or less does not come round, as in Kafka; a stop does what it would have done.
+
 I/O: runs on the event loop's timers; what syncs a log goes through the flusher's threads, what writes
 checkpoints or removes files through `executor`, one round of each kind at a time.
 Source: kafka.log.LogManager, kafka.server.ReplicaManager.
@@ -64,7 +66,7 @@ class Housekeeping:
         self._jobs: list[tuple[str, int, Callable[[], object]]] = [
             ("retention", config.log_retention_check_interval_ms, self._apply_retention),
             ("deleted files", DELETED_FILES_INTERVAL_MS, self._delete_expired),
-            ("flush", min(FLUSH_INTERVAL_MS, config.log_flush_scheduler_interval_ms), self._flush_due),
+            ("flush", _flush_interval_ms(config), self._flush_due),
             (
                 "recovery points",
                 config.log_flush_offset_checkpoint_interval_ms,
@@ -93,7 +95,8 @@ class Housekeeping:
     def start(self) -> None:
         """Schedule every job, the first time after its interval."""
         for name, interval_ms, work in self._jobs:
-            self._schedule(name, interval_ms, work)
+            if interval_ms > 0:
+                self._schedule(name, interval_ms, work)
 
     def stop(self) -> None:
         """Run no job any more."""
@@ -144,6 +147,11 @@ class Housekeeping:
 
     def _remove_expired_producers(self) -> None:
         self._logs.remove_expired_producers(self._clock.wall_ms())
+
+
+def _flush_interval_ms(config: BrokerConfig) -> int:
+    given_ms = config.log_flush_scheduler_interval_ms
+    return min(FLUSH_INTERVAL_MS, given_ms) if given_ms > 0 else FLUSH_INTERVAL_MS
 
 
 def _run_all(works: list[DirectoryWork]) -> list[Failed]:

@@ -111,6 +111,24 @@ def test_checkpoints_are_written_at_their_intervals(executor: ThreadPoolExecutor
     assert "t 0 2" in text
 
 
+def test_an_interval_of_0_keeps_no_job_going_round_and_round(executor: ThreadPoolExecutor) -> None:
+    house = House(
+        executor,
+        log_flush_offset_checkpoint_interval_ms="0",
+        log_flush_start_offset_checkpoint_interval_ms="0",
+        log_flush_scheduler_interval_ms="0",
+        replica_high_watermark_checkpoint_interval_ms="-1",
+    )
+    house.replicas.create("t")
+    house.append("t")
+    for _ in range(20):
+        house.pass_ms(1)
+    executor.submit(lambda: None).result()
+    assert not house.replicas.fs.exists("/data/recovery-point-offset-checkpoint")
+    assert not house.replicas.fs.exists("/data/replication-offset-checkpoint")
+    assert sum(entry.is_pending for entry in house.housekeeping._entries.values()) == 4
+
+
 def test_a_failing_job_is_reported_and_comes_round_again(
     executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
