@@ -379,7 +379,7 @@ class ReplicaManager:
         self._configs.give(self.partitions.values(), image)
 
     def log_config(self, topic: str, image: MetadataImage) -> LogConfig:
-        """A topic's settings; ValueError where one cannot be."""
+        """A topic's settings."""
         return self._configs.of(topic, image)
 
     # ---- upkeep

@@ -8,7 +8,7 @@ Source: org.apache.kafka.storage.internals.log.LogConfig and ServerTopicConfigSy
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -328,14 +328,36 @@ def log_config_from(values: Mapping[str, str], defaults: LogConfig | None = None
     `internal.segment.bytes`, Kafka's test-only key, overrides `segment.bytes` without its bound.
     Errors: ConfigError for an unknown key, a bad value, or values that contradict each other.
     """
-    parsed: dict[str, Any] = {}
-    for key, text in values.items():
-        definition = TOPIC_CONFIGS.get(key)
-        if definition is None:
-            raise ConfigError(key, text, "there is no topic config of this name")
-        parsed[definition.field_name] = definition.parse(text)
-    if (internal_segment_bytes := parsed.pop("internal_segment_bytes", None)) is not None:
-        parsed["segment_bytes"] = internal_segment_bytes
-    config = replace(defaults or LogConfig(), **parsed)
+    parsed = [_parsed(key, text) for key, text in values.items()]
+    config = _with_fields(defaults or LogConfig(), parsed)
     config.check_compaction_lags()
     return config
+
+
+def usable_log_config(values: Mapping[str, str]) -> tuple[LogConfig, list[ConfigError]]:
+    """What `values` mean as far as they mean something here, and what was left out.
+
+    A topic that exists may have configs of a later version, or such as do not go with today's defaults.
+    """
+    parsed: list[tuple[str, ConfigValue]] = []
+    left_out: list[ConfigError] = []
+    for key, text in values.items():
+        try:
+            parsed.append(_parsed(key, text))
+        except ConfigError as error:
+            left_out.append(error)
+    return _with_fields(LogConfig(), parsed), left_out
+
+
+def _parsed(key: str, text: str) -> tuple[str, ConfigValue]:
+    definition = TOPIC_CONFIGS.get(key)
+    if definition is None:
+        raise ConfigError(key, text, "there is no topic config of this name")
+    return definition.field_name, definition.parse(text)
+
+
+def _with_fields(config: LogConfig, parsed: Iterable[tuple[str, ConfigValue]]) -> LogConfig:
+    fields: dict[str, Any] = dict(parsed)
+    if (internal_segment_bytes := fields.pop("internal_segment_bytes", None)) is not None:
+        fields["segment_bytes"] = internal_segment_bytes
+    return replace(config, **fields)

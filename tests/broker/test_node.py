@@ -22,8 +22,10 @@ from clients.producer import Producer
 from cluster.metadata_log_codec import encode_record
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
+from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from protocol.record import BatchBuilder
+from protocol.schema import MetadataRecord
 from storage.config_definition import ConfigError
 from storage.files import OsFileSystem
 from tests.support.eventually import eventually
@@ -265,14 +267,49 @@ async def test_kip_1066_cordoned_directories_get_nothing_new_and_the_controller_
         assert [len(each.logs) for each in node.services.logs.directories] == [4, 4]
 
 
+def append_metadata(folder: Path, *records: MetadataRecord) -> None:
+    """Put records behind those that a node has left."""
+    log = MetadataLog.open(OsFileSystem(), str(folder), MetadataLogConfig(), SystemClock())
+    builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=log.last_epoch)
+    for record in records:
+        builder.append(5, None, encode_record(record))
+    log.append(builder.build(), log.last_epoch)
+    log.close(clean=True)
+
+
+def topic_config(key: str, value: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name=key, value=value)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        topic_config("config.of.a.later.version", "on"),
+        topic_config("retention.ms", "for ever"),
+        topic_config("max.compaction.lag.ms", "5"),
+    ],
+    ids=lambda record: str(record.name),
+)
+async def test_a_config_of_one_topic_that_means_nothing_here_keeps_no_broker_from_its_start(
+    tmp_path: Path, record: ConfigRecord
+) -> None:
+    async with running(tmp_path) as node:
+        await produce(node, "t", b"kept")
+        async with Admin(servers(node)) as admin:
+            change = ConfigChange(name="segment.ms", value="1234567")
+            await admin.incremental_alter_configs({ConfigResource(ResourceType.TOPIC, "t"): [change]})
+    append_metadata(tmp_path, record)
+    async with running(tmp_path, log_cleaner_min_compaction_lag_ms="6") as node:
+        assert await read_all(node, "t", 1) == [b"kept"]
+        await produce(node, "t", b"more")
+        assert node.services.replicas.partition(TopicPartition("t", 0)).log.config.segment_ms == 1234567
+        await produce(node, "new", b"too")
+
+
 async def test_metadata_that_cannot_be_applied_end_the_start_at_once(tmp_path: Path) -> None:
     async with running(tmp_path):
         pass
-    log = MetadataLog.open(OsFileSystem(), str(tmp_path), MetadataLogConfig(), SystemClock())
-    builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=log.last_epoch)
-    builder.append(5, None, encode_record(RemoveTopicRecord(topic_id=UUID(int=4711))))
-    log.append(builder.build(), log.last_epoch)
-    log.close(clean=True)
+    append_metadata(tmp_path, RemoveTopicRecord(topic_id=UUID(int=4711)))
     node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(tmp_path)}))
     async with asyncio.timeout(20):
         with pytest.raises(KafkaError, match="contradicts itself"):
