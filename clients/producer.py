@@ -159,6 +159,7 @@ class Producer:
             return
         self._is_closed = True
         self._accumulator.close()
+        self._line.wake()  # who waits for room is refused now, one after the other
         if timeout_ms != 0:
             with suppress(KafkaError):
                 await self.flush(timeout_ms)
@@ -310,8 +311,12 @@ class Producer:
             await self._wait_for_memory(deadline_ms, at_front=False)
             at_front = True
         while True:
-            self._check_usable()
-            future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
+            try:
+                self._check_usable()
+                future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
+            except BaseException:
+                self._line.wake()  # what cannot be sent needs no room: it is the next one's turn
+                raise
             if future is not None:
                 self._line.wake()
                 return future

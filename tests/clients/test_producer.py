@@ -145,6 +145,40 @@ async def test_senders_that_wait_for_room_go_on_in_their_order() -> None:
             assert await asyncio.gather(*map(send, range(60))) == list(range(60))
 
 
+async def test_a_sender_that_waited_for_room_and_is_refused_lets_the_next_one_go_on() -> None:
+    async with scripted_brokers() as [broker]:
+        offset = iter(range(1_000))
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: produced(next(offset))
+        async with quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000) as producer:
+            await producer.send("tides", b"x" * 800)
+            values: list[object] = [b"x" * 800, "no bytes", b"x" * 800, b"x" * 1_000, b"x" * 800]
+            sends = [asyncio.create_task(producer.send("tides", value)) for value in values]  # type: ignore[arg-type]
+            async with asyncio.timeout(5):
+                outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [
+            asyncio.Future,
+            TypeError,
+            asyncio.Future,
+            KafkaError,
+            asyncio.Future,
+        ]
+
+
+async def test_closing_refuses_at_once_all_who_wait_for_room() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        producer = quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000)
+        await producer.start()
+        await producer.send("tides", b"x" * 800)
+        waiting = [asyncio.create_task(producer.send("tides", b"x" * 800)) for _ in range(3)]
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(producer.close(timeout_ms=2_000))
+        async with asyncio.timeout(1):
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(outcome) for outcome in outcomes] == ["the producer is closed"] * 3
+        await closing
+
+
 async def test_records_expire_when_no_broker_takes_them() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(error=ErrorCode.NOT_ENOUGH_REPLICAS))
