@@ -36,7 +36,7 @@ from clients.partition_state import (
     AssignedPartitions,
 )
 from clients.position_initializer import PositionInitializer
-from clients.rebalance_listener import RebalanceListener
+from clients.rebalance_listener import NoListener, RebalanceListener
 from clients.topic_subscription import TopicSubscription
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
@@ -128,6 +128,7 @@ class Consumer(ConsumerPositions):
         if not self._started or self._is_closed:
             return
         self._is_closed = True
+        self._driver.data_arrived.set()  # another task may wait in `poll`
         try:
             if self._group is not None:
                 await self._group.close(timeout_ms)
@@ -170,8 +171,7 @@ class Consumer(ConsumerPositions):
         updater = self._client.updater
         self._subscription = subscription
         updater.policy.wants_all_topics = subscription.is_pattern
-        if listener is not None:
-            self._group.listener = listener
+        self._group.listener = NoListener() if listener is None else listener
         if subscription.is_pattern:
             # Joins when the topics of the whole cluster are known.
             updater.request_update()
@@ -261,8 +261,14 @@ class Consumer(ConsumerPositions):
         return self._iterate()
 
     async def _iterate(self) -> AsyncIterator[ConsumerRecord]:
+        self._require_reading()
         while True:
-            record = await self.getone()
+            try:
+                record = await self.getone()
+            except KafkaError:
+                if self._is_closed:
+                    return  # by another task, while this one waited
+                raise
             while record is not None:
                 yield record
                 # Records at hand need no awaiting; group work waits until they are through.
@@ -316,11 +322,12 @@ class Consumer(ConsumerPositions):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "nothing to read: call subscribe or assign first")
 
     def _on_metadata(self) -> None:
-        subscription = self._subscription
-        if subscription is None or self._group is None:
+        subscription, group = self._subscription, self._group
+        if subscription is None or group is None or not subscription.match(self._client.metadata):
             return
-        if subscription.match(self._client.metadata):
-            self._group.subscribe(subscription.topics)
+        # A pattern that matches nothing gives up what an earlier one matched, but joins no group for nothing.
+        if subscription.topics or group.is_subscribed:
+            group.subscribe(subscription.topics)
             self._wake_poll()
 
     def _to_commit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from clients.client import ClientBase
 from clients.config import ConsumerConfig
@@ -133,11 +134,11 @@ class ConsumerPositions:
         return answers.results
 
     async def _wait_for_data(self, timeout_ms: int) -> None:
-        try:
+        """Wait for something to look at; KafkaError when another task closes the consumer meanwhile."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._driver.data_arrived.wait()
-        except TimeoutError:
-            return
+        self._require_usable()
 
     def _wake_poll(self) -> None:
         self._driver.data_arrived.set()

@@ -70,9 +70,15 @@ class GroupCoordinator:
         self._last_assigned: tuple[TopicPartition, ...] | None = None
         self._group_topics: dict[str, int] | None = None
         self._join_task: asyncio.Task[Assignment] | None = None
+        self._is_closed = False
         self.heartbeater = Heartbeater(client, config, lookup, self.membership, on_change)
         committer.membership = self.membership
         client.updater.on_update.append(self._on_metadata)
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether topics are known that are wanted, be they none."""
+        return self._topics is not None
 
     def subscribe(self, topics: frozenset[str]) -> None:
         """Want these topics from now on; the next `advance` joins."""
@@ -93,6 +99,8 @@ class GroupCoordinator:
             await self._complete_join()
         if self._join_task is None and self.membership.needs_join and self._topics is not None:
             await self._prepare_join()
+            if self._is_closed:
+                return  # by another task, while this one gave up partitions
             self._join_task = asyncio.create_task(self._join(), name="tidelog-join")
             self._join_task.add_done_callback(lambda task: self._on_change())
         if self._join_task is None:
@@ -101,6 +109,7 @@ class GroupCoordinator:
     async def close(self, timeout_ms: int) -> None:
         """Commit if that is automatic, give up all partitions and leave."""
         deadline_ms = self._client.now_ms() + timeout_ms
+        self._is_closed = True
         if self._join_task is not None:
             self._join_task.cancel()
             with suppress(asyncio.CancelledError, KafkaError):

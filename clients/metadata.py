@@ -60,7 +60,10 @@ class TopicMetadata:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """The client's picture of the cluster; `version` grows with every change."""
+    """The client's picture of the cluster; `version` grows with every change.
+
+    `is_whole`: the latest answer named every topic that exists.
+    """
 
     cluster_id: str | None = None
     controller_id: BrokerId = -1
@@ -68,6 +71,7 @@ class ClusterMetadata:
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     topic_errors: dict[str, int] = field(default_factory=dict)
     version: int = 0
+    is_whole: bool = False
     _names: dict[UUID, str] = field(default_factory=dict)
 
     def apply(self, response: MetadataResponse, *, full: bool) -> None:
@@ -79,6 +83,7 @@ class ClusterMetadata:
                 broker.node_id: BrokerAddress(broker.node_id, broker.host, broker.port, broker.rack)
                 for broker in response.brokers
             }
+        self.is_whole = full
         if full:
             named = {topic.name for topic in response.topics}
             for name in [name for name in self.topics if name not in named]:

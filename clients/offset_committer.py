@@ -52,6 +52,7 @@ class OffsetCommitter:
         """
         attempt = 0
         left = dict(offsets)
+        self._last_auto = {}  # what is committed now may be other than what was read
         error: KafkaError | None = None
         while left:
             try:

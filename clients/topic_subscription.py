@@ -20,6 +20,7 @@ class TopicSubscription:
         self.topics = frozenset(topics)
         self._pattern = None if pattern is None else re.compile(pattern)
         self._exclude_internal = exclude_internal
+        self._is_matched = False
         if bool(self.topics) == (self._pattern is not None):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe needs either topics or a pattern")
 
@@ -29,13 +30,14 @@ class TopicSubscription:
         return self._pattern is not None
 
     def match(self, metadata: ClusterMetadata) -> bool:
-        """Match the pattern against the topics that exist; True when the outcome has changed."""
-        if self._pattern is None:
+        """Match the pattern against the topics that exist; True when the outcome is new."""
+        if self._pattern is None or not metadata.is_whole:
             return False
-        before = self.topics
+        before = self.topics if self._is_matched else None
         self.topics = frozenset(
             name
             for name, topic in metadata.topics.items()
             if self._pattern.fullmatch(name) and not (topic.is_internal and self._exclude_internal)
         )
+        self._is_matched = True
         return self.topics != before

@@ -14,6 +14,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
 from clients.admin import Admin
 from clients.consumer import Consumer
+from clients.consumer_types import OffsetAndMetadata
 from clients.producer import Producer
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
@@ -237,6 +238,82 @@ async def test_a_pattern_catches_topics_that_come_later(servers: str, group: str
                 while len(consumer.assignment()) < 2:
                     await consumer.poll(50)
             assert consumer.subscription() == {f"{prefix}-a", f"{prefix}-b"}
+
+
+async def test_a_new_subscription_gives_up_what_the_old_one_read_also_for_a_pattern_without_topics(
+    servers: str, topic: str, group: str
+) -> None:
+    await fill(servers, topic, 0, PARTITIONS)
+    old, new = Log(), Log()
+    async with Consumer(servers, group_id=group, **OPTIONS) as consumer:
+        consumer.subscribe([topic], listener=old)
+        await until_assigned(consumer, PARTITIONS)
+        consumer.subscribe(pattern="no-such-.*", listener=new)
+        async with asyncio.timeout(10):
+            while len(new.events) < 2:
+                await consumer.poll(50)
+        assert consumer.subscription() == frozenset()
+        assert new.events == [("revoked", list(range(PARTITIONS))), ("assigned", [])]
+        consumer.subscribe([topic])
+        await until_assigned(consumer, PARTITIONS)
+    assert old.events == [("assigned", list(range(PARTITIONS)))]
+    assert len(new.events) == 2
+
+
+async def test_a_pattern_without_topics_makes_nobody_a_member(servers: str, group: str) -> None:
+    async with Consumer(servers, group_id=group, **OPTIONS) as consumer, Admin(servers) as admin:
+        consumer.subscribe(pattern="no-such-.*")
+        for _ in range(5):
+            await consumer.poll(50)
+        assert group not in await admin.list_groups()
+
+
+async def until_assigned(consumer: Consumer, count: int) -> None:
+    async with asyncio.timeout(10):
+        while len(consumer.assignment()) != count:
+            await consumer.poll(50)
+
+
+async def test_closing_while_another_task_gives_up_partitions_leaves_no_member_behind(
+    servers: str, topic: str, group: str
+) -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    class Slow(Log):
+        async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:  # type: ignore[override]
+            if not entered.is_set():
+                entered.set()
+                await leave.wait()
+
+    consumer = Consumer(servers, group_id=group, **OPTIONS)
+    await consumer.start()
+    consumer.subscribe([topic], listener=Slow())
+    await until_assigned(consumer, PARTITIONS)
+    async with Reader(servers, topic, group):
+        polling = asyncio.create_task(consumer.poll(30_000))
+        async with asyncio.timeout(10):
+            await entered.wait()
+            await consumer.close()
+        leave.set()
+        done, _ = await asyncio.wait({polling}, timeout=1)
+        assert done and "closed" in str(polling.exception())
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "tidelog-join"]
+
+
+async def test_positions_are_committed_at_the_end_although_an_older_offset_was_committed_by_hand(
+    servers: str, topic: str, group: str
+) -> None:
+    await fill(servers, topic, 0, PARTITIONS * 2)
+    options = OPTIONS | {"group_id": group, "auto_commit_interval_ms": 10}
+    first = TopicPartition(topic, 0)
+    async with Consumer(servers, **options) as consumer, Admin(servers) as admin:
+        consumer.subscribe([topic])
+        async with asyncio.timeout(10):
+            while (await admin.list_group_offsets(group)).get(first) != OffsetAndMetadata(2, "", 0):
+                await consumer.poll(50)
+        await consumer.commit({first: 0})
+    async with Admin(servers) as admin:
+        assert (await admin.list_group_offsets(group))[first].offset == 2
 
 
 async def test_more_partitions_are_assigned_without_anybody_joining(

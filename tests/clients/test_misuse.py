@@ -59,6 +59,36 @@ async def test_a_closed_consumer_answers_at_once(servers: str) -> None:
         await consumer.partitions_for("tides")
 
 
+async def read_all(consumer: Consumer) -> None:
+    async for _ in consumer:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("read", "said"),
+    [
+        (lambda consumer: consumer.poll(60_000), "the consumer is closed"),
+        (lambda consumer: consumer.getone(), "the consumer is closed"),
+        (read_all, None),
+    ],
+    ids=["poll", "getone", "async for"],
+)
+async def test_a_task_that_waits_for_records_ends_at_once_when_another_closes_the_consumer(
+    servers: str, read: Any, said: str | None
+) -> None:
+    consumer = Consumer(servers)
+    await consumer.start()
+    consumer.assign([("quiet", 0)])
+    reading = asyncio.create_task(read(consumer))
+    await asyncio.sleep(0.1)
+    assert not reading.done()
+    await consumer.close()
+    done, _ = await asyncio.wait({reading}, timeout=0.5)
+    assert done
+    error = reading.exception()
+    assert (None if error is None else str(error)) == said
+
+
 @pytest.mark.parametrize(
     ("record", "said"),
     [
