@@ -110,9 +110,10 @@ class ProduceCore:
             self._fail(batch, failure(answer.error_code, subject, answer.error_message))
         return code in STALE_METADATA
 
-    def fail_queued(self, error: KafkaError) -> None:
-        """Fail everything that waits, because the producer cannot or may not send any more."""
-        lost = [batch for batch in self.accumulator.take_all() + list(self._sent) if not batch.done]
+    def fail_all(self, error: KafkaError) -> None:
+        """Fail everything that is not done, because the producer cannot or may not send any more."""
+        self.accumulator.take_all()
+        lost = [batch for batch in self.accumulator.incomplete if not batch.done]
         for batch in lost:
             text = f"{batch.record_count} records for {batch.topic_partition}: {error}"
             batch.fail(KafkaError(error.code, text))

@@ -28,7 +28,7 @@ from clients.produce_core import ProduceCore
 from clients.producer_batch import RecordMetadata
 from clients.producer_identity import ProducerIdentity
 from clients.producer_topics import ProducerTopics, TopicState
-from clients.record_checks import refuse_bad_record
+from clients.record_checks import refuse_bad_record, refuse_bad_timestamp
 from clients.sender import Sender
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
@@ -68,6 +68,7 @@ class Producer:
         self._flush_waiters: set[asyncio.Future[None]] = set()
         self._new_batches = 0
         self._is_closed = False
+        self._takes_records = True
         self._started = False
 
     # --- life -----------------------------------------------------------------------------
@@ -158,6 +159,7 @@ class Producer:
         if not self._started or self._is_closed:
             return
         self._is_closed = True
+        self._takes_records = False
         self._accumulator.close()
         self._line.wake()  # who waits for room is refused now, one after the other
         if timeout_ms != 0:
@@ -183,7 +185,7 @@ class Producer:
         Waits for the topic's metadata and for room in `buffer_memory`, at most `max_block_ms`.
         `timestamp_ms` None is now. Errors: KafkaError(MESSAGE_TOO_LARGE) for a record over
         `max_request_size`, KafkaError(REQUEST_TIMED_OUT) when there is no room in time, TypeError for a
-        value, key or header that is not bytes.
+        value, key or header that is not bytes, or a timestamp that is no whole number.
         """
         future = None
         try:
@@ -256,7 +258,7 @@ class Producer:
     ) -> DeliveryFuture | None:
         """Append if topic and memory allow; None if the caller has to wait."""
         state = self._states.get(topic)
-        if state is None or self._is_closed:
+        if state is None or not self._takes_records:
             self._check_usable()
             return None
         size = record_size_bound(key, value, headers)
@@ -276,8 +278,8 @@ class Producer:
         environment = self._client.environment
         if timestamp_ms is None:
             timestamp_ms = environment.wall_clock_ms()
-        elif timestamp_ms < 0:
-            raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"timestamp_ms={timestamp_ms} is negative")
+        else:
+            refuse_bad_timestamp(timestamp_ms)
         future: DeliveryFuture = self._loop.create_future()
         accumulator = self._accumulator
         is_new = not accumulator.append(queue, timestamp_ms, key, value, headers, future, size)
@@ -343,6 +345,8 @@ class Producer:
         return await self._topics.load(topic, deadline_ms)
 
     def _on_progress(self) -> None:
+        if self._sender.has_ended:
+            self._takes_records = False  # nobody would send them
         self._line.wake()
         for flush_waiter in self._flush_waiters:
             if not flush_waiter.done():

@@ -1,14 +1,30 @@
-"""Says what is wrong with a record that could not be encoded; asked only after that has failed."""
+"""Says what is wrong with a record that could not be encoded, or with a timestamp that was given for one."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from protocol.errors import ErrorCode, KafkaError
+
+_TIMESTAMP_MAX: Final = 2**63 - 1
 _BYTES: Final = (bytes, bytearray, memoryview)
 
 
+def refuse_bad_timestamp(timestamp_ms: object) -> None:
+    """TypeError for a timestamp that is no int; KafkaError(INVALID_TIMESTAMP) for one out of range."""
+    if not isinstance(timestamp_ms, int) or isinstance(timestamp_ms, bool):
+        kind = type(timestamp_ms).__name__
+        raise TypeError(f"timestamp_ms={timestamp_ms!r} is a {kind}, expected a whole number of ms")
+    if not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+        text = f"timestamp_ms={timestamp_ms} is {'negative' if timestamp_ms < 0 else 'over 2^63 - 1'}"
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
+
+
 def refuse_bad_record(value: object, key: object, headers: object, cause: Exception) -> None:
-    """Raise a TypeError naming what cannot stand in a record; return when nothing is wrong with its types."""
+    """Raise a TypeError naming what cannot stand in a record; asked only after encoding it has failed.
+
+    Returns when nothing is wrong with its types.
+    """
     text = _explain(value, key, headers)
     if text is not None:
         raise TypeError(text) from cause

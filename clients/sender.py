@@ -82,10 +82,8 @@ class Sender:
         tasks = [task for task in (self._task, self._identity_task, *self._helpers) if task is not None]
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
-        self._core.fail_queued(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._core.fail_all(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
         self._on_progress()
 
     @property
@@ -93,12 +91,17 @@ class Sender:
         """Why nothing can be sent any more, if so."""
         return self._fatal
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the task is no more, by `close` or by a bug."""
+        return self._task is not None and self._task.done()
+
     def _on_end(self, task: asyncio.Task[None]) -> None:
         """The task ends only by `close`; anything else is our bug and must not go unseen."""
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.critical("sender task ended", exc_info=error)
             self._fatal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"sender task ended: {error!r}")
-            self._core.fail_queued(self._fatal)
+            self._core.fail_all(self._fatal)
             self._on_progress()
 
     async def _run(self) -> None:
@@ -260,7 +263,7 @@ class Sender:
                 if not is_retriable(error):
                     assert isinstance(error, KafkaError)
                     self._fatal = error
-                    self._core.fail_queued(error)
+                    self._core.fail_all(error)
                     self._on_progress()
                     return
                 _log.info("no producer id yet: %s", error)

@@ -315,11 +315,13 @@ class BatchBuilder:
     ) -> None:
         """Add one record at the next offset; `timestamp` in ms."""
         count = self._count
+        base_timestamp = self._base_timestamp if count else timestamp
+        body = self._encode(timestamp - base_timestamp, count, key, value, headers)
+        # Nothing changes before the record is known to be good.
         if count == 0:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        body = self._encode(timestamp - self._base_timestamp, count, key, value, headers)
         length = len(body)
         prefix = _VARINTS[length] if length < _TABLE_SIZE else _varint(length)
         self._parts += (prefix, body)

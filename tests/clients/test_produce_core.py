@@ -139,7 +139,7 @@ def test_giving_up_fails_what_is_queued_and_what_is_sent() -> None:
     outcomes = full_batches(target.accumulator, P0, 3)
     drain(target, ONE)
     reason = KafkaError(ErrorCode.NETWORK_EXCEPTION, "end")
-    target.fail_queued(reason)
+    target.fail_all(reason)
     for outcome in outcomes:
         assert outcome.error is not None
         assert str(outcome.error).endswith(f"records for {P0}: end")

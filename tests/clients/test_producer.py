@@ -18,6 +18,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from protocol.record import BatchBuilder
 from protocol.registry import ApiKey
 from tests.support.eventually import eventually
 from tests.support.scripted_broker import Answer, Close, ScriptedBroker, Seen, Silence, scripted_brokers
@@ -300,3 +301,49 @@ async def test_deliveries_work_with_gather_and_callbacks() -> None:
             written = await asyncio.gather(*deliveries)
             assert [entry.offset for entry in written] == [10, 11, 12]
             await eventually(lambda: told == [10, 11, 12])
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "said"),
+    [
+        (1_700_000_000_000.5, "is a float, expected a whole number of ms"),
+        (True, "is a bool, expected a whole number of ms"),
+        ("1700000000000", "is a str, expected a whole number of ms"),
+        (-1, "timestamp_ms=-1 is negative"),
+        (2**63, "over 2\\^63 - 1"),
+    ],
+)
+async def test_a_timestamp_that_no_record_can_have_is_refused_and_leaves_its_batch_alone(
+    timestamp_ms: object, said: str
+) -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        async with quick(broker, linger_ms=50) as producer:
+            before = await producer.send("tides", b"before", timestamp_ms=1_000)
+            with pytest.raises((TypeError, KafkaError), match=said):
+                await producer.send("tides", b"high", timestamp_ms=timestamp_ms)  # type: ignore[arg-type]
+            after = await producer.send("tides", b"after", timestamp_ms=2**63 - 1)
+            assert [(await before).offset, (await after).offset] == [3, 4]
+        (batch,) = batches(broker)
+        assert read_header(batch).max_timestamp == 2**63 - 1
+
+
+def broken(builder: BatchBuilder) -> bytearray:
+    raise RuntimeError("a bug")
+
+
+async def test_a_sender_that_has_died_of_a_bug_fails_every_record_and_takes_no_more() -> None:
+    async with scripted_brokers() as [broker]:
+        producer = quick(broker, linger_ms=50)
+        await producer.start()
+        deliveries = [await producer.send("tides", b"high") for _ in range(3)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(BatchBuilder, "build", broken)
+            await asyncio.wait(deliveries, timeout=5)
+        async with asyncio.timeout(5):
+            await producer.flush()
+            assert all(delivery.done() for delivery in deliveries)
+            assert all("sender task ended" in str(delivery.exception()) for delivery in deliveries)
+            with pytest.raises(KafkaError, match="sender task ended"):
+                await producer.send("tides", b"more")
+            await producer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -101,6 +102,16 @@ def test_a_builder_may_be_built_goes_on_and_is_built_again() -> None:
     append_all(builder, small_records(0)[5:])
     assert read_records(first) == small_records(0)[:5]
     assert read_records(builder.build()) == small_records(0)
+
+
+def test_a_record_that_cannot_be_encoded_leaves_nothing_in_its_batch() -> None:
+    builder = BatchBuilder()
+    bad = ((9_000, "text"), (9_000.5, b"low"))
+    for timestamp, value in (*bad, (5_000, b"high"), *bad):
+        with suppress(TypeError):
+            builder.append(timestamp, None, value)  # type: ignore[arg-type]
+    header = read_header(builder.build())
+    assert (header.base_timestamp, header.max_timestamp, header.record_count) == (5_000, 5_000, 1)
 
 
 def test_a_builder_without_records_builds_a_batch_of_none() -> None:
