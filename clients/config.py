@@ -17,10 +17,12 @@ from clients.options import (
     require_between,
     require_bool,
     require_one_of,
+    require_text,
     unknown_option,
 )
 
 _INT32_MAX = 2**31 - 1
+_COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
 _ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
 
 
@@ -50,6 +52,7 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         parse_bootstrap_servers(self.bootstrap_servers)
+        require_text("client_id", self.client_id)
         require_one_of("security_protocol", self.security_protocol, ("PLAINTEXT", "SSL"))
         for option in ("receive_buffer_bytes", "send_buffer_bytes"):
             require_between(option, getattr(self, option), -1)
@@ -79,7 +82,8 @@ _DURATIONS = (
 class ProducerConfig(ClientConfig):
     """Options of a producer.
 
-    `acks`: 0 (do not wait), 1 (leader) or "all"; `compression_level` None takes the codec's default.
+    `acks`: 0 (do not wait), 1 (leader) or "all"; `compression_level`: gzip 1-9, lz4 1-17, zstd -131072-22;
+    None takes the codec's default.
     """
 
     acks: int | str = "all"
@@ -103,6 +107,9 @@ class ProducerConfig(ClientConfig):
         ClientConfig.__post_init__(self)
         require_one_of("acks", self.acks, (0, 1, -1, "0", "1", "-1", "all"))
         require_one_of("compression_type", self.compression_type, ("none", "gzip", "snappy", "lz4", "zstd"))
+        if self.compression_level is not None and self.compression_type in _COMPRESSION_LEVELS:
+            levels = _COMPRESSION_LEVELS[self.compression_type]
+            require_between("compression_level", self.compression_level, *levels)
         require_between("batch_size", self.batch_size, 0, _INT32_MAX)
         require_between("buffer_memory", self.buffer_memory, 1)
         require_between("max_request_size", self.max_request_size, 1, _INT32_MAX)
@@ -180,6 +187,9 @@ class ConsumerConfig(ClientConfig):
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
+        for option in ("group_id", "group_instance_id"):
+            if getattr(self, option) is not None:
+                require_text(option, getattr(self, option))
         require_one_of("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none"))
         require_one_of("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
         for option in (

@@ -31,12 +31,14 @@ from clients.fetch_driver import FetchDriver
 from clients.fetcher import Fetcher
 from clients.group_coordinator import GroupCoordinator
 from clients.handed_out import HandedOut
+from clients.offset_checks import require_offset
 from clients.offset_committer import OffsetCommitter
 from clients.partition_state import (
     AssignedPartitions,
 )
 from clients.position_initializer import PositionInitializer
 from clients.rebalance_listener import NoListener, RebalanceListener
+from clients.topic_names import require_topic_name
 from clients.topic_subscription import TopicSubscription
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
@@ -48,8 +50,16 @@ def _topic_partition(given: object) -> TopicPartition:
     """`given` as the topic and partition that it names; a topic alone is refused."""
     match given:
         case (str(topic), int(partition)) if partition >= 0:
+            require_topic_name(topic)
             return TopicPartition(topic, partition)
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"{given!r} is not a (topic, partition)")
+
+
+def _to_commit(partition: object, at: object) -> OffsetAndMetadata:
+    """The position that `at`, an offset or OffsetAndMetadata, stands for."""
+    position = at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)  # type: ignore[arg-type]
+    require_offset(position.offset, f"commit of {partition}")
+    return position
 
 
 class Consumer(ConsumerPositions):
@@ -318,6 +328,7 @@ class Consumer(ConsumerPositions):
 
     def _require_reading(self) -> None:
         self._require_usable()
+        self._require_fetching()
         if self._group is None and not len(self._assigned):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "nothing to read: call subscribe or assign first")
 
@@ -335,10 +346,7 @@ class Consumer(ConsumerPositions):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         if offsets is None:
             return self._handed_out.positions()
-        return {
-            TopicPartition(*partition): OffsetAndMetadata(at) if isinstance(at, int) else at
-            for partition, at in offsets.items()
-        }
+        return {_topic_partition(partition): _to_commit(partition, at) for partition, at in offsets.items()}
 
     def _require_committer(self) -> OffsetCommitter:
         self._require_usable()

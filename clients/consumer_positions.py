@@ -12,6 +12,7 @@ from clients.consumer_types import FetchPosition, OffsetAndTimestamp
 from clients.fetch_driver import FetchDriver
 from clients.handed_out import HandedOut
 from clients.leader_requests import ask_leaders
+from clients.offset_checks import require_offset
 from clients.offset_questions import OffsetsByTimestamp
 from clients.partition_state import (
     EARLIEST_TIMESTAMP,
@@ -39,8 +40,7 @@ class ConsumerPositions:
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on from `offset`; what was fetched ahead is dropped."""
-        if offset < 0:
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"seek of {partition} to {offset}")
+        require_offset(offset, f"seek of {partition}")
         state = self._require_assigned(partition)
         state.seek(FetchPosition(offset), self._client.metadata.leader_epoch(state.topic_partition))
         self._driver.wake()
@@ -139,6 +139,7 @@ class ConsumerPositions:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._driver.data_arrived.wait()
         self._require_usable()
+        self._require_fetching()
 
     def _wake_poll(self) -> None:
         self._driver.data_arrived.set()
@@ -149,6 +150,10 @@ class ConsumerPositions:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is not started")
         if self._is_closed:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed")
+
+    def _require_fetching(self) -> None:
+        if self._driver.failure is not None:
+            raise self._driver.failure
 
     def _require_assigned(self, partition: TopicPartition) -> PartitionState:
         self._require_usable()

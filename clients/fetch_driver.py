@@ -28,7 +28,10 @@ _LONGEST_SLEEP_MS = 60_000
 
 
 class FetchDriver:
-    """The fetching task of one consumer; `data_arrived` is set when `take` may find something."""
+    """The fetching task of one consumer; `data_arrived` is set when `take` may find something.
+
+    `failure`: why nothing is fetched any more, if so.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class FetchDriver:
         self._helpers: set[asyncio.Task[None]] = set()
         self._looking_up: set[TopicPartition] = set()
         self._is_closed = False
+        self.failure: KafkaError | None = None
 
     def start(self) -> None:
         """Start the task; once."""
@@ -65,9 +69,7 @@ class FetchDriver:
         tasks = [task for task in (self._task, *self._helpers) if task is not None]
         for task in tasks:
             task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
         for node_id, request in self._fetcher.closing_requests().items():
             connection = self._client.network.ready_connection(node_id)
             if connection is not None:
@@ -78,6 +80,8 @@ class FetchDriver:
         """The task ends only by `close`; anything else is our bug and must not go unseen."""
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.critical("fetcher task ended", exc_info=error)
+            self.failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"fetcher task ended: {error!r}")
+            self.data_arrived.set()
 
     def _on_metadata(self) -> None:
         for state in self._assigned:

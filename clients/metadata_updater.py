@@ -12,6 +12,7 @@ from clients.failures import STALE_METADATA, failure, known_code
 from clients.metadata import ClusterMetadata
 from clients.network import Network
 from clients.refresh_policy import RefreshPolicy
+from clients.topic_names import require_topic_name
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
@@ -96,9 +97,10 @@ class MetadataUpdater:
     async def ensure_topic(self, topic: str, deadline_ms: int) -> None:
         """Await the metadata of `topic`.
 
-        Errors: what the broker says about the topic if waiting does not help (not authorized, not a
-        valid name); UNKNOWN_TOPIC_OR_PARTITION or the last network failure at the deadline.
+        Errors: see `require_topic_name`; what the broker says about the topic if waiting does not help (not
+        authorized, not a valid name); UNKNOWN_TOPIC_OR_PARTITION or the last network failure at the deadline.
         """
+        require_topic_name(topic)
         while topic not in self.metadata.topics:
             self.use_topic(topic)
             self.request_update()
@@ -123,7 +125,8 @@ class MetadataUpdater:
         """The task ends only by `close`; anything else is our bug and must not go unseen."""
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.critical("metadata task ended", exc_info=error)
-            self._notify(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"metadata task ended: {error!r}"))
+            self._last_error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"metadata task ended: {error!r}")
+            self._notify(self._last_error)
 
     async def _run(self) -> None:
         while True:

@@ -41,7 +41,13 @@ def require_one_of(option: str, value: object, allowed: Iterable[object]) -> Non
     """Refuse a value that is not in `allowed`."""
     choices = tuple(allowed)
     if value not in choices:
-        raise ConfigError(option, value, "one of " + ", ".join(str(choice) for choice in choices))
+        raise ConfigError(option, value, "one of " + ", ".join(dict.fromkeys(map(str, choices))))
+
+
+def require_text(option: str, value: object) -> None:
+    """Refuse anything but text."""
+    if not isinstance(value, str):
+        raise ConfigError(option, value, "text")
 
 
 def require_bool(option: str, value: object) -> None:

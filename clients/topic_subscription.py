@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from clients.metadata import ClusterMetadata
+from clients.topic_names import require_topic_name
 from protocol.errors import ErrorCode, KafkaError
 
 
@@ -18,7 +19,9 @@ class TopicSubscription:
         if isinstance(topics, str):
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topics={topics!r}: give a list of names")
         self.topics = frozenset(topics)
-        self._pattern = None if pattern is None else re.compile(pattern)
+        for topic in self.topics:
+            require_topic_name(topic)
+        self._pattern = None if pattern is None else _compiled(pattern)
         self._exclude_internal = exclude_internal
         self._is_matched = False
         if bool(self.topics) == (self._pattern is not None):
@@ -41,3 +44,11 @@ class TopicSubscription:
         )
         self._is_matched = True
         return self.topics != before
+
+
+def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        text = f"pattern={pattern!r} is no regular expression: {error}"
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error

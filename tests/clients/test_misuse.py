@@ -13,8 +13,10 @@ import pytest
 
 from clients.admin import Admin
 from clients.consumer import Consumer
+from clients.fetcher import Fetcher
 from clients.producer import Producer
 from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
 from tests.support.eventually import eventually
 from tidelog.embedded import EmbeddedCluster
 
@@ -127,6 +129,80 @@ async def test_an_assignment_is_refused_that_names_no_partition(servers: str, gi
     async with Consumer(servers) as consumer:
         with pytest.raises(KafkaError, match=r"is not a \(topic, partition\)"):
             consumer.assign([given])
+
+
+@pytest.mark.parametrize(
+    ("topic", "said"),
+    [
+        (b"tides", "topic=b'tides' is a bytes, expected a str"),
+        (None, "topic=None is a NoneType"),
+        ("", "'' is no topic's name"),
+        ("t" * 250, "1 to 249 characters"),
+        ("tide\ud800", "is no topic's name"),
+    ],
+)
+async def test_a_topic_that_is_none_is_refused_and_spoils_nothing(
+    servers: str, topic: Any, said: str
+) -> None:
+    async with Producer(servers) as producer, Consumer(servers, group_id="names") as consumer:
+        for asking in (producer.send(topic, b"high"), consumer.partitions_for(topic)):
+            with pytest.raises((TypeError, KafkaError), match=said):
+                await asking
+        with pytest.raises((TypeError, KafkaError), match=said):
+            consumer.subscribe([topic])
+        with pytest.raises(KafkaError):
+            consumer.assign([(topic, 0)])
+        async with asyncio.timeout(5):
+            assert (await producer.send_and_wait(f"after-{len(said)}", b"high")).offset == 0
+            assert await consumer.partitions_for(f"after-{len(said)}")
+
+
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (2.0, "2.0: a float, expected a whole number"),
+        ("2", "'2': a str, expected a whole number"),
+        (None, "None: a NoneType"),
+        (-5, "to -5"),
+        (2**63, "to 9223372036854775808"),
+    ],
+)
+async def test_an_offset_that_no_log_has_is_neither_sought_nor_committed(
+    servers: str, offset: Any, said: str
+) -> None:
+    tides = TopicPartition("levels", 0)
+    async with Producer(servers) as producer:
+        await producer.send_and_wait("levels", b"high", partition=0)
+    async with Consumer(servers, group_id=f"levels-{said}", auto_offset_reset="earliest") as consumer:
+        consumer.assign([tides])
+        with pytest.raises((TypeError, KafkaError), match=said):
+            consumer.seek(tides, offset)
+        with pytest.raises((TypeError, KafkaError), match=said):
+            await consumer.commit({tides: offset})
+        assert await consumer.committed([tides]) == {tides: None}
+        assert await consumer.getone(5_000) is not None
+
+
+async def test_a_pattern_that_is_no_regular_expression_is_refused(servers: str) -> None:
+    async with Consumer(servers, group_id="patterns") as consumer:
+        with pytest.raises(KafkaError, match=r"pattern='\(' is no regular expression: missing") as caught:
+            consumer.subscribe(pattern="(")
+        assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+async def test_a_consumer_whose_fetching_has_died_of_a_bug_says_so_instead_of_reading_nothing(
+    servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    async with Consumer(servers, auto_offset_reset="earliest") as consumer:
+        consumer.assign([("levels", 0)])
+        monkeypatch.setattr(Fetcher, "plan", broken)
+        async with asyncio.timeout(5):
+            with pytest.raises(KafkaError, match=r"fetcher task ended: RuntimeError"):
+                while True:
+                    await consumer.poll(60_000)
 
 
 async def test_lost_records_are_logged_once_and_dropped_futures_make_no_noise(
