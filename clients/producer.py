@@ -44,6 +44,8 @@ DeliveryFuture = asyncio.Future[RecordMetadata]
 class Producer:
     """An asyncio producer; use it as an async context manager, or call `start` and `close`.
 
+    Leaving the context delivers what was sent, after an error within `request_timeout_ms`; a task that is
+    cancelled gives it up.
     Options are those of `ProducerConfig` (Kafka's names with underscores).
     Errors: KafkaError everywhere; a delivery that fails has the broker's error code.
     Bounds: `buffer_memory` for unsent records; `send` waits at most `max_block_ms` for room.
@@ -125,7 +127,12 @@ class Producer:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.close(timeout_ms=None if exc is None else 0)
+        if exc is None:
+            await self.close()
+        else:
+            # What was sent before an error is not its fault; a task that is cancelled has no time.
+            in_a_hurry = not isinstance(exc, Exception)
+            await self.close(timeout_ms=0 if in_a_hurry else self.config.request_timeout_ms)
 
     async def flush(self, timeout_ms: int | None = None) -> None:
         """Send what is buffered without lingering and await its fate.

@@ -254,6 +254,27 @@ async def test_closing_sends_what_is_buffered() -> None:
             await producer.send("tides", b"more")
 
 
+async def test_an_error_in_the_application_does_not_lose_what_was_sent_before_it() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        with pytest.raises(ZeroDivisionError):
+            async with quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+                delivery = await producer.send("tides", b"high")
+                raise ZeroDivisionError
+        assert (await delivery).offset == 3
+
+
+async def test_a_cancelled_application_does_not_wait_for_what_was_sent() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        async with asyncio.timeout(5):
+            with pytest.raises(asyncio.CancelledError):
+                async with quick(broker) as producer:
+                    delivery = await producer.send("tides", b"high")
+                    raise asyncio.CancelledError
+        assert isinstance(delivery.exception(), KafkaError)
+
+
 async def test_flush_sends_without_lingering_and_gives_up_in_time() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3), Silence)
