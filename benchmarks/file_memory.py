@@ -12,14 +12,17 @@ import tempfile
 from typing import Final
 
 MEBIBYTE: Final = 1024 * 1024
-FILE_BYTES: Final = 2 * 1024 * MEBIBYTE
+FILE_MEBIBYTES_MAX: Final = 2 * 1024
+MEMORY_SHARE: Final = 1 / 8
 _TIMES: Final = 2
 
 
 def touch_file_memory() -> None:
-    """Fill a file of FILE_BYTES and remove it, twice: pages of both are what files get next."""
+    """Fill a file of up to 2 GiB, an eighth of the memory, and remove it, twice: files get its pages next."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    pieces = min(FILE_MEBIBYTES_MAX, int(memory_bytes * MEMORY_SHARE) // MEBIBYTE)
     piece = bytes(MEBIBYTE)
     for _ in range(_TIMES):
         with tempfile.TemporaryFile(buffering=0) as file:
-            for _ in range(FILE_BYTES // MEBIBYTE):
-                os.write(file.fileno(), piece)
+            for _ in range(pieces):
+                file.write(piece)
