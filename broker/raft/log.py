@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from broker.clock import Clock
-from broker.raft.snapshot_format import last_contained_log_timestamp
+from broker.raft.snapshot_format import last_contained_log_timestamp, require_whole_snapshot
 from broker.raft.snapshots import SnapshotFiles
 from cluster.quorum.log import EpochEnd, SnapshotId
 from cluster.topic_names import CLUSTER_METADATA_TOPIC
@@ -230,11 +230,22 @@ class MetadataLog:
         with self._log.storage_errors("fetch of a snapshot"):
             self.snapshots.append_chunk(snapshot_id, position, chunk)
 
-    def finish_snapshot(self, snapshot_id: SnapshotId) -> None:
-        """The fetched snapshot is whole: make it durable, and begin the log anew at its end."""
+    def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:
+        """The fetched snapshot is whole: make it durable, and begin the log anew at its end.
+
+        False when it is damaged: it is dropped, and may be fetched again.
+        """
         with self._log.storage_errors("fetch of a snapshot", is_final=True):
+            path, data = self.snapshots.fetched(snapshot_id)
+            try:
+                require_whole_snapshot(path, data)
+            except CorruptFile as error:
+                logger.error("the snapshot that was fetched is dropped: %s", error)
+                self.snapshots.drop_fetched(snapshot_id)
+                return False
             self.snapshots.finish(snapshot_id)
         self._begin_at(snapshot_id)
+        return True
 
     def _begin_at(self, snapshot_id: SnapshotId) -> None:
         logger.info("metadata log begins anew at offset %d, with a snapshot", snapshot_id.end_offset)

@@ -19,7 +19,7 @@ from typing import Final
 
 from cluster.metadata_log_codec import decode_record, encode_record
 from cluster.quorum.control import snapshot_footer_batch, snapshot_header_batch
-from protocol.batch import crc_is_valid, iterate_headers, read_header
+from protocol.batch import BatchHeader, crc_is_valid, iterate_headers, read_header
 from protocol.control_batch import read_control_record
 from protocol.control_records import (
     KRaftVersionRecord,
@@ -114,6 +114,30 @@ def read_snapshot(path: str, data: bytes) -> Snapshot:
     if head is None or not is_whole:
         raise CorruptFile(path, "a snapshot begins with a header record and ends with a footer record")
     return Snapshot(head, batches)
+
+
+def require_whole_snapshot(path: str, data: bytes) -> None:
+    """CorruptFile naming `path` unless all batches are whole, from a header record to a footer record.
+
+    Only the first and the last batch are opened: checksums speak for those between.
+    """
+    last: tuple[int, BatchHeader] | None = None
+    try:
+        for position, header in iterate_headers(data):
+            if not crc_is_valid(data, position, header):
+                raise DecodeError(f"the checksum of the batch at {position} is wrong")
+            last = position, header
+        last_contained_log_timestamp(data)
+        if last is None or not _ends_snapshot(data, *last):
+            raise DecodeError("the snapshot does not end with a footer record")
+    except DecodeError as error:
+        raise CorruptFile(path, str(error)) from error
+
+
+def _ends_snapshot(data: bytes, position: int, header: BatchHeader) -> bool:
+    records = read_records(data, position, header) if header.is_control else ()
+    controls = (read_control_record(each) for each in records)
+    return any(each is not None and isinstance(each[1], SnapshotFooterRecord) for each in controls)
 
 
 def last_contained_log_timestamp(data: bytes) -> int:

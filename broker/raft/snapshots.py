@@ -114,6 +114,15 @@ class SnapshotFiles:
         finally:
             file.close()
 
+    def fetched(self, snapshot_id: SnapshotId) -> tuple[str, bytes]:
+        """The path of what has been fetched of a snapshot, and its content."""
+        path = self._part(snapshot_id)
+        return path, self._fs.read(path)
+
+    def drop_fetched(self, snapshot_id: SnapshotId) -> None:
+        """Remove what has been fetched of a snapshot."""
+        self._fs.unlink(self._part(snapshot_id))
+
     def finish(self, snapshot_id: SnapshotId) -> None:
         """All pieces are there: sync them and give the file its name, durably."""
         file = self._fs.open(self._part(snapshot_id), create=False)

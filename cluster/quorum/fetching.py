@@ -277,16 +277,19 @@ def handle_snapshot_response(replica: Replica, message: ApiMessage, now_ms: int)
     snapshot.position += len(partition.unaligned_records)
     if snapshot.position >= partition.size:
         following.snapshot = None
-        _load_snapshot(replica, snapshot_id)
+        if not _load_snapshot(replica, snapshot_id):
+            return False  # damaged: the next fetch names it again
     _heard(replica, following, now_ms)
     return True
 
 
-def _load_snapshot(replica: Replica, snapshot_id: SnapshotId) -> None:
-    replica.log.finish_snapshot(snapshot_id)
+def _load_snapshot(replica: Replica, snapshot_id: SnapshotId) -> bool:
+    if not replica.log.finish_snapshot(snapshot_id):
+        return False
     replica.history.load(replica.log)
     replica.outbox.add(SnapshotLoaded(snapshot_id))
     replica.outbox.add(HighWatermark(replica.log.high_watermark))
+    return True
 
 
 def handle_update_response(replica: Replica, message: ApiMessage, now_ms: int) -> bool:

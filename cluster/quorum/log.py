@@ -92,8 +92,9 @@ class RaftLog(Protocol):
     ) -> None:
         """Write a piece of a snapshot that is being fetched; position 0 begins anew."""
 
-    def finish_snapshot(self, snapshot_id: SnapshotId) -> None:
-        """The snapshot is whole: make it durable, then begin the log anew, empty, at its end.
+    def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:
+        """All pieces are there: make the snapshot durable, then begin the log anew, empty, at its end.
 
         Afterwards start, end and high watermark are its end offset, start and last epoch its epoch.
+        False when it was damaged on its way: it is dropped, and the log is as it was.
         """

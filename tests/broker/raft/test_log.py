@@ -169,6 +169,27 @@ def test_a_fetched_snapshot_begins_the_log_anew() -> None:
     assert log.high_watermark == 100
 
 
+@pytest.mark.parametrize("at", [17, 30, 80, 200, -30, "half", "no footer"])
+def test_a_snapshot_that_was_damaged_on_its_way_is_dropped_and_fetched_again(at: int | str) -> None:
+    disk = CrashFileSystem()
+    log = open_log(disk)
+    append(log, 1, 1)
+    whole, wanted = snapshot_data(4, map(str, range(9))), SnapshotId(100, 4)
+    batches = [position for position, _ in iterate_headers(whole)]
+    assert len(batches) == 3
+    if isinstance(at, int):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+    else:
+        damaged = bytearray(whole[: len(whole) // 2 if at == "half" else batches[-1]])
+    log.append_snapshot_chunk(wanted, 0, bytes(damaged))
+    assert not log.finish_snapshot(wanted)
+    assert (log.start_offset, log.end_offset, log.latest_snapshot()) == (0, 2, None)
+    log.append_snapshot_chunk(wanted, 0, whole)
+    assert log.finish_snapshot(wanted)
+    assert (log.start_offset, log.end_offset, log.latest_snapshot()) == (100, 100, wanted)
+
+
 def test_a_snapshot_that_a_crash_left_half_fetched_is_gone() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)

@@ -151,6 +151,23 @@ def test_a_snapshot_is_fetched_in_pieces_and_then_the_log_begins_there() -> None
     assert subject.quorum.kraft_version == 1
 
 
+def test_a_snapshot_that_is_damaged_on_its_way_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(log=log_with(1)).follow(2, epoch=5)
+    named = fetch.SnapshotId(end_offset=40, epoch=4)
+    data = snapshot_of(dynamic(1, 2, 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(subject.log, "finish_snapshot", lambda snapshot_id: False)
+        subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+        piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
+    assert not subject.all_of(SnapshotLoaded)
+    assert subject.log.end_offset == 1
+    subject.wait(20)
+    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
+    assert subject.all_of(SnapshotLoaded)
+    assert subject.log.end_offset == 40
+
+
 def test_a_snapshot_that_is_gone_is_given_up() -> None:
     subject = Subject().follow(2, epoch=5)
     named = fetch.SnapshotId(end_offset=40, epoch=4)

@@ -154,7 +154,7 @@ class MemoryLog:
         assert position == len(incoming), f"chunk at {position}, {len(incoming)} bytes are there"
         incoming += chunk
 
-    def finish_snapshot(self, snapshot_id: SnapshotId) -> None:
+    def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:
         """The fetched snapshot is whole: the log starts at its end."""
         data = bytes(self._incoming.pop(snapshot_id))
         removed = self._cut(self.start_offset)
@@ -165,6 +165,7 @@ class MemoryLog:
         self.on_truncate(
             snapshot_id.end_offset, [batch for batch in removed if batch.next_offset > snapshot_id.end_offset]
         )
+        return True
 
     # What the shell does with it.
 
