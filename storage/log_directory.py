@@ -148,6 +148,11 @@ class LogDirectory:
             _log.error("partition %s in %s cannot be used: %s", topic_partition, self.path, damage)
             self.damaged[topic_partition] = str(damage)
             return
+        except AssertionError as bug:
+            # Ours, and the business of this partition alone: the others can be served.
+            _log.exception("partition %s in %s cannot be opened", topic_partition, self.path)
+            self.damaged[topic_partition] = f"it cannot be opened: {bug}"
+            return
         log.advance_high_watermark(self.checkpoints.offset(CheckpointKind.HIGH_WATERMARK, topic_partition))
         self.logs[topic_partition] = log
 
@@ -339,7 +344,12 @@ class LogDirectory:
         # A damaged one has not been recovered: once it is mended its tail must still be looked at.
         clean = not self.damaged
         for log in self.logs.values():
-            log.close(clean=True, now_ms=now_ms)
+            try:
+                log.close(clean=True, now_ms=now_ms)
+            except AssertionError:
+                # Ours: the next start verifies what is here; the other logs are closed all the same.
+                _log.exception("%s cannot be closed in order", log.directory)
+                clean = False
             clean = clean and log.failure is None
         if not self._is_loaded:
             # The checkpoints hold what is known of logs that were not come to, and their state nobody knows.

@@ -33,7 +33,13 @@ from storage.log_files import (
 )
 from storage.log_roll import roll_jitter_ms
 from storage.producer_state import ProducerStateManager
-from storage.recovery import TailRecovery, assign_seen_epoch, replay_producer, replay_producers
+from storage.recovery import (
+    TailRecovery,
+    assign_seen_epoch,
+    check_distance,
+    replay_producer,
+    replay_producers,
+)
 from storage.segment import LogSegment
 from storage.segments import Segments
 
@@ -146,6 +152,10 @@ class LogLoader:
         if damage and segment.size_bytes:
             _log.warning("%s: %s; the indexes are rebuilt", segment.file.path, damage)
             self._rebuild_indexes(segments, segment)
+        elif damage and not missing:
+            # Else entries of batches that are gone would stand before those of new ones.
+            _log.warning("%s is empty, but %s; the indexes are emptied", segment.file.path, damage)
+            segment.forget_indexes()
 
     def _new_segment(self, offset: Offset, *, create: bool) -> LogSegment:
         return LogSegment(
@@ -191,6 +201,7 @@ class LogLoader:
                 replay_producer(producers, header, data, 0, None)
         segment.forget_indexes()
         for position, header, batch in checked_batches(segment.file):
+            check_distance(segment, header, position)
             replay_producer(producers, header, batch, 0, segment)
             segment.reindex(header, position)
         segment.complete_indexes()

@@ -22,6 +22,7 @@ from protocol.ids import Offset
 from storage.batch_scan import CorruptLog, checked_batches
 from storage.files import FileSystem
 from storage.leader_epoch import LeaderEpochCache
+from storage.offset_index import MAX_RELATIVE_OFFSET
 from storage.producer_state import ProducerStateManager
 from storage.segment import LogSegment
 from storage.segments import Segments
@@ -74,6 +75,16 @@ def replay_producers(producers: ProducerStateManager, segments: Segments, end_of
             data = segment.file.pread(header.size_bytes, position) if header.is_control else b""
             replay_producer(producers, header, data, 0, None)
     producers.map_end_offset = end_offset
+
+
+def check_distance(segment: LogSegment, header: BatchHeader, position: int) -> None:
+    """CorruptLog for a batch whose offsets no index of its segment can name.
+
+    The checksum does not cover the base offset, which may be anything where a disk returns other bytes.
+    """
+    if not 0 <= header.last_offset - segment.base_offset <= MAX_RELATIVE_OFFSET:
+        reason = f"offset {header.last_offset} is too far from {segment.base_offset}"
+        raise CorruptLog(segment.file.path, position, reason)
 
 
 def assign_seen_epoch(leader_epochs: LeaderEpochCache, header: BatchHeader) -> None:
@@ -143,6 +154,7 @@ class TailRecovery:
                 if header.base_offset < self.expected_offset:
                     reason = f"offset {header.base_offset} follows {self.expected_offset - 1}"
                     return CorruptLog(segment.file.path, position, reason)
+                check_distance(segment, header, position)
                 replay_producer(self.producers, header, data, 0, segment)
                 segment.reindex(header, position)
                 assign_seen_epoch(self.leader_epochs, header)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from storage.directory_checkpoints import CheckpointKind
+from storage.log import PartitionLog
 from storage.log_manager import LogManager
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_managers import EVENTS, create, found, started
@@ -141,3 +144,83 @@ class TestDamage:
         disk.fail_next_fsync("/a/replication-offset-checkpoint")
         manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
         assert [directory.path for directory in manager.online_directories] == ["/b"]
+
+    def test_an_active_segment_that_lost_its_batches_goes_on_without_the_entries_of_them(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        manager = started(disk, "/a")
+        log = create(manager)
+        append(log, "a", "b", timestamps=NOW_MS)
+        manager.shutdown(NOW_MS)
+        disk.open("/a/events-0/00000000000000000000.log", create=False).truncate(0)
+        manager = started(disk, "/a")
+        assert "00000000000000000000.log is empty, but" in caplog.text
+        log = found(manager)
+        append(log, "c", timestamps=NOW_MS - 5)
+        manager.shutdown(NOW_MS)
+        log = found(started(disk, "/a"))
+        assert values_of(log) == ["c"]
+        assert log.offset_for_timestamp(NOW_MS - 9) == (NOW_MS - 5, 0, 0)
+
+    @pytest.mark.parametrize("is_flushed", [False, True])
+    def test_a_base_offset_beyond_its_segment_is_damage_that_no_checksum_shows(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture, is_flushed: bool
+    ) -> None:
+        manager = started(disk, "/a")
+        log = create(manager)
+        append(log, "a")
+        append(create(manager, "other"), "b")
+        end = log.segments.active.size_bytes
+        append(log, "c")
+        if is_flushed:
+            log.flush(NOW_MS)
+            manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        disk.flip_bit(log.segments.active.file.path, end * 8 + 17)
+        manager = started(disk, "/a")
+        assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]
+        assert f"at byte {end}: offset 2199023255553 is too far from 0" in caplog.text
+        if is_flushed:
+            assert manager.get(EVENTS) is None
+        else:
+            assert values_of(found(manager)) == ["a"]
+
+    def test_a_bug_that_shows_while_a_partition_is_opened_leaves_the_others_alone(
+        self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        manager = started(disk)
+        append(create(manager), "a")
+        append(create(manager, "other"), "b")
+        manager.shutdown(NOW_MS)
+        opened = PartitionLog.open
+
+        def sometimes(fs: CrashFileSystem, directory: str, *rest: Any, **options: Any) -> PartitionLog:
+            assert "events" not in directory, "a bug"
+            return opened(fs, directory, *rest, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionLog, "open", sometimes)
+            manager = started(disk)
+        with pytest.raises(KafkaError, match="a bug") as caught:
+            create(manager)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]
+
+    def test_a_bug_that_shows_while_a_log_is_closed_leaves_the_others_closed_in_order(
+        self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        manager = started(disk)
+        append(create(manager), "a")
+        append(create(manager, "same", 1), "c")
+        append(create(manager, "other"), "b")
+        close = PartitionLog.close
+
+        def sometimes(log: PartitionLog, **options: Any) -> None:
+            assert "events" not in log.directory, "a bug"
+            close(log, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionLog, "close", sometimes)
+            manager.shutdown(NOW_MS)
+        assert not disk.exists("/a/.kafka_cleanshutdown")
+        assert disk.exists("/b/.kafka_cleanshutdown")
+        assert values_of(found(started(disk))) == ["a"]
