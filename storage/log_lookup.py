@@ -1,10 +1,11 @@
 """Finding offsets by timestamp: time index, then batch headers, then the records of one batch.
 
 A batch that expands beyond `storage.record_bounds` answers as a whole, with its first offset and its
-largest timestamp: who reads from there misses nothing.
+largest timestamp: who reads from there misses nothing. So does one of the local log whose records nobody can
+read: batches come opaque from producers, and nonsense in one must not end every look-up in its partition.
 
 I/O: an index search, a scan of headers over about index.interval.bytes, and one batch decompressed,
-within that bound. Errors: OSError, CorruptLog, CorruptIndex; DecodeError for a damaged batch.
+within that bound. Errors: OSError, CorruptLog, CorruptIndex.
 Source: LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp of Apache Kafka 4.3; KIP-79, KIP-734.
 """
 
@@ -15,6 +16,7 @@ from typing import NamedTuple
 
 from protocol.batch import BatchHeader
 from protocol.compression import BoundExceeded
+from protocol.errors import DecodeError
 from protocol.ids import LeaderEpoch, Offset
 from protocol.record import iterate_payload, read_payload
 from storage.record_bounds import LOOKED_UP_BYTES_MAX, RECORDS_MAX
@@ -70,18 +72,28 @@ def newest_record(segments: Segments) -> RecordPlace | None:
 
 
 def _places(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[RecordPlace]:
-    return places_in_batch(segment.file.pread(header.size_bytes, position), header)
+    try:
+        yield from places_in_batch(segment.file.pread(header.size_bytes, position), header)
+    except DecodeError:
+        yield _place_of_all(header)
+
+
+def _place_of_all(header: BatchHeader) -> RecordPlace:
+    return RecordPlace(header.max_timestamp, header.base_offset, header.partition_leader_epoch)
 
 
 def places_in_batch(data: bytes | memoryview, header: BatchHeader) -> Iterator[RecordPlace]:
-    """Where the records of one batch are; one place for all of them when there are too many to look at."""
+    """Where the records of one batch are; one place for all of them when there are too many to look at.
+
+    Errors: DecodeError for a damaged batch.
+    """
     epoch = header.partition_leader_epoch
     try:
         payload = read_payload(data, 0, header, LOOKED_UP_BYTES_MAX)
     except BoundExceeded:
         payload = None
     if payload is None or header.record_count > RECORDS_MAX:
-        yield RecordPlace(header.max_timestamp, header.base_offset, epoch)
+        yield _place_of_all(header)
         return
     for record in iterate_payload(payload, header):
         yield RecordPlace(record.timestamp, record.offset, epoch)

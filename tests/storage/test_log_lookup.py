@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 
 from protocol.compression import Compression
 from storage.config import LogConfig
@@ -77,6 +78,23 @@ def test_timestamps_that_go_back_do_not_hide_records() -> None:
         wanted = next((i for i, time in enumerate(times) if time >= timestamp), None)
         place = log.offset_for_timestamp(timestamp)
         assert (place and place.offset) == wanted
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_records_that_nobody_can_read_answer_as_a_whole_and_hide_no_others(compression: Compression) -> None:
+    log = open_log(CrashFileSystem(), SMALL)
+    append(log, "a", timestamps=10)
+    nonsense = batch(["b", "c"], timestamps=[20, 30], compression=compression)
+    nonsense[-6:] = b"\xff" * 6
+    nonsense[17:21] = crc32c(nonsense[21:]).to_bytes(4, "big")
+    log.append_as_leader(nonsense, 0, NOW_MS)
+    append(log, "d", timestamps=25)
+    assert log.offset_for_timestamp(10) == RecordPlace(10, 0, 0)
+    found = log.offset_for_timestamp(21)
+    assert found is not None
+    assert (found.timestamp, found.offset) in ((30, 1), (30, 2))
+    assert log.max_timestamp_offset() in (RecordPlace(30, 1, 0), RecordPlace(30, 2, 0))
+    assert log.offset_for_timestamp(31) is None
 
 
 def test_log_append_time_is_what_counts_where_the_topic_says_so() -> None:
