@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.ids import LeaderEpoch, Offset, TopicPartition
 from storage.transaction_marker import EndTransactionMarker, read_end_transaction_marker
+
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -71,6 +73,11 @@ def read_given_batches(
                 f"{topic_partition}: batch at offset {header.base_offset}, next is {expected_offset}",
             )
         expected_offset = header.next_offset
+        if expected_offset > _OFFSET_MAX:
+            # The checksum does not cover offsets.
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"{topic_partition}: a batch at offset {header.base_offset}"
+            )
         batches.append(header)
         position = end
     return GivenBatches(batches, position)

@@ -202,6 +202,13 @@ class TestFollower:
             log.append_as_follower(batch(["b"], base_offset=10), NOW_MS)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
+    def test_an_offset_over_64_bits_is_a_corrupt_message(self, log: PartitionLog) -> None:
+        for beyond in (2**63 - 1, 2**63 - 2):
+            with pytest.raises(KafkaError) as caught:
+                log.append_as_follower(batch(["a", "b"], base_offset=beyond), NOW_MS)
+            assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert log.log_end_offset == 0
+
     def test_a_damaged_batch_stops_all_of_them(self, log: PartitionLog) -> None:
         second = batch(["b"], base_offset=1)
         second[-1] ^= 1
