@@ -6,6 +6,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
@@ -13,6 +14,7 @@ from storage.config_definition import ConfigError
 
 UNLIMITED: Final = 2**31 - 1
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
+_HOSTS_REMEMBERED: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,18 +70,24 @@ def parse_address_limits(text: str) -> dict[str, int]:
     return limits
 
 
-def _addresses(host: str, entry: str) -> set[str]:
+def _addresses(host: str, entry: str) -> frozenset[str]:
     """The addresses of a host, written as those of peers are."""
     try:
-        return {_written(host)}
+        return frozenset({_written(host)})
     except ValueError:
         pass
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        allowed = f"allowed is an address, or the name of a host that has one ({error.strerror})"
+        return _resolved(host)
+    except (OSError, UnicodeError) as error:
+        allowed = f"allowed is an address, or the name of a host that has one ({error})"
         raise ConfigError(_OVERRIDES, entry, allowed) from error
-    return {_written(str(address[0])) for *_, address in found}
+
+
+# A name server is asked once for a host, not at each change of whatever config.
+@lru_cache(_HOSTS_REMEMBERED)
+def _resolved(host: str) -> frozenset[str]:
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return frozenset(_written(str(address[0])) for *_, address in found)
 
 
 def _written(address: str) -> str:

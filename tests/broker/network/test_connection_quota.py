@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from broker.network.config import UNLIMITED, NetworkConfig, parse_address_limits
@@ -78,5 +80,19 @@ def test_limits_of_addresses_are_found_however_the_address_is_written() -> None:
 
 def test_limits_of_hosts_are_those_of_their_addresses() -> None:
     assert parse_address_limits("localhost:3")["127.0.0.1"] == 3
-    with pytest.raises(ConfigError, match=r"max\.connections\.per\.ip\.overrides=no such host:3: allowed is"):
-        parse_address_limits("no such host:3")
+    for host in ("no such host", "no..name"):
+        with pytest.raises(ConfigError, match=rf"max\.connections\.per\.ip\.overrides={host}:3: allowed is"):
+            parse_address_limits(f"{host}:3")
+
+
+def test_a_name_server_is_asked_once_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def answer(host: str, *_: object, **options: object) -> list[tuple[object, ...]]:
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    for count in (3, 4):
+        assert parse_address_limits(f"only-here.example:{count}") == {"10.0.0.7": count}
+    assert asked == ["only-here.example"]
