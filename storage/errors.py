@@ -6,6 +6,8 @@ rebuilds, truncates or reports. `StorageFailure` means that the disk itself brok
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from protocol.errors import ErrorCode, KafkaError
 
 
@@ -21,6 +23,17 @@ class StorageFailure(KafkaError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{operation} of {path} failed: {reason}")
         self.path = path
         self.operation = operation
+
+
+class InvalidRecords(KafkaError):
+    """Records that do not belong into the log; INVALID_RECORD or INVALID_TIMESTAMP.
+
+    `record_errors` names each by its index in the batch and says why (KIP-467).
+    """
+
+    def __init__(self, code: ErrorCode, text: str, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, text)
+        self.record_errors = record_errors
 
 
 class CorruptFile(Exception):

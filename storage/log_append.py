@@ -22,7 +22,7 @@ class AppendInfo:
     max_timestamp: int
     """Largest timestamp of the records in ms."""
     log_append_time: int
-    """The broker's time in ms when the topic uses it, else -1."""
+    """The broker's time in ms when the topic uses it, else -1; of a duplicate its largest timestamp."""
     log_start_offset: Offset
     size_bytes: int
     is_duplicate: bool

@@ -186,7 +186,7 @@ class WritableLog(ReadableLog):
             duplicate.first_offset,
             duplicate.last_offset,
             duplicate.timestamp,
-            duplicate.timestamp if self.rules.log_append_time else -1,
+            duplicate.timestamp,  # as Kafka, whatever the topic's timestamps are
             self.log_start_offset,
             size_bytes,
             True,

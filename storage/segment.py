@@ -114,13 +114,13 @@ class LogSegment:
     def append(self, data: bytes | bytearray | memoryview, batches: list[BatchHeader]) -> None:
         """Add whole batches with their final headers, and index entries where they are due.
 
-        All or nothing: after an OSError the files are as they were before.
+        All or nothing: after an error the files are as they were before.
         """
         start = self.file.size()
         self.file.append(data)
         try:
             self._index(batches, start)
-        except OSError:
+        except Exception:
             self._cut_back(start, batches[0].base_offset)
             raise
 
@@ -136,7 +136,7 @@ class LogSegment:
         self.file.append(data)
         try:
             self._index_batch(last_offset, max_timestamp, start, len(data))
-        except OSError:
+        except Exception:
             self._cut_back(start, base_offset)
             raise
 
@@ -152,7 +152,9 @@ class LogSegment:
         if position == 0:
             self._first_timestamp = newest
         unindexed_bytes = self._bytes_since_last_index_entry
-        if unindexed_bytes > self._index_interval_bytes:
+        if unindexed_bytes > self._index_interval_bytes and not (
+            self.offset_index.is_full or self.time_index.is_full  # the next append rolls
+        ):
             self._add_index_entries(last_offset, position)
             unindexed_bytes = 0
         self._bytes_since_last_index_entry = unindexed_bytes + size_bytes

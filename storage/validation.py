@@ -14,11 +14,13 @@ of compression. For the rest a batch is opaque, and its header's largest timesta
 | batch > segment.bytes | RECORD_LIST_TOO_LARGE |
 | timestamp outside of before.max.ms / after.max.ms, log append time set by a client | INVALID_TIMESTAMP |
 
+Which records are refused stands in the error (KIP-467).
 Source: ProduceRequest, UnifiedLog.analyzeAndValidateRecords and LogValidator of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -41,6 +43,7 @@ from protocol.compression import Compression, compress
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.record import RECORD_BYTES_MIN, iterate_payload, read_payload
 from storage.config import LogConfig
+from storage.errors import InvalidRecords
 from storage.record_bounds import RECORDS_MAX, decompressed_bytes_max
 from storage.time_index import NO_TIMESTAMP
 
@@ -48,6 +51,8 @@ _NO_LIMIT: Final = 2**63 - 1
 _MAGIC_AT: Final = 16
 _HEADER_BYTES_IN_LENGTH: Final = BATCH_OVERHEAD - LOG_OVERHEAD
 _HIGHEST_COMPRESSION: Final = int(max(Compression))
+RECORD_ERRORS_MAX: Final = 1000
+"""How many refused records an answer names; their batch is refused whole."""
 _ERRORS_SHOWN: Final = 3
 # How many bytes a byte can stand for, by codec: a batch that is not opened must not claim more offsets.
 # Deflate: 258 bytes in 2 bits. Snappy: 64 in 3 bytes. LZ4: 255 in one. Zstandard: 128 KiB in a block of 4.
@@ -218,7 +223,7 @@ def validate_batch(
     if rules.log_append_time:
         return _with_log_append_time(records, header, rules, now_ms, must_recompress)
     if newest > now_ms + rules.timestamp_after_max_ms:
-        raise _timestamp_error(newest, rules, now_ms)
+        raise _timestamp_error(records, header, rules, now_ms)
     if must_recompress or rules.looks_at_records or attributes & ATTRIBUTE_LOG_APPEND_TIME:
         return _with_create_time(records, header, rules, now_ms, must_recompress)
     return None
@@ -301,37 +306,53 @@ def _payload(records: bytearray | memoryview, header: BatchHeader, rules: Valida
 
 def _check_records(payload: bytes, header: BatchHeader, rules: ValidationRules, now_ms: int | None) -> int:
     """Look at every record, one at a time; the largest timestamp. `now_ms` None: timestamps do not count."""
-    without_key: list[int] = []
+    bad: list[tuple[int, int | None]] = []  # index in the batch, and its timestamp if that is what is bad
     needs_key = rules.is_compacted
     oldest, newest = _NO_TIMESTAMPS if now_ms is None else rules.timestamps_at(now_ms)
     largest = NO_TIMESTAMP
-    outside: int | None = None
     try:
-        for offset, timestamp, key, _, _ in iterate_payload(payload, header):
-            if needs_key and key is None:
-                without_key.append(offset)
+        for index, (_, timestamp, key, _, _) in enumerate(iterate_payload(payload, header)):
             largest = max(largest, timestamp)
-            if not oldest <= timestamp <= newest and timestamp != NO_TIMESTAMP and outside is None:
-                outside = timestamp
+            if needs_key and key is None:
+                bad.append((index, None))
+            elif not oldest <= timestamp <= newest and timestamp != NO_TIMESTAMP:
+                bad.append((index, timestamp))
     except DecodeError as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, str(error)) from error
-    if without_key:
-        shown = ", ".join(map(str, without_key[:_ERRORS_SHOWN]))
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"{len(without_key)} records without a key in a compacted topic, first at batch index {shown}",
-        )
-    if outside is not None:
-        assert now_ms is not None
-        raise _timestamp_error(outside, rules, now_ms)
+    if bad:
+        raise _invalid_records(bad, (oldest, newest))
     return largest
 
 
-def _timestamp_error(timestamp: int, rules: ValidationRules, now_ms: int) -> KafkaError:
-    oldest, newest = rules.timestamps_at(now_ms)
-    return KafkaError(
-        ErrorCode.INVALID_TIMESTAMP, f"timestamp {timestamp} ms is not within {oldest} and {newest}"
-    )
+def _invalid_records(bad: Sequence[tuple[int, int | None]], allowed: tuple[int, int]) -> InvalidRecords:
+    """What is wrong with each of the `bad` records, or with the first RECORD_ERRORS_MAX of them."""
+    errors = [
+        (index, "no key, in a compacted topic" if timestamp is None else _out_of_range(timestamp, allowed))
+        for index, timestamp in bad[:RECORD_ERRORS_MAX]
+    ]
+    code = ErrorCode.INVALID_RECORD
+    if any(timestamp is not None for _, timestamp in bad):
+        code = ErrorCode.INVALID_TIMESTAMP
+    shown = "; ".join(f"record {index}: {text}" for index, text in errors[:_ERRORS_SHOWN])
+    return InvalidRecords(code, f"{len(bad)} of the records are refused, {shown}", errors)
+
+
+def _out_of_range(timestamp: int, allowed: tuple[int, int]) -> str:
+    return f"timestamp {timestamp} ms is not within {allowed[0]} and {allowed[1]}"
+
+
+def _timestamp_error(
+    records: bytearray | memoryview, header: BatchHeader, rules: ValidationRules, now_ms: int
+) -> KafkaError:
+    """Why a batch with a timestamp that is too late is refused: its records say which of them it is."""
+    allowed = rules.timestamps_at(now_ms)
+    try:
+        _check_records(_payload(records, header, rules), header, rules, now_ms)
+    except InvalidRecords as error:
+        return error
+    except KafkaError:
+        pass  # they cannot be looked at
+    return KafkaError(ErrorCode.INVALID_TIMESTAMP, _out_of_range(header.max_timestamp, allowed))
 
 
 def _recompressed(

@@ -35,6 +35,7 @@ from protocol.produce_view import (
     read_produce_request,
 )
 from protocol.response_parts import NodeEndpoint
+from storage.errors import InvalidRecords
 
 logger = logging.getLogger(__name__)
 
@@ -127,6 +128,14 @@ class ProduceHandler:
             info = partition.append(asked.records, acks, request.received_ms)
         except DecodeError:
             raise
+        except InvalidRecords as error:
+            traffic.failed_produce_requests += 1
+            result = _failed(request, asked, error)
+            result.record_errors, result.log_start_offset = (
+                error.record_errors,
+                partition.log.log_start_offset,
+            )
+            return result
         except Exception as error:
             # Of whatever kind it is: the other partitions' records are appended, or will be.
             traffic.failed_produce_requests += 1

@@ -16,6 +16,7 @@ from storage.config import LogConfig
 from storage.errors import StorageFailure
 from storage.leader_epoch import EpochEntry
 from storage.log import AppendOrigin, PartitionLog
+from storage.segment import LogSegment
 from storage.txn_index import AbortedTransaction
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_log
@@ -201,6 +202,34 @@ class TestFollower:
         with pytest.raises(KafkaError) as caught:
             log.append_as_follower(batch(["b"], base_offset=10), NOW_MS)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def test_batches_that_come_together_may_be_more_than_an_index_has_room_for(
+        self, disk: CrashFileSystem
+    ) -> None:
+        log = open_log(disk, replace(LogConfig(), index_interval_bytes=1, segment_index_bytes=24))
+        data = b"".join(batch([str(at)], base_offset=at, timestamps=NOW_MS + at) for at in range(10))
+        log.append_as_follower(data, NOW_MS)
+        log.append_as_follower(batch(["10"], base_offset=10), NOW_MS)
+        assert len(log.segments.base_offsets) == 2, "the segment with the full index was rolled"
+        assert values_of(log) == [str(at) for at in range(11)]
+        assert log.segments.first.find(9) is not None
+        log.close(clean=False, now_ms=NOW_MS)
+        assert values_of(open_log(disk, log.config, clean=False)) == [str(at) for at in range(11)]
+
+    def test_whatever_fails_once_records_are_written_takes_them_back(
+        self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(LogSegment, "_index_batch", lambda *_: 1 // 0)
+            for append_one in (
+                lambda: log.append_as_follower(batch(["a"]), NOW_MS),
+                lambda: log.append_as_leader(batch(["a"]), 0, NOW_MS),
+            ):
+                with pytest.raises(ZeroDivisionError):
+                    append_one()
+        assert log.segments.active.size_bytes == 0
+        append(log, "b")
+        assert values_of(log) == ["b"]
 
     def test_an_offset_over_64_bits_is_a_corrupt_message(self, log: PartitionLog) -> None:
         for beyond in (2**63 - 1, 2**63 - 2):

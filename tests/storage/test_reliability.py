@@ -145,6 +145,7 @@ def test_redpanda_3038_the_last_five_batches_of_a_producer_are_recognised() -> N
     for index in range(1, 6):
         info = log.append_as_leader(bytearray(sent[index]), 0, NOW_MS)
         assert (info.is_duplicate, info.first_offset) == (True, index)
+        assert info.log_append_time == NOW_MS, "as Kafka's, whatever the topic's timestamps are"
     with pytest.raises(KafkaError) as caught:
         log.append_as_leader(bytearray(sent[0]), 0, NOW_MS)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

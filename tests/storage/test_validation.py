@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 from protocol.batch import crc_is_valid, read_header, write_header
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
-from protocol.record import read_records
+from protocol.record import BatchBuilder, read_records
 from storage.config import LogConfig
+from storage.errors import InvalidRecords
 from storage.validation import (
+    RECORD_ERRORS_MAX,
     AppendOrigin,
     ValidatedBatch,
     ValidationRules,
@@ -147,6 +150,46 @@ def test_a_compacted_topic_needs_keys(policy: tuple[str, ...], codec: Compressio
     data = batch(["a"], key=None, compression=codec)
     assert error_of(data, cleanup_policy=policy) is ErrorCode.INVALID_RECORD
     assert validate(batch(["a"], compression=codec), cleanup_policy=policy).header.record_count == 1
+
+
+def keyed(keys: Sequence[bytes | None], timestamps: Sequence[int]) -> bytearray:
+    builder = BatchBuilder()
+    for key, timestamp in zip(keys, timestamps, strict=True):
+        builder.append(timestamp, key, b"x")
+    return bytearray(builder.build())
+
+
+def refused(data: bytearray, **settings: Any) -> tuple[ErrorCode, list[int]]:
+    with pytest.raises(InvalidRecords) as caught:
+        validate(data, **settings)
+    return caught.value.code, [index for index, _ in caught.value.record_errors]
+
+
+def test_records_that_are_refused_are_named_by_their_place_in_the_batch() -> None:
+    times = [NOW_MS, NOW_MS, NOW_MS - 101, NOW_MS + HOUR_MS + 1]
+    data = keyed((b"k", None, b"k", b"k"), times)
+    compact = {"cleanup_policy": ("compact",)}
+    assert refused(bytearray(data)) == (ErrorCode.INVALID_TIMESTAMP, [3]), "the header alone says that one is"
+    assert refused(bytearray(data), **compact) == (ErrorCode.INVALID_TIMESTAMP, [1, 3])
+    aged = compact | {"message_timestamp_before_max_ms": 100}
+    assert refused(bytearray(data), **aged) == (ErrorCode.INVALID_TIMESTAMP, [1, 2, 3])
+    in_time = keyed((b"k", None, b"k", None), [NOW_MS] * 4)
+    assert refused(in_time, **compact) == (ErrorCode.INVALID_RECORD, [1, 3])
+
+
+def test_an_answer_names_a_bounded_number_of_refused_records() -> None:
+    data = batch(["x"] * (RECORD_ERRORS_MAX + 5), key=None)
+    _, indexes = refused(data, cleanup_policy=("compact",))
+    assert indexes == list(range(RECORD_ERRORS_MAX))
+
+
+def test_a_timestamp_that_only_the_header_has_is_refused_as_well() -> None:
+    data = changed(batch(["a"], timestamps=NOW_MS), max_timestamp=NOW_MS + HOUR_MS + 1)
+    assert error_of(data) is ErrorCode.INVALID_TIMESTAMP
+    unreadable = batch(["a"], timestamps=NOW_MS + HOUR_MS + 1)
+    unreadable[61] = 0x7F
+    write_header(unreadable, 0, read_header(unreadable))
+    assert error_of(unreadable) is ErrorCode.INVALID_TIMESTAMP
 
 
 def test_records_that_cannot_be_parsed_are_refused_where_they_are_parsed() -> None:

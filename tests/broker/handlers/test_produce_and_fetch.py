@@ -160,6 +160,19 @@ def test_every_version_that_names_topics_is_answered(broker: Broker, version: in
     assert values(fetched(broker.fetch(at(0), version=max(4, version)))[0])[-1] == b"x"
 
 
+def test_records_that_are_refused_are_named_in_the_answer(broker: Broker) -> None:
+    broker.produce(batch(b"a", b"b"))
+    broker.replicas.manager.find("t", None, 0).log.advance_log_start_offset(1)
+    late = BatchBuilder()
+    for timestamp in (NOW_MS, NOW_MS + 3_600_001, NOW_MS):
+        late.append(timestamp, None, b"x")
+    answer = produced(broker.produce(bytes(late.build())))
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    assert answer.log_start_offset == 1
+    assert [error.batch_index for error in answer.record_errors] == [1]
+    assert "timestamp" in (answer.record_errors[0].batch_index_error_message or "")
+
+
 def test_acks_0_gets_no_answer_and_an_error_ends_the_connection(broker: Broker) -> None:
     assert broker.produce(batch(b"a"), acks=0).answers == [None]
     failed = broker.produce(batch(b"a"), acks=0, topic="nowhere")
