@@ -119,6 +119,48 @@ def test_a_producer_that_waits_for_input_is_stopped_by_ctrl_c(broker: EmbeddedCl
         assert producer.stderr.read() == b""
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_a_producer_has_read_is_written_although_it_is_stopped(
+    broker: EmbeddedCluster, number: signal.Signals, code: int
+) -> None:
+    options = ("-X", "linger.ms=600000", "-X", "delivery.timeout.ms=900000")
+    topic = f"stopped-{code}"
+    with process(
+        "produce", topic, *options, bootstrap=broker.bootstrap_servers, stdin=subprocess.PIPE
+    ) as producer:
+        assert producer.stdin is not None
+        producer.stdin.write(b"one\ntwo\nunfinished")
+        producer.stdin.flush()
+        wait_until(lambda: topic in tidelog_output("topic", "list", bootstrap=broker.bootstrap_servers))
+        time.sleep(0.2)
+        producer.send_signal(number)
+        assert producer.wait(DEADLINE_S) == code
+        assert producer.stderr is not None
+        assert producer.stderr.read() == b""
+    assert tidelog_output("consume", topic, "-e", bootstrap=broker.bootstrap_servers) == "one\ntwo\n"
+
+
+def test_a_producer_that_is_stopped_while_the_broker_is_away_tells_what_is_lost() -> None:
+    with EmbeddedCluster() as own:
+        tidelog_output("produce", "tides", stdin="high\n", bootstrap=own.bootstrap_servers)
+        with process(
+            "produce", "tides", "-v", bootstrap=own.bootstrap_servers, stdin=subprocess.PIPE
+        ) as producer:
+            assert producer.stdin is not None
+            assert producer.stdout is not None
+            assert producer.stderr is not None
+            producer.stdin.write(b"one\n")
+            producer.stdin.flush()
+            assert producer.stdout.readline() == b"tides 0 1\n"
+            own.stop()
+            producer.stdin.write(b"two\nthree\n")
+            producer.stdin.flush()
+            assert producer.stderr.readline().startswith(b"tidelog: metadata refresh failed")
+            producer.send_signal(signal.SIGINT)
+            assert producer.stderr.read() == b"tidelog: 2 of 3 records that were read were not written\n"
+            assert producer.wait(DEADLINE_S) == 130
+
+
 def test_a_reader_that_goes_away_ends_the_command_quietly(broker: EmbeddedCluster) -> None:
     with process("consume", "tides", bootstrap=broker.bootstrap_servers) as consumer:
         assert consumer.stdout is not None

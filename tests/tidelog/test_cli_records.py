@@ -115,8 +115,14 @@ def test_many_lines_arrive_whole(topic: Topic) -> None:
 
 def test_what_cannot_be_written_is_one_line(topic: Topic) -> None:
     assert "has no partition 7, only 3" in topic.failure("produce", "-p", "7", code=2, stdin=b"a\n")
-    long = b"x" * 2_000_000
-    assert "no delimiter b'\\n' within" in topic.failure("produce", code=2, stdin=long)
+    long = b"one\ntwo\n" + b"x" * 2_000_000 + b"\nfour\n"
+    said = topic.failure("produce", "-p", "0", code=2, stdin=long)
+    assert "record 3: no delimiter b'\\n' within 1048576 bytes" in said
+    short = topic.failure(
+        "produce", "-p", "0", "-X", "max.request.size=90", code=2, stdin=b"three\n" + b"x" * 99
+    )
+    assert "record 2: no delimiter" in short
+    assert topic.consume("-e") == "one\ntwo\nthree\n"
 
 
 def test_records_that_the_broker_refuses_fail_the_command(broker: EmbeddedCluster, topic: Topic) -> None:

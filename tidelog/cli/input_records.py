@@ -40,21 +40,30 @@ class RecordSplitter:
         self._null_empty = null_empty
         self._record_bytes_max = record_bytes_max
         self._rest = b""
+        self._records = 0
 
     def feed(self, data: bytes) -> list[InputRecord]:
         """The records that are complete with `data`; ValueError when one is too long."""
+        self._refuse_long_rest()
         pieces = (self._rest + data).split(self._delimiter)
         self._rest = pieces.pop()
-        if len(self._rest) > self._record_bytes_max:
-            raise ValueError(
-                f"no delimiter {self._delimiter!r} within {self._record_bytes_max} bytes of input"
-            )
+        if not pieces:
+            self._refuse_long_rest()
+        self._records += len(pieces)
         return [self._record(piece) for piece in pieces]
 
     def finish(self) -> list[InputRecord]:
-        """The last record, if the input did not end with a delimiter."""
+        """The last record, if the input did not end with a delimiter; ValueError when it is too long."""
+        self._refuse_long_rest()
         rest, self._rest = self._rest, b""
         return [self._record(rest)] if rest else []
+
+    def _refuse_long_rest(self) -> None:
+        if len(self._rest) > self._record_bytes_max:
+            raise ValueError(
+                f"record {self._records + 1}: no delimiter {self._delimiter!r} within"
+                f" {self._record_bytes_max} bytes of input (max.request.size)"
+            )
 
     def _record(self, piece: bytes) -> InputRecord:
         key, value = self._fixed_key, piece

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -14,7 +16,7 @@ from clients.producer import DeliveryFuture, Producer
 from protocol.errors import KafkaError
 from protocol.record import RecordHeader
 from tidelog.cli.escapes import unescape
-from tidelog.cli.failures import UsageFailure, kafka_error_text
+from tidelog.cli.failures import UsageFailure, complain, kafka_error_text
 from tidelog.cli.input_records import InputRecord, RecordSplitter
 from tidelog.cli.input_stream import read_input
 from tidelog.cli.options import (
@@ -30,6 +32,8 @@ from tidelog.cli.running import run
 # Lines are small: fewer, larger requests, at the price of some latency.
 LINGER_MS = 5
 BATCH_BYTES = 256 * 1024
+# How long a command that is stopped goes on for records that it has read.
+SAVE_TIMEOUT_MS = 3_000
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -146,21 +150,29 @@ async def _produce(producer: Producer, splitter: RecordSplitter, target: Target)
                 raise UsageFailure(
                     f"topic {target.topic!r} has no partition {target.partition}, only {len(known)}"
                 )
-        with counting("records") as count:
-            async for chunk in read_input():
-                await deliveries.send(producer, _split(splitter, chunk))
-                count(deliveries.sent)
-                if deliveries.failure is not None:
-                    break
-            await deliveries.send(producer, splitter.finish())
-            await producer.flush()
-            count(deliveries.sent)
+        try:
+            await _send_input(producer, splitter, deliveries)
+        except (asyncio.CancelledError, UsageFailure):
+            await deliveries.save_what_was_read(producer)
+            raise
     deliveries.raise_failure()
 
 
-def _split(splitter: RecordSplitter, chunk: bytes) -> list[InputRecord]:
+async def _send_input(producer: Producer, splitter: RecordSplitter, deliveries: Deliveries) -> None:
+    with counting("records") as count:
+        async for chunk in read_input():
+            await deliveries.send(producer, _split(splitter.feed, chunk))
+            count(deliveries.sent)
+            if deliveries.failure is not None:
+                break
+        await deliveries.send(producer, _split(splitter.finish))
+        await producer.flush()
+        count(deliveries.sent)
+
+
+def _split(split: Callable[..., list[InputRecord]], *data: bytes) -> list[InputRecord]:
     try:
-        return splitter.feed(chunk)
+        return split(*data)
     except ValueError as error:
         raise UsageFailure(str(error)) from None
 
@@ -171,6 +183,7 @@ class Deliveries:
     def __init__(self, target: Target) -> None:
         self._target = target
         self.sent = 0
+        self.written = 0
         self.failed = 0
         self.failure: BaseException | None = None
 
@@ -197,9 +210,19 @@ class Deliveries:
         if error is not None:
             self.failed += 1
             self.failure = self.failure or error
-        elif verbose:
+            return
+        self.written += 1
+        if verbose:
             written = future.result()
             print(f"{written.topic} {written.partition} {written.offset}", flush=True)
+
+    async def save_what_was_read(self, producer: Producer) -> None:
+        """Deliver what is in the producer's hands, for a moment: nobody can read it from its pipe again."""
+        with suppress(KafkaError):
+            await producer.flush(SAVE_TIMEOUT_MS)
+        missing = self.sent - self.written
+        if missing:
+            complain(f"{missing} of {self.sent} records that were read were not written")
 
     def raise_failure(self) -> None:
         """Raise the first delivery's error with the number of those that failed, if any did."""
