@@ -176,6 +176,39 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(broker: EmbeddedCluste
 # --- terminals and pipes
 
 
+def test_a_reader_of_offsets_that_goes_away_ends_the_producer(broker: EmbeddedCluster) -> None:
+    with process(
+        "produce", "gone", "-v", bootstrap=broker.bootstrap_servers, stdin=subprocess.PIPE
+    ) as producer:
+        assert producer.stdin is not None
+        assert producer.stdout is not None
+        assert producer.stderr is not None
+        producer.stdin.write(b"first\n")
+        producer.stdin.flush()
+        assert producer.stdout.readline() == b"gone 0 0\n"
+        producer.stdout.close()
+        deadline = time.monotonic() + DEADLINE_S
+        with suppress(BrokenPipeError):
+            while producer.poll() is None and time.monotonic() < deadline:
+                producer.stdin.write(b"next\n")
+                producer.stdin.flush()
+                time.sleep(0.1)
+        assert (producer.wait(DEADLINE_S), producer.stderr.read()) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [("topic list >&-", 0), ("produce closed <&-", 0), ("consume tides -e >&-", 0), ("topic list 2>&-", 0)],
+)
+def test_streams_that_the_caller_has_closed_are_nowhere(
+    broker: EmbeddedCluster, arguments: str, code: int
+) -> None:
+    command = f"exec {' '.join(COMMAND)} {arguments}"
+    environment = {**os.environ, "TIDELOG_BOOTSTRAP": broker.bootstrap_servers, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, env=environment, timeout=DEADLINE_S)
+    assert (done.returncode, done.stderr) == (code, b"")
+
+
 def test_what_goes_into_a_pipe_has_no_colours(broker: EmbeddedCluster) -> None:
     for arguments in (["topic", "describe", "tides"], ["--help"], ["perf", "produce", "tides", "-n", "10"]):
         with process(*arguments, bootstrap=broker.bootstrap_servers) as command:

@@ -68,7 +68,10 @@ def dump(
     )
     damages: list[CorruptFile] = []
     for path in paths:
-        for file in files_to_dump(path):
+        files = list(files_to_dump(path))
+        if not files:
+            raise UsageFailure(f"{path} has no segment, index, snapshot or checkpoint, nor partitions")
+        for file in files:
             damages += dumper.dump(file)
     for damage in damages:
         complain(str(damage))

@@ -6,12 +6,15 @@ has anything to add there.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; ends the process with its exit code."""
+    _open_closed_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["broker"] and given[1:2] not in (["list"], ["unregister"]):
         from broker.__main__ import main as run_broker
@@ -21,6 +24,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from tidelog.cli.app import app
 
     app(args=given, prog_name="tidelog")
+
+
+def _open_closed_streams() -> None:
+    """Point streams that the caller closed (`<&-`) to nowhere, else other files would take their place."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with suppress(OSError):
+                os.fstat(descriptor)
+                continue  # open, though Python has no use for it
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", closefd=False))
 
 
 if __name__ == "__main__":

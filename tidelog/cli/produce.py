@@ -212,9 +212,12 @@ class Deliveries:
             self.failure = self.failure or error
             return
         self.written += 1
-        if verbose:
+        if verbose and self.failure is None:
             written = future.result()
-            print(f"{written.topic} {written.partition} {written.offset}", flush=True)
+            try:
+                print(f"{written.topic} {written.partition} {written.offset}", flush=True)
+            except OSError as unprinted:
+                self.failure = unprinted
 
     async def save_what_was_read(self, producer: Producer) -> None:
         """Deliver what is in the producer's hands, for a moment: nobody can read it from its pipe again."""
