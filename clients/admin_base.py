@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -22,6 +22,13 @@ KeyT = TypeVar("KeyT")
 SelfT = TypeVar("SelfT", bound="AdminBase")
 
 _TOPIC_IDLE_MS = 300_000
+
+
+def name_tuple(names: Iterable[str], what: str) -> tuple[str, ...]:
+    """`names`, each once; TypeError for a single text, whose characters would pass for names."""
+    if isinstance(names, str | bytes):
+        raise TypeError(f"{what}={names!r}: give a list of names")
+    return tuple(dict.fromkeys(names))
 
 
 class AdminBase:

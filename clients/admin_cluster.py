@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from clients.admin_base import AdminBase
+from clients.admin_base import AdminBase, name_tuple
 from clients.admin_types import (
     ClusterDescription,
     ConfigChange,
@@ -115,7 +115,7 @@ class ClusterAdmin(AdminBase):
     ) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
         """The configuration of each resource by key; `keys` None means all keys."""
         deadline_ms = self._deadline_ms(timeout_ms)
-        wanted_keys = None if keys is None else tuple(keys)
+        wanted_keys = None if keys is None else name_tuple(keys, "keys")
         result: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
         for node_id, group in _by_node(resources).items():
             request = DescribeConfigsRequest(

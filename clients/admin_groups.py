@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from clients.admin_base import AdminBase
+from clients.admin_base import AdminBase, name_tuple
 from clients.admin_types import GroupDescription, GroupListing, GroupMember
 from clients.assignors.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from clients.committed_offsets import Committer, commit_once, fetch_committed
@@ -44,7 +44,9 @@ class GroupAdmin(AdminBase):
     ) -> dict[str, GroupListing]:
         """All groups by id, from all brokers; `states` and `types` narrow that down."""
         deadline_ms = self._deadline_ms(timeout_ms)
-        request = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
+        request = ListGroupsRequest(
+            states_filter=name_tuple(states, "states"), types_filter=name_tuple(types, "types")
+        )
         brokers = self._client.network.broker_ids
         answers = await asyncio.gather(*(self._groups_of(id_, request, deadline_ms) for id_ in brokers))
         return {group.group_id: group for groups in answers for group in groups}
@@ -202,7 +204,7 @@ class GroupAdmin(AdminBase):
             except KafkaError as error:
                 return error
 
-        names = list(dict.fromkeys(group_ids))
+        names = name_tuple(group_ids, "group_ids")
         return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
 
 

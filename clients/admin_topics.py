@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from clients.admin_base import AdminBase, one_result
+from clients.admin_base import AdminBase, name_tuple, one_result
 from clients.admin_types import (
     ActiveProducer,
     CreatedTopic,
@@ -107,7 +107,7 @@ class TopicAdmin(AdminBase):
         self, topics: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, KafkaError | None]:
         """Delete topics by name; None for each that is deleted."""
-        names = tuple(topics)
+        names = name_tuple(topics, "topics")
         deadline_ms = self._deadline_ms(timeout_ms)
 
         def make(version: int) -> DeleteTopicsRequest:
@@ -182,7 +182,7 @@ class TopicAdmin(AdminBase):
         self, topics: Iterable[str], *, timeout_ms: int | None = None
     ) -> dict[str, TopicDescription | KafkaError]:
         """Topics with their partitions, leaders and replicas."""
-        names = tuple(topics)
+        names = name_tuple(topics, "topics")
         response = await self._ask_metadata(names, timeout_ms)
         return {
             topic.name or "": _description(topic)

@@ -57,6 +57,24 @@ async def test_topics_are_created_described_listed_and_deleted(servers: str, top
         assert topic not in await admin.list_topics()
 
 
+async def test_one_name_in_place_of_a_list_is_refused_and_touches_nothing_of_its_letters(
+    servers: str,
+) -> None:
+    async with Admin(servers) as admin:
+        await admin.create_topic("t")
+        for asking in (
+            admin.delete_topics("t"),
+            admin.describe_topics("t"),
+            admin.describe_groups("t"),
+            admin.delete_groups("t"),
+            admin.list_groups(states="Stable"),
+            admin.describe_configs([ConfigResource(ResourceType.TOPIC, "t")], keys="retention.ms"),
+        ):
+            with pytest.raises(TypeError, match="give a list of names"):
+                await asking
+        assert "t" in await admin.list_topics()
+
+
 async def test_each_item_has_its_own_error(servers: str, topic: str) -> None:
     async with Admin(servers) as admin:
         results = await admin.create_topics(
