@@ -123,6 +123,8 @@ class Membership:
 
     def joined(self, response: JoinGroupResponse, now_ms: int) -> Step:
         """Take the answer to `join_request`; PROCEED means that SyncGroup comes next."""
+        if self.state is not MemberState.JOINING:
+            return Step.REJOIN  # a commit of before was told meanwhile that we are no member
         code = known_code(response.error_code)
         if code is ErrorCode.NONE:
             if response.protocol_type not in (None, "", PROTOCOL_TYPE):

@@ -180,6 +180,18 @@ def test_a_fenced_static_member_is_told_so() -> None:
     assert membership.lost_partitions
 
 
+@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_a_member_that_is_fenced_by_a_late_commit_while_it_joins_joins_again(code: ErrorCode) -> None:
+    membership = stable()
+    membership.request_join("group is rebalancing")
+    membership.join_request(OFFERS)
+    assert membership.fenced(code, "OffsetCommit") is Step.REJOIN
+    assert membership.joined(joined(generation=2), 0) is Step.REJOIN
+    membership.join_request(OFFERS)
+    assert membership.joined(joined(generation=3), 0) is Step.PROCEED
+    assert membership.lost_partitions
+
+
 def test_an_answer_about_an_earlier_generation_changes_nothing() -> None:
     membership = stable()
     membership.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID, 0, 100)
