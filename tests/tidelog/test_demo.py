@@ -13,6 +13,7 @@ from rich.console import Console
 
 from tidelog.demo.comparison import Content, Fingerprint, OffsetGap, Received
 from tidelog.demo.corpus import Corpus
+from tidelog.demo.readers import Advance
 from tidelog.demo.run import PARTITIONS, TIERED, Demo
 from tidelog.demo.stream_query import GroupCount, QueryResult
 
@@ -89,6 +90,32 @@ def test_the_query_is_equal_only_when_lines_keys_bytes_and_checksums_are() -> No
 def test_the_checksum_of_all_records_is_the_same_in_any_order() -> None:
     assert fingerprint(LINES[::-1]).crc_sum == fingerprint(LINES).crc_sum
     assert fingerprint(LINES[1:]).crc_sum != fingerprint(LINES).crc_sum
+
+
+@pytest.mark.parametrize(
+    ("records", "members", "equal"),
+    [
+        (LINES, 1, True),
+        ([*LINES[:-1], (b"a", b"4\r")], 1, False),
+        (LINES[:-1], 1, False),
+        ([*LINES, LINES[-1]], 1, False),
+        (LINES, 2, False),
+    ],
+    ids=["equal", "one byte", "one less", "one twice", "a member without partitions"],
+)
+async def test_the_demo_fails_loudly_when_a_reader_got_anything_else(
+    tmp_path: Path, records: list[tuple[bytes, bytes]], members: int, equal: bool
+) -> None:
+    async def read(servers: str, topic: str, expected: int, advance: Advance) -> Received:
+        received = Received()
+        received.take(0, ((0, offset, *record) for offset, record in enumerate(records)))
+        return received
+
+    output = io.StringIO()
+    demo = Demo(Corpus(tmp_path), tmp_path, Console(file=output, width=160))
+    assert await demo._read("reader", read, fingerprint(LINES), members) is equal
+    demo._console.print(demo._comparison)
+    assert ("DIFFERS from" in output.getvalue()) is not equal
 
 
 async def test_the_demo_runs_to_its_end_on_a_small_text(tmp_path: Path) -> None:
