@@ -86,6 +86,7 @@ class Consumer(ConsumerPositions):
         self._group: GroupCoordinator | None = None
         self._lookup: CoordinatorLookup | None = None
         self._started = False
+        self._is_closing = False
         self._is_closed = False
 
     # --- life -----------------------------------------------------------------------------
@@ -134,10 +135,13 @@ class Consumer(ConsumerPositions):
         await self.close()
 
     async def close(self, timeout_ms: int = 30_000) -> None:
-        """Commit positions (with `enable_auto_commit`), leave the group and disconnect."""
-        if not self._started or self._is_closed:
+        """Commit positions (with `enable_auto_commit`), leave the group and disconnect.
+
+        A rebalance listener is told of what is given up, and may still commit then.
+        """
+        if not self._started or self._is_closing:
             return
-        self._is_closed = True
+        self._is_closing = True
         self._driver.data_arrived.set()  # another task may wait in `poll`
         try:
             if self._group is not None:
@@ -145,6 +149,7 @@ class Consumer(ConsumerPositions):
             elif self._lookup is not None:
                 await self._committer.auto_commit_now(self._client.now_ms() + timeout_ms)
         finally:
+            self._is_closed = True
             await self._initializer.close()
             if self._lookup is not None:
                 await self._committer.close()
@@ -164,7 +169,7 @@ class Consumer(ConsumerPositions):
 
         Replaces an earlier subscription. Partitions come with the next calls of `poll`.
         """
-        self._require_usable()
+        self._require_open()
         config = self.config
         if config.group_id is None or self._lookup is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "subscribe needs group_id; use assign without one")
@@ -191,7 +196,7 @@ class Consumer(ConsumerPositions):
 
     async def unsubscribe(self) -> None:
         """Leave the group, or drop what was assigned."""
-        self._require_usable()
+        self._require_open()
         if self._group is not None:
             group, self._group = self._group, None
             await group.close(self.config.request_timeout_ms)
@@ -201,7 +206,7 @@ class Consumer(ConsumerPositions):
 
     def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
         """Read exactly these partitions, without a group's help; replaces an earlier assignment."""
-        self._require_usable()
+        self._require_open()
         if self._group is not None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
         wanted = [_topic_partition(given) for given in partitions]
@@ -276,13 +281,13 @@ class Consumer(ConsumerPositions):
             try:
                 record = await self.getone()
             except KafkaError:
-                if self._is_closed:
+                if self._is_closing:
                     return  # by another task, while this one waited
                 raise
             while record is not None:
                 yield record
                 # Records at hand need no awaiting; group work waits until they are through.
-                record = None if self._is_closed else self._handed_out.next()
+                record = None if self._is_closing else self._handed_out.next()
 
     # --- commits --------------------------------------------------------------------------
 
@@ -327,8 +332,7 @@ class Consumer(ConsumerPositions):
         self._initializer.advance()
 
     def _require_reading(self) -> None:
-        self._require_usable()
-        self._require_fetching()
+        self._require_open()
         if self._group is None and not len(self._assigned):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "nothing to read: call subscribe or assign first")
 

@@ -36,6 +36,7 @@ class ConsumerPositions:
     _driver: FetchDriver
     _initializer: PositionInitializer
     _started: bool
+    _is_closing: bool
     _is_closed: bool
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -138,8 +139,7 @@ class ConsumerPositions:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._driver.data_arrived.wait()
-        self._require_usable()
-        self._require_fetching()
+        self._require_open()
 
     def _wake_poll(self) -> None:
         self._driver.data_arrived.set()
@@ -149,9 +149,12 @@ class ConsumerPositions:
         if not self._started:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is not started")
         if self._is_closed:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed")
+            raise _closed()
 
-    def _require_fetching(self) -> None:
+    def _require_open(self) -> None:
+        self._require_usable()
+        if self._is_closing:
+            raise _closed()
         if self._driver.failure is not None:
             raise self._driver.failure
 
@@ -166,3 +169,7 @@ class ConsumerPositions:
     def _deadline_ms(self, timeout_ms: int | None = None) -> int:
         limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         return self._client.now_ms() + limit
+
+
+def _closed() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed")

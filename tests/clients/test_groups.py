@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from uuid import uuid4
 
@@ -298,6 +298,36 @@ async def test_closing_while_another_task_gives_up_partitions_leaves_no_member_b
         done, _ = await asyncio.wait({polling}, timeout=1)
         assert done and "closed" in str(polling.exception())
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tidelog-join"]
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("leave", [Consumer.close, Consumer.unsubscribe], ids=["close", "unsubscribe"])
+async def test_a_listener_commits_what_it_gives_up_when_the_consumer_leaves(
+    servers: str, topic: str, group: str, strategy: str, leave: Callable[[Consumer], Awaitable[None]]
+) -> None:
+    await fill(servers, topic, 0, PARTITIONS)
+
+    class Committing(Log):
+        async def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:  # type: ignore[override]
+            super().on_partitions_revoked(partitions)
+            positions = {partition: await consumer.position(partition) for partition in partitions}
+            await consumer.commit(positions)
+            assert (await consumer.committed(partitions)).keys() == positions.keys()
+
+    log = Committing()
+    options = OPTIONS | {"enable_auto_commit": False, "partition_assignment_strategy": [strategy]}
+    async with Consumer(servers, group_id=group, **options) as consumer:
+        consumer.subscribe([topic], listener=log)
+        read = 0
+        async with asyncio.timeout(10):
+            while read < PARTITIONS:
+                read += sum(map(len, (await consumer.poll(100)).values()))
+        await leave(consumer)
+        assert log.events[-1] == ("revoked", list(range(PARTITIONS)))
+    async with Admin(servers) as admin:
+        committed = await admin.list_group_offsets(group)
+    assert {at.offset for at in committed.values()} == {1}
+    assert len(committed) == PARTITIONS
 
 
 async def test_positions_are_committed_at_the_end_although_an_older_offset_was_committed_by_hand(
