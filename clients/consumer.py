@@ -37,7 +37,7 @@ from clients.partition_state import (
     AssignedPartitions,
 )
 from clients.position_initializer import PositionInitializer
-from clients.rebalance_listener import NoListener, RebalanceListener
+from clients.rebalance_listener import NoListener, RebalanceListener, require_listener
 from clients.topic_names import require_topic_name
 from clients.topic_subscription import TopicSubscription
 from protocol.errors import ErrorCode, KafkaError
@@ -170,6 +170,8 @@ class Consumer(ConsumerPositions):
         Replaces an earlier subscription. Partitions come with the next calls of `poll`.
         """
         self._require_open()
+        if listener is not None:
+            require_listener(listener)
         config = self.config
         if config.group_id is None or self._lookup is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "subscribe needs group_id; use assign without one")

@@ -154,7 +154,9 @@ class GroupCoordinator:
         gone = set(partitions)
         try:
             if lost:
-                await settle(self.listener.on_partitions_lost(partitions))
+                # As in Kafka's client, also for listeners that do not inherit from RebalanceListener.
+                revoked = self.listener.on_partitions_revoked
+                await settle(getattr(self.listener, "on_partitions_lost", revoked)(partitions))
             else:
                 await settle(self.listener.on_partitions_revoked(partitions))
         finally:

@@ -22,7 +22,15 @@ class RebalanceListener(Protocol):
         """These partitions are new."""
 
     def on_partitions_lost(self, partitions: Sequence[TopicPartition]) -> Awaitable[None] | None:
-        """These partitions were taken away without warning."""
+        """These partitions were taken away without warning; without this method they count as revoked."""
+        return self.on_partitions_revoked(partitions)
+
+
+def require_listener(listener: object) -> None:
+    """TypeError for an object that cannot be told what is assigned and revoked."""
+    for method in ("on_partitions_revoked", "on_partitions_assigned"):
+        if not callable(getattr(listener, method, None)):
+            raise TypeError(f"listener={listener!r} has no method {method}")
 
 
 class NoListener:

@@ -16,6 +16,7 @@ from clients.admin import Admin
 from clients.consumer import Consumer
 from clients.consumer_types import OffsetAndMetadata
 from clients.producer import Producer
+from clients.rebalance_listener import RebalanceListener
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from tests.support.eventually import eventually
@@ -298,6 +299,49 @@ async def test_closing_while_another_task_gives_up_partitions_leaves_no_member_b
         done, _ = await asyncio.wait({polling}, timeout=1)
         assert done and "closed" in str(polling.exception())
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tidelog-join"]
+
+
+async def test_a_listener_without_a_method_for_lost_partitions_is_told_that_they_are_revoked(
+    servers: str, topic: str, group: str
+) -> None:
+    class Short:
+        def __init__(self) -> None:
+            self.events: list[str] = []
+
+        def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            self.events.append("revoked")
+
+        def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            self.events.append("assigned")
+
+    class Inheriting(RebalanceListener):
+        def __init__(self) -> None:
+            self.events: list[str] = []
+
+        def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+            self.events.append("revoked")
+
+        def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+            self.events.append("assigned")
+
+    options = OPTIONS | {"max_poll_interval_ms": 300}
+    for listener in (Short(), Inheriting()):
+        async with Consumer(servers, group_id=group, **options) as consumer, Admin(servers) as admin:
+            consumer.subscribe([topic], listener=listener)  # type: ignore[arg-type]
+            await until_assigned(consumer, PARTITIONS)
+            async with asyncio.timeout(10):
+                await until_empty(admin, group)
+                while len(listener.events) < 3:
+                    await consumer.poll(50)
+        assert listener.events[:3] == ["assigned", "revoked", "assigned"]
+
+
+async def test_a_listener_that_cannot_be_told_is_refused(servers: str, group: str) -> None:
+    async with Consumer(servers, group_id=group) as consumer:
+        for listener in (lambda partitions: None, object()):
+            with pytest.raises(TypeError, match="has no method on_partitions_revoked"):
+                consumer.subscribe(["tides"], listener=listener)  # type: ignore[arg-type]
+        assert consumer.subscription() == frozenset()
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
