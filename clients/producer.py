@@ -161,7 +161,7 @@ class Producer:
     async def close(self, timeout_ms: int | None = None) -> None:
         """Flush for at most `timeout_ms` (None: as long as deliveries take), then stop.
 
-        What is left then fails with NETWORK_EXCEPTION.
+        What is left then fails with NETWORK_EXCEPTION, also when the task that closes is cancelled.
         """
         if not self._started or self._is_closed:
             return
@@ -169,11 +169,13 @@ class Producer:
         self._takes_records = False
         self._accumulator.close()
         self._line.wake()  # who waits for room is refused now, one after the other
-        if timeout_ms != 0:
-            with suppress(KafkaError):
-                await self.flush(timeout_ms)
-        await self._sender.close()
-        await self._client.close()
+        try:
+            if timeout_ms != 0:
+                with suppress(KafkaError):
+                    await self.flush(timeout_ms)
+        finally:
+            await self._sender.close()
+            await self._client.close()
 
     # --- sending --------------------------------------------------------------------------
 

@@ -254,6 +254,23 @@ async def test_closing_sends_what_is_buffered() -> None:
             await producer.send("tides", b"more")
 
 
+async def test_closing_that_is_cancelled_leaves_nothing_running() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        before = asyncio.all_tasks()
+        producer = quick(broker)
+        await producer.start()
+        delivery = await producer.send("tides", b"high")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.close(), 0.1)
+        assert "the producer was closed" in str(delivery.exception())
+        await eventually(lambda: not [task for task in asyncio.all_tasks() - before if is_ours(task)])
+
+
+def is_ours(task: asyncio.Task[object]) -> bool:
+    return task.get_name() in ("tidelog-sender", "tidelog-metadata", "tidelog-producer-id")
+
+
 async def test_an_error_in_the_application_does_not_lose_what_was_sent_before_it() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
