@@ -218,7 +218,7 @@ def test_a_wrong_call_is_one_line_and_exit_code_2(arguments: list[str], line: st
 
 
 def test_an_option_that_the_client_lacks_is_named() -> None:
-    assert "no_such" in tidelog_failure("consume", "t", "-X", "no.such=1", code=2)
+    assert "no.such" in tidelog_failure("consume", "t", "-X", "no.such=1", code=2)
 
 
 def test_a_cluster_that_is_away_is_one_line_that_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

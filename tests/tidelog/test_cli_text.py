@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from clients.config import ConsumerConfig, ProducerConfig
 from clients.consumer_types import ConsumerRecord, TimestampType
+from clients.options import ConfigError
 from tidelog.cli.escapes import unescape
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.input_records import InputRecord, RecordSplitter
@@ -237,6 +238,21 @@ def test_client_options_have_the_types_that_the_client_wants() -> None:
 @pytest.mark.parametrize("text", ["linger.ms", "=1", "linger.ms=soon", "enable.idempotence=perhaps"])
 def test_an_option_without_a_sound_value_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(UsageFailure, match=re.escape(text)):
+        client_options([text], ProducerConfig)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("bootstrap.servers=localhost:1", "give --bootstrap"),
+        ("group_id=harbour", "give --group"),
+        ("environment=x", "no option 'environment'"),
+        ("ssl.context=x", "no option 'ssl.context'"),
+        ("linger=5", "did you mean linger_ms"),
+    ],
+)
+def test_an_option_that_is_not_the_clients_to_take_as_text_is_refused(text: str, said: str) -> None:
+    with pytest.raises((UsageFailure, ConfigError), match=said):
         client_options([text], ProducerConfig)
 
 

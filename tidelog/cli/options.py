@@ -34,6 +34,9 @@ ClientOptions = Annotated[
 ]
 
 
+_OF_THE_COMMAND: Final = {"bootstrap_servers": "--bootstrap", "group_id": "--group"}
+
+
 def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
     """`key=value` texts as a dict; UsageFailure names the option and the bad text."""
     pairs: dict[str, str] = {}
@@ -48,14 +51,20 @@ def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
 def client_options(texts: Iterable[str], config_type: type[Any]) -> dict[str, Any]:
     """`-X key=value` texts as keyword options of `config_type`, with values of the options' types.
 
-    Dots and underscores are the same. Unknown keys are left to the client, which refuses them by name.
+    Dots and underscores are the same. Errors: UsageFailure for options that the command has itself;
+    ConfigError for unknown ones, and for those that no text can stand for.
     """
-    defaults = {field.name: field for field in fields(config_type)}
+    defaults = {field.name: field for field in fields(config_type) if field.name != "ssl_context"}
     options: dict[str, Any] = {}
     for key, text in key_values(texts, "-X").items():
         name = key.replace(".", "_").replace("-", "_")
-        field = defaults.get(name)
-        options[name] = text if field is None else _typed(key, text, str(field.type))
+        if name in _OF_THE_COMMAND:
+            raise UsageFailure(f"-X {key}={text}: give {_OF_THE_COMMAND[name]}")
+        if name not in defaults:
+            from clients.options import unknown_option  # nothing of the clients is loaded for help
+
+            raise unknown_option(key, text, defaults)
+        options[name] = _typed(key, text, str(defaults[name].type))
     return options
 
 
