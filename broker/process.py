@@ -36,7 +36,7 @@ The loop takes the interpreter several times for each request; copying to a remo
 
 def load_config(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
     """Settings from a properties file, the environment's KAFKA_ variables, and overrides, the last wins."""
-    text = Path(path).read_text() if path else ""
+    text = _decoded(Path(path).read_bytes()) if path else ""
     return BrokerConfig.load(text, os.environ, overrides)
 
 
@@ -81,6 +81,14 @@ async def _start(node: BrokerNode, ends: Sequence[asyncio.Task[bool]]) -> bool:
     except asyncio.CancelledError:
         return False
     return True
+
+
+def _decoded(properties: bytes) -> str:
+    """A properties file as text: UTF-8, else ISO-8859-1 as Java reads it, where all bytes are legal."""
+    try:
+        return properties.decode()
+    except UnicodeDecodeError:
+        return properties.decode("iso-8859-1")
 
 
 def run(config_path: str | None, overrides: dict[str, str], announce: Announcement = announce_ready) -> int:

@@ -14,7 +14,7 @@ import pytest
 from broker.config import BrokerConfig
 from broker.environment import CLUSTER_ID_VARIABLE
 from broker.node import BrokerNode
-from broker.process import serve
+from broker.process import load_config, serve
 from storage.log_manager import LogManager
 from tests.support.eventually import eventually
 from tests.support.metadata import CLUSTER_ID
@@ -112,3 +112,10 @@ async def test_a_broker_told_to_stop_while_it_opens_its_logs_says_they_are_in_or
         with pytest.raises(asyncio.CancelledError):
             await starting
     assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
+async def test_a_file_of_settings_may_hold_any_letters_in_its_comments(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes("# f\u00fcr den Hafen\nnode.id=7\nlisteners=PLAINTEXT://:0\n".encode(encoding))
+    assert load_config(str(path), {}).node_id == 7
