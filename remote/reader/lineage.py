@@ -108,8 +108,8 @@ def parts_with_timestamp(
 ) -> Iterator[SegmentPart | None]:
     """The parts of segments, by offset, in which a record at or after `timestamp` may be.
 
-    A segment counts for an epoch only if readers of that epoch get it. Every PAUSE_SEGMENTS segments
-    comes a None, at which the caller may let others run.
+    A segment counts for an epoch only if readers of that epoch get something of it. Every PAUSE_SEGMENTS
+    segments comes a None, at which the caller may let others run.
     """
     first = epochs.epoch_for_offset(starting_offset)
     seen = 0
@@ -123,11 +123,28 @@ def parts_with_timestamp(
             if metadata.max_timestamp_ms < timestamp or metadata.state is not _FINISHED:
                 continue
             part = _part_in_epoch(metadata, epoch, max(epoch_start, starting_offset), epoch_end)
-            if part is None:
-                continue
-            served = manager.remote_log_segment_metadata(partition, epoch, part.start_offset)
-            if served is not None and served.remote_log_segment_id == metadata.remote_log_segment_id:
+            if part is not None and _serves_any_of(manager, partition, epoch, part):
                 yield part
+
+
+def _serves_any_of(
+    manager: SegmentQuestions, partition: TopicIdPartition, epoch: LeaderEpoch, part: SegmentPart
+) -> bool:
+    """Whether readers of `epoch` get the part's segment at one of its offsets at least.
+
+    Another that was finished later may hide its first records or its last, or both (KAFKA-16890).
+    """
+    offset = part.start_offset
+    while offset < part.end_offset:
+        served = manager.remote_log_segment_metadata(partition, epoch, offset)
+        if served is None:
+            return False  # by now the part's own segment is being deleted
+        if served.remote_log_segment_id == part.metadata.remote_log_segment_id:
+            return True
+        hidden = _part_in_epoch(served, epoch, offset, part.end_offset)
+        assert hidden is not None, (served, epoch, offset)
+        offset = hidden.end_offset
+    return False
 
 
 def _spans(epochs: LeaderEpochCache) -> list[tuple[LeaderEpoch, Offset, Offset]]:

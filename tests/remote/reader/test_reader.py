@@ -31,6 +31,8 @@ from tests.support.remote_tier import (
     MemoryTier,
     copy_sealed_segments,
     note_copied,
+    segment_metadata,
+    store,
 )
 
 CONFIG = replace(LogConfig(), segment_bytes=2500, index_interval_bytes=300, retention_ms=-1)
@@ -416,6 +418,34 @@ async def test_a_search_that_the_local_log_can_answer_does_not_go_to_the_tier(ti
     tiered.local.local_log_start_offset = 0
     assert await search(tiered, 0) is None
     assert not tiered.tier.ranges
+
+
+async def test_a_search_finds_what_a_segment_serves_behind_a_later_copy_of_its_first_part() -> None:
+    """KAFKA-16890: a leader in between copied 5-14 again, in its own pieces; 15-19 are in 10-19 alone."""
+    first, between = (
+        log_with_segments_at(CrashFileSystem(), starts) for starts in ((0, 10, 20), (0, 5, 15, 20))
+    )
+    tiered = await fixture_of(first)
+    again = list(between.segments)[1]
+    metadata = segment_metadata(between, again)
+    assert (metadata.start_offset, metadata.end_offset) == (5, 14)
+    store(tiered.tier, between, again, metadata)
+    await note_copied(tiered.manager, metadata)
+    for offset in range(20):
+        found = await search(tiered, 1000 + offset)
+        assert found is not None, offset
+        assert found[:2] == (1000 + offset, offset)
+    tiered.pool.close()
+
+
+def log_with_segments_at(fs: CrashFileSystem, starts: tuple[int, ...]) -> PartitionLog:
+    log = open_log(fs, CONFIG)
+    for offset in range(22):
+        if offset in starts[1:]:
+            log.roll(0)
+        append(log, f"value {offset}", timestamps=[1000 + offset])
+    assert tuple(segment.base_offset for segment in log.segments) == starts
+    return log
 
 
 async def test_a_batch_that_does_not_expand_is_a_corrupt_message() -> None:
