@@ -3,7 +3,8 @@
     leads, follows             -> on_leadership_change
     topic deleted              -> stop, and the remote data goes, by topic id
     moved away, disk failed    -> stop
-    tiering switched off       -> stop; the remote data goes with remote.log.delete.on.disable (KIP-950)
+    tiering switched off       -> stop; the remote data goes with remote.log.delete.on.disable (KIP-950),
+                                  also when that was so before the node started: it may have died meanwhile
 
 A topic that is made again under its name has another id: both are told, in this order.
 """
@@ -47,8 +48,13 @@ class RemoteRoles:
         return self._tiered.values()
 
     def take_over(self) -> None:
-        """Tell of the partitions that were here before anybody listened."""
-        self._assign(self._replicas.partitions.values())
+        """Tell of the partitions that were here before anybody listened.
+
+        A node that dies before it marks a deletion leaves no word of it but the topic's config.
+        """
+        here = list(self._replicas.partitions.values())
+        self._assign(here)
+        self._stop([_known(each) for each in here if _is_disabled(each)], deletes_remote=True)
 
     def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Follow what the ReplicaManager did."""
@@ -80,10 +86,7 @@ class RemoteRoles:
             if not partition.log.remote_log_enabled:
                 known = self._tiered.pop(partition.topic_partition, None)
                 if known is not None:
-                    config = partition.log.config
-                    # Not when it is only a default of compaction that keeps it from being tiered.
-                    deletes = config.remote_log_delete_on_disable and not config.remote_storage_enable
-                    self._stop([known], deletes_remote=deletes)
+                    self._stop([known], deletes_remote=_is_disabled(partition))
 
     def _keep_what_is_tiered_again(self, topic: str, image: MetadataImage) -> None:
         """A deletion that this node has not come to yet may be of a partition that is elsewhere by now."""
@@ -99,9 +102,7 @@ class RemoteRoles:
         for partition in partitions:
             if not partition.log.remote_log_enabled:
                 continue
-            name = partition.topic_partition
-            known = TopicIdPartition(partition.topic_id, name.topic, name.partition)
-            self._tiered[name] = known
+            known = self._tiered[partition.topic_partition] = _known(partition)
             replica = TieredReplica(known, partition.log, partition.leader_epoch)
             (followers if partition.leader is None else leaders).append(replica)
         if leaders or followers:
@@ -112,3 +113,17 @@ class RemoteRoles:
             self._manager.stop_partitions(partitions, deletes_remote=deletes_remote)
             for partition in partitions:
                 self._on_stopped(partition)
+
+
+def _known(partition: Partition) -> TopicIdPartition:
+    name = partition.topic_partition
+    return TopicIdPartition(partition.topic_id, name.topic, name.partition)
+
+
+def _is_disabled(partition: Partition) -> bool:
+    """Whether its topic's config has the remote data deleted.
+
+    It does not when it is only a default of compaction that keeps the topic from being tiered.
+    """
+    config = partition.log.config
+    return config.remote_log_delete_on_disable and not config.remote_storage_enable

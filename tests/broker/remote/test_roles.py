@@ -13,6 +13,7 @@ from cluster.delta import MetadataDelta
 from cluster.image import ResourceType
 from protocol.metadata_records.config_record import ConfigRecord
 from remote.log_manager.manager import RemoteLogManager
+from remote.log_manager.replica import TieredReplica
 from remote.segment_metadata import TopicIdPartition
 from tests.support.replicas import NODE, Replicas
 
@@ -20,9 +21,19 @@ from tests.support.replicas import NODE, Replicas
 class ToldManager:
     """Writes down what it is told; `removing` is what it is asked for."""
 
-    def __init__(self, removing: Iterable[TopicIdPartition]) -> None:
+    def __init__(self, removing: Iterable[TopicIdPartition] = ()) -> None:
         self.removing = frozenset(removing)
         self.kept: list[TopicIdPartition] = []
+        self.stopped: list[tuple[TopicIdPartition, bool]] = []
+        self.led: list[TopicIdPartition] = []
+
+    def on_leadership_change(
+        self, leaders: Iterable[TieredReplica], followers: Iterable[TieredReplica]
+    ) -> None:
+        self.led += [replica.topic_id_partition for replica in leaders]
+
+    def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, deletes_remote: bool) -> None:
+        self.stopped += [(partition, deletes_remote) for partition in partitions]
 
     def keep_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
         self.kept += partitions
@@ -45,3 +56,16 @@ def test_a_deletion_of_a_partition_that_moved_away_ends_when_its_topic_is_tiered
     )
     roles.configs_changed(delta, delta.image(replicas.image.offset + 1, 1))
     assert manager.kept == ([mine] if is_kept else [])
+
+
+def test_a_node_that_died_when_tiering_was_switched_off_deletes_what_is_remote_after_its_restart() -> None:
+    """KIP-950: before the deletion is marked only the topic's config tells of it."""
+    replicas = Replicas()
+    tiered = replicas.create("tiered", remote_storage_enable="true", remote_log_delete_on_disable="true")
+    disabled = replicas.create("disabled", remote_storage_enable="false", remote_log_delete_on_disable="true")
+    replicas.create("plain")
+    manager = ToldManager()
+    roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
+    roles.take_over()
+    assert manager.led == [TopicIdPartition(tiered, "tiered", 0)]
+    assert manager.stopped == [(TopicIdPartition(disabled, "disabled", 0), True)]
