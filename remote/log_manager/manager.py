@@ -174,6 +174,7 @@ class RemoteLogManager:
             self._assign(replica, is_leader=False)
             self.figures.forget_partition(replica.topic_id_partition)
         for replica in tiered_leaders:
+            self._remover.call_off(replica.topic_id_partition)
             self._assign(replica, is_leader=True)
 
     def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, deletes_remote: bool) -> None:

@@ -9,7 +9,8 @@ Every step may be taken twice and by several nodes. The node that led the partit
 that followed, or that finds another's deletion in the metadata, waits a while and then sees what is left.
 A partition that comes back (remote storage was switched on again) keeps its new leader from copying until
 the deletion is over, see `is_pending`. What is copied then is not this deletion's: a node that hears of the
-end deletes nothing more, and only who was told to begins a deletion, once.
+end deletes nothing more, and only who was told to begins a deletion, once. One that has not begun by then
+never does: nobody has heard of it, and followers count on the segments again.
 
 Source: KIP-405 (RemotePartitionRemover), KIP-950; KAFKA-15313, KAFKA-15414, KAFKA-16511.
 """
@@ -147,6 +148,7 @@ class RemotePartitionRemover:
         self._backoff = backoff
         self._is_assigned = is_assigned
         self._jobs: dict[TopicIdPartition, asyncio.Task[None]] = {}
+        self._begun: set[TopicIdPartition] = set()
 
     @property
     def partitions(self) -> frozenset[TopicIdPartition]:
@@ -174,7 +176,14 @@ class RemotePartitionRemover:
                 self._remove(partition, after, delay_ms, begins), name=f"remote-partition-remover-{partition}"
             )
             self._jobs[partition] = job
-            job.add_done_callback(lambda _: self._jobs.pop(partition, None))
+            job.add_done_callback(lambda _: self._ended(partition))
+
+    def call_off(self, partition: TopicIdPartition) -> None:
+        """`partition`, which is led here, is tiered again: what has not begun does not begin."""
+        job = self._jobs.get(partition)
+        has_begun = partition in self._begun or pending_state(self._context, partition) is not None
+        if job is not None and not has_begun:
+            job.cancel()
 
     def leave(self, partition: TopicIdPartition) -> None:
         """Another node leads `partition` now, and finishes its deletion if there is one that has begun."""
@@ -206,6 +215,10 @@ class RemotePartitionRemover:
         if jobs:
             await asyncio.wait(jobs)
 
+    def _ended(self, partition: TopicIdPartition) -> None:
+        self._jobs.pop(partition, None)
+        self._begun.discard(partition)
+
     async def _remove(
         self,
         partition: TopicIdPartition,
@@ -224,6 +237,8 @@ class RemotePartitionRemover:
                 if not context.metadata.is_ready(partition):
                     context.metadata.on_partition_leadership_changes((), (partition,))
                 async with self._turns:
+                    if context.metadata.is_ready(partition):
+                        self._begun.add(partition)
                     # Once it has begun it may end without us, and is not begun again.
                     begins = begins and pending_state(context, partition) is None
                     await remove_partition(context, partition, begins=begins)

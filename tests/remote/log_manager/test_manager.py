@@ -284,6 +284,7 @@ async def test_remote_storage_switched_off_and_on_again_starts_from_nothing() ->
     log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
     assert log.log_start_offset == 30
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    await eventually(site.metadata.partition_deletions)
     # Switched on again before the deletion is over: copies wait for it.
     log.update_config(TIERED)
     sealed_segments(log, 1)

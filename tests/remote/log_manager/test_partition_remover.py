@@ -130,3 +130,42 @@ async def test_a_deletion_that_this_node_still_has_to_do_ends_when_the_topic_is_
     assert not site.metadata.partition_deletions()
     assert len(site.tier.copies) == 2
     await site.close()
+
+
+@on_both_loops
+async def test_what_followers_count_on_stays_when_a_topic_is_tiered_again_before_its_deletion_began() -> None:
+    """A copy that hangs keeps a deletion from beginning; until then followers take segments for in use."""
+    entered, door = threading.Event(), threading.Event()
+    leading = Site()
+    following = Site(site=leading)
+    log = leading.log(3)
+    copied = 0
+
+    def third_waits(_: RemoteLogSegmentMetadata) -> None:
+        nonlocal copied
+        copied += 1
+        if copied == 3:
+            entered.set()
+            assert door.wait(30)
+
+    leading.tier.before_copy = third_waits
+    leading.manager.start()
+    leading.manager.on_leadership_change([replica(log)], [])
+    await eventually(entered.is_set)
+    assert leading.finished() == [(0, 9), (10, 19)]
+    log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
+    leading.manager.stop_partitions([PARTITION], deletes_remote=True)
+    log.update_config(TIERED)
+    leading.manager.on_leadership_change([replica(log)], [])
+    copy = following.log(3)
+    following.manager.start()
+    following.manager.on_leadership_change([], [replica(copy)])
+    await eventually(lambda: copy.is_remote_log_known)
+    assert copy.highest_offset_in_remote_storage == 19
+    counted_on = {each.remote_log_segment_id.id for each in following.listed() if each.state == 1}
+    door.set()
+    await eventually(lambda: (20, 29) in leading.finished() and not leading.manager.removing)
+    assert counted_on <= set(leading.tier.copies)
+    assert not leading.metadata.partition_deletions()
+    await following.close()
+    await leading.close()
