@@ -40,6 +40,8 @@ class RemoteRoles:
         self._replicas = replicas
         self._on_stopped = on_stopped
         self._tiered: dict[TopicPartition, TopicIdPartition] = {}
+        self._dormant: dict[TopicPartition, TopicIdPartition] = {}
+        """Those with a remote part that cannot be used now: compacted by a default, or on a failed disk."""
         self._is_closed = False
 
     @property
@@ -60,10 +62,14 @@ class RemoteRoles:
         """Follow what the ReplicaManager did."""
         if self._is_closed:
             return
-        gone = [self._tiered.pop(name) for name in changes.gone if name in self._tiered]
+        gone = [known for name in changes.gone if (known := self._forget(name)) is not None]
         deleted = [each for each in gone if each.topic_id not in image.topics_by_id]
         self._stop(deleted, deletes_remote=True)
-        self._stop([each for each in gone if each not in deleted], deletes_remote=False)
+        left = [each for each in gone if each not in deleted]
+        self._stop(left, deletes_remote=False)
+        # Of one whose disk failed nobody else may be there to delete what is remote.
+        here = (each for each in left if self._is_placed_here(each, image))
+        self._dormant.update((each.topic_partition, each) for each in here)
         self._assign((*changes.led, *changes.followed))
 
     def configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -81,12 +87,12 @@ class RemoteRoles:
 
     def _follow_config(self, topic: str) -> None:
         here = list(self._replicas.of_topic(topic))
-        self._assign(each for each in here if each.topic_partition not in self._tiered)
         for partition in here:
             if not partition.log.remote_log_enabled:
-                known = self._tiered.pop(partition.topic_partition, None)
+                known = self._forget(partition.topic_partition)
                 if known is not None:
                     self._stop([known], deletes_remote=_is_disabled(partition))
+        self._assign(each for each in here if each.topic_partition not in self._tiered)
 
     def _keep_what_is_tiered_again(self, topic: str, image: MetadataImage) -> None:
         """A deletion that this node has not come to yet may be of a partition that is elsewhere by now."""
@@ -100,13 +106,25 @@ class RemoteRoles:
         leaders: list[TieredReplica] = []
         followers: list[TieredReplica] = []
         for partition in partitions:
+            known = _known(partition)
             if not partition.log.remote_log_enabled:
+                if partition.log.config.remote_storage_enable:
+                    self._dormant[partition.topic_partition] = known
                 continue
-            known = self._tiered[partition.topic_partition] = _known(partition)
+            self._dormant.pop(partition.topic_partition, None)
+            self._tiered[partition.topic_partition] = known
             replica = TieredReplica(known, partition.log, partition.leader_epoch)
             (followers if partition.leader is None else leaders).append(replica)
         if leaders or followers:
             self._manager.on_leadership_change(leaders, followers)
+
+    def _forget(self, name: TopicPartition) -> TopicIdPartition | None:
+        dormant = self._dormant.pop(name, None)
+        return self._tiered.pop(name, dormant)
+
+    def _is_placed_here(self, partition: TopicIdPartition, image: MetadataImage) -> bool:
+        placed = image.topics_by_id[partition.topic_id].partitions.get(partition.partition)
+        return placed is not None and self._replicas.node_id in placed.replicas
 
     def _stop(self, partitions: list[TopicIdPartition], *, deletes_remote: bool) -> None:
         if partitions:

@@ -12,6 +12,8 @@ from broker.remote.roles import RemoteRoles
 from cluster.delta import MetadataDelta
 from cluster.image import ResourceType
 from protocol.metadata_records.config_record import ConfigRecord
+from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from remote.log_manager.manager import RemoteLogManager
 from remote.log_manager.replica import TieredReplica
 from remote.segment_metadata import TopicIdPartition
@@ -69,3 +71,51 @@ def test_a_node_that_died_when_tiering_was_switched_off_deletes_what_is_remote_a
     roles.take_over()
     assert manager.led == [TopicIdPartition(tiered, "tiered", 0)]
     assert manager.stopped == [(TopicIdPartition(disabled, "disabled", 0), True)]
+
+
+def followed(manager: ToldManager, replicas: Replicas) -> RemoteRoles:
+    roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
+    replicas.manager.listeners.append(roles)
+    roles.take_over()
+    return roles
+
+
+def test_a_topic_that_is_deleted_after_its_disk_has_failed_leaves_nothing_remote() -> None:
+    replicas, manager = Replicas(), ToldManager()
+    followed(manager, replicas)
+    topic_id = replicas.create("t", remote_storage_enable="true")
+    known = TopicIdPartition(topic_id, "t", 0)
+    replicas.manager.storage_lost([known.topic_partition], "the disk is gone")
+    assert manager.stopped == [(known, False)]
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert manager.stopped == [(known, False), (known, True)]
+
+
+def test_a_topic_that_is_deleted_while_a_default_has_it_compacted_leaves_nothing_remote() -> None:
+    replicas, manager = Replicas(), ToldManager()
+    roles = followed(manager, replicas)
+    topic_id = replicas.create("t", remote_storage_enable="true")
+    known = TopicIdPartition(topic_id, "t", 0)
+    replicas.manager.update_defaults({"cleanup.policy": "compact"}, replicas.image)
+    delta = MetadataDelta(replicas.image)
+    delta.replay(
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="segment.ms", value="1000")
+    )
+    roles.configs_changed(delta, replicas.image)
+    assert manager.stopped == [(known, False)]
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert manager.stopped == [(known, False), (known, True)]
+
+
+def test_a_partition_that_moved_away_is_not_this_nodes_to_delete() -> None:
+    replicas, manager = Replicas(), ToldManager()
+    followed(manager, replicas)
+    topic_id = replicas.create("t", remote_storage_enable="true")
+    known = TopicIdPartition(topic_id, "t", 0)
+    replicas.replay(
+        PartitionChangeRecord(
+            partition_id=0, topic_id=topic_id, replicas=(NODE + 1,), isr=(NODE + 1,), leader=NODE + 1
+        )
+    )
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert manager.stopped == [(known, False)]
