@@ -32,8 +32,7 @@ class TieredLog(WritableLog):
             self.topic_partition, config, is_system_enabled=self.remote_storage_system_enable
         )
         if had_remote_part and not self._has_remote_part():
-            self.highest_offset_in_remote_storage = -1
-            self.is_remote_log_known = False
+            self.lose_remote_log()
             self.advance_log_start_offset(self.local_log_start_offset)
 
     def _has_remote_part(self) -> bool:
@@ -55,6 +54,11 @@ class TieredLog(WritableLog):
     def forget_remote_log(self) -> None:
         """This replica has another role now: what remote storage holds is to be told again."""
         self.is_remote_log_known = False
+
+    def lose_remote_log(self) -> None:
+        """What remote storage holds is being deleted: what is local stays until it is there anew."""
+        self.is_remote_log_known = False
+        self.highest_offset_in_remote_storage = -1
 
     def advance_log_start_offset(self, offset: Offset) -> bool:
         """Hide what is below `offset` from readers, as DeleteRecords asks; True when the start moved.

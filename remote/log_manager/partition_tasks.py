@@ -101,14 +101,21 @@ class PartitionTasks:
 
     async def _follow(self) -> None:
         # What is in remote storage of a log that was not tiered for a while goes: nobody counts on it.
-        if not self._remover.is_pending(self.role.replica.topic_id_partition):
+        if self._remover.is_pending(self.role.replica.topic_id_partition):
+            self._count_on_nothing_remote()
+        else:
             await FollowerTask(self._context, self.role).run()
+
+    def _count_on_nothing_remote(self) -> None:
+        if self.role.is_current:
+            self.role.replica.log.lose_remote_log()
 
     def _unless_deleted(self, run: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         async def run_unless_deleted() -> None:
             # What was copied before remote storage was switched off and on again goes first.
             partition = self.role.replica.topic_id_partition
             if self._remover.is_pending(partition):
+                self._count_on_nothing_remote()
                 if self.role.is_current:
                     self._remover.remove(partition)
                 return

@@ -6,6 +6,9 @@ import asyncio
 import threading
 from dataclasses import replace
 
+import pytest
+
+from remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
 from remote.metadata_manager import RemoteMetadataError
 from remote.segment_metadata import (
     RemoteLogSegmentMetadata,
@@ -44,6 +47,28 @@ async def test_a_follower_does_not_count_on_remote_segments_that_are_being_delet
     assert not log.is_remote_log_known
     assert log.highest_offset_in_remote_storage == -1
     await following.close()
+
+
+@on_both_loops
+@pytest.mark.parametrize("leads", [False, True])
+async def test_a_replica_that_hears_late_of_a_deletion_counts_on_the_remote_segments_no_more(
+    leads: bool,
+) -> None:
+    site = Site()
+    other = InMemoryRemoteLogMetadataManager(site.events)
+    site.manager.start()
+    log = site.log(3)
+    site.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: log.highest_offset_in_remote_storage == 29)
+    if not leads:
+        site.manager.on_leadership_change([], [replica(log, epoch=1)])
+        await eventually(lambda: log.is_remote_log_known)
+    site.tier.faults.before = 1 << 30
+    await other.put_remote_partition_delete_metadata(step(MARKED))
+    await eventually(lambda: log.highest_offset_in_remote_storage == -1)
+    assert not log.is_remote_log_known
+    assert log.apply_retention(NOW_MS) == 0
+    await site.close()
 
 
 @on_both_loops
