@@ -125,10 +125,10 @@ class RemotePart:
         storage, cache = await loop.run_in_executor(context.threads.housekeeping, in_thread)
         return cls(ports, storage, make_metadata_manager(config, context, ports.advertised), cache)
 
-    def follow(self) -> None:
+    def follow(self, image: MetadataImage) -> None:
         """Take over the partitions that are here, and follow them and the settings from now on."""
         self._ports.replicas.listeners.append(self)
-        self.roles.take_over()
+        self.roles.take_over(image)
 
     def remove_deleted(
         self, found_out_of_use: Iterable[tuple[TopicPartition, UUID]], image: MetadataImage

@@ -49,14 +49,18 @@ class RemoteRoles:
         """The tiered partitions that are here."""
         return self._tiered.values()
 
-    def take_over(self) -> None:
+    def take_over(self, image: MetadataImage) -> None:
         """Tell of the partitions that were here before anybody listened.
 
         A node that dies before it marks a deletion leaves no word of it but the topic's config.
         """
-        here = list(self._replicas.partitions.values())
-        self._assign(here)
-        self._stop([_known(each) for each in here if _is_disabled(each)], deletes_remote=True)
+        here = self._replicas.partitions
+        for name, topic_id in self._replicas.expected(image).items():
+            if name not in here and _wants_tiering(name.topic, image):
+                self._dormant[name] = TopicIdPartition(topic_id, *name)
+        self._assign(here.values())
+        disabled = [_known(each) for each in here.values() if _is_disabled(each)]
+        self._stop(disabled, deletes_remote=True)
 
     def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Follow what the ReplicaManager did."""
@@ -98,8 +102,7 @@ class RemoteRoles:
         """A deletion that this node has not come to yet may be of a partition that is elsewhere by now."""
         found = image.topics_by_name.get(topic)
         removing = [each for each in self._manager.removing if found and each.topic_id == found.id]
-        own = image.configs.get((ResourceType.TOPIC, topic), {})
-        if removing and own.get("remote.storage.enable", "").lower() == "true":
+        if removing and _wants_tiering(topic, image):
             self._manager.keep_partitions(removing)
 
     def _assign(self, partitions: Iterable[Partition]) -> None:
@@ -131,6 +134,11 @@ class RemoteRoles:
             self._manager.stop_partitions(partitions, deletes_remote=deletes_remote)
             for partition in partitions:
                 self._on_stopped(partition)
+
+
+def _wants_tiering(topic: str, image: MetadataImage) -> bool:
+    own = image.configs.get((ResourceType.TOPIC, topic), {})
+    return own.get("remote.storage.enable", "").lower() == "true"
 
 
 def _known(partition: Partition) -> TopicIdPartition:

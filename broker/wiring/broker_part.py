@@ -195,7 +195,7 @@ class BrokerPart:
         self._housekeeping.start()
         self._groups.start()
         if self.remote is not None:
-            self.remote.follow()
+            self.remote.follow(self._store.image)
             self.remote.remove_deleted(self._logs.found_out_of_use, self._store.image)
             self._store.subscribe(self.remote.configs_changed)
         self._replication.start()

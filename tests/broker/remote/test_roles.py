@@ -11,6 +11,7 @@ import pytest
 from broker.remote.roles import RemoteRoles
 from cluster.delta import MetadataDelta
 from cluster.image import ResourceType
+from protocol.ids import TopicPartition
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
@@ -68,7 +69,7 @@ def test_a_node_that_died_when_tiering_was_switched_off_deletes_what_is_remote_a
     replicas.create("plain")
     manager = ToldManager()
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
-    roles.take_over()
+    roles.take_over(replicas.image)
     assert manager.led == [TopicIdPartition(tiered, "tiered", 0)]
     assert manager.stopped == [(TopicIdPartition(disabled, "disabled", 0), True)]
 
@@ -76,7 +77,7 @@ def test_a_node_that_died_when_tiering_was_switched_off_deletes_what_is_remote_a
 def followed(manager: ToldManager, replicas: Replicas) -> RemoteRoles:
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
     replicas.manager.listeners.append(roles)
-    roles.take_over()
+    roles.take_over(replicas.image)
     return roles
 
 
@@ -89,6 +90,18 @@ def test_a_topic_that_is_deleted_after_its_disk_has_failed_leaves_nothing_remote
     assert manager.stopped == [(known, False)]
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     assert manager.stopped == [(known, False), (known, True)]
+
+
+def test_a_topic_that_is_deleted_after_its_disk_was_away_at_the_start_leaves_nothing_remote() -> None:
+    replicas, manager = Replicas(), ToldManager()
+    topic_id = replicas.create("t", remote_storage_enable="true")
+    replicas.create("plain")
+    known = TopicIdPartition(topic_id, "t", 0)
+    replicas.manager.storage_lost([known.topic_partition, TopicPartition("plain", 0)], "the disk is gone")
+    followed(manager, replicas)
+    assert not manager.stopped
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert manager.stopped == [(known, True)]
 
 
 def test_a_topic_that_is_deleted_while_a_default_has_it_compacted_leaves_nothing_remote() -> None:
