@@ -146,13 +146,25 @@ class GroupService:
         partition = self.partition_for(group_id)
         shard = self._shards.get(partition)
         if shard is not None and shard.state is ShardState.ACTIVE:
-            if not self._log.is_likely_led(partition):
-                text = f"partition {partition} may have another coordinator, of whom this node has not heard"
-                raise KafkaError(ErrorCode.NOT_COORDINATOR, text)
+            self._check_likely_led(partition)
             return shard
         if shard is not None and shard.state is ShardState.LOADING:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"partition {partition} is loading")
         raise KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {partition} is not served here")
+
+    def _check_likely_led(self, partition: int) -> None:
+        """NOT_COORDINATOR when another node may lead the partition, or when its log is lost here.
+
+        A failed disk takes the log before the metadata takes the leadership, and no client of groups
+        knows KAFKA_STORAGE_ERROR.
+        """
+        try:
+            is_likely_led = self._log.is_likely_led(partition)
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, str(error)) from error
+        if not is_likely_led:
+            text = f"partition {partition} may have another coordinator, of whom this node has not heard"
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, text)
 
     def _shard_of_named(self, group_id: str) -> Shard:
         """The same for requests that need the group to have a name."""

@@ -12,13 +12,16 @@ from protocol.ids import TopicPartition
 
 
 class GroupRoles:
-    """A listener of the ReplicaManager: coordinates the groups of partitions that were being made before."""
+    """A listener of the ReplicaManager: groups of partitions that were being made, or that a disk took."""
 
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
     def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Take over the groups of what is led here."""
+        """Take over the groups of what is led here, and send those away that wait for what is gone."""
+        for gone in changes.gone:
+            if gone.topic == GROUP_METADATA_TOPIC:
+                self._groups.on_resignation(gone.partition)
         for partition in changes.led:
             if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
                 self._groups.on_leadership(partition.topic_partition.partition)

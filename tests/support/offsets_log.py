@@ -17,7 +17,7 @@ class MemoryOffsetsLog:
     `append_error`: appends fail with it. `holds_commits`: appends are committed by
     `commit_all`, or refused for good by `fail_commits`. `read_gate`: reading waits for it.
     `is_cut_off`: nobody was heard of lately. `is_succeeded`: another node leads, though followers were
-    heard of.
+    heard of. `lost`: the log is not here any more, as after a disk failed.
     """
 
     def __init__(self, partition_count: int = 3) -> None:
@@ -30,14 +30,21 @@ class MemoryOffsetsLog:
         self.chunk_batches = 1
         self.is_cut_off = False
         self.is_succeeded = False
+        self.lost: ErrorCode | None = None
 
     def partition_count(self) -> int:
         return len(self.batches)
 
     def is_likely_led(self, partition: int) -> bool:
+        self._check_here()
         return not self.is_cut_off
 
+    def _check_here(self) -> None:
+        if self.lost is not None:
+            raise KafkaError(self.lost, "the log is lost")
+
     async def confirm_led(self, partition: int) -> None:
+        self._check_here()
         if self.is_succeeded:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another node leads")
 
@@ -46,6 +53,7 @@ class MemoryOffsetsLog:
         return read_header(batches[-1]).next_offset if batches else 0
 
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
+        self._check_here()
         if self.append_error is not None:
             raise KafkaError(self.append_error, "as the test wants")
         base_offset = self.end_offset(partition)

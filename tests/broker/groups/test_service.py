@@ -13,7 +13,12 @@ from broker.groups.member import Client
 from broker.groups.records import CommittedOffset, encode_record, offset_commit
 from broker.groups.service import GroupService
 from broker.groups.states import GroupState
+from broker.role_changes import RoleChanges
+from broker.wiring.topic_followers import GroupRoles
+from cluster.image import MetadataImage
+from cluster.topic_names import GROUP_METADATA_TOPIC
 from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -510,3 +515,30 @@ async def test_a_coordinator_that_may_have_a_successor_answers_nothing_from_memo
     bench.log.is_cut_off = False
     assert await bench.fetch() == (7, ErrorCode.NONE)
     assert bench.heartbeat(member) is ErrorCode.NONE
+
+
+async def test_a_coordinator_whose_disk_failed_sends_its_clients_to_another(bench: Bench) -> None:
+    """The log is lost before the controller has moved the leadership; clients take other errors for fatal."""
+    assert await bench.commit(7) is ErrorCode.NONE
+    member = await bench.stable_member()
+    bench.log.lost = ErrorCode.KAFKA_STORAGE_ERROR
+    assert await bench.commit(8, generation=1, member_id=member) is ErrorCode.NOT_COORDINATOR
+    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    assert await bench.fetch(require_stable=True) == (-1, ErrorCode.NOT_COORDINATOR)
+    assert (await bench.join(member)).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await bench.sync(member, 1)).error_code == ErrorCode.NOT_COORDINATOR
+    assert bench.heartbeat(member) is ErrorCode.NOT_COORDINATOR
+    assert bench.service.describe_group(GROUP, 6).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await bench.service.delete_group(GROUP)).error_code == ErrorCode.NOT_COORDINATOR
+    leaving = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member),))
+    with pytest.raises(KafkaError) as refusal:
+        await bench.service.leave(leaving, 5)
+    assert refusal.value.code is ErrorCode.NOT_COORDINATOR
+
+
+async def test_joins_that_wait_at_a_coordinator_whose_disk_fails_are_sent_away_at_once(bench: Bench) -> None:
+    waiting = bench.join()
+    lost = RoleChanges(gone=[TopicPartition(GROUP_METADATA_TOPIC, 0), TopicPartition("t", 1)])
+    GroupRoles(bench.service).roles_changed(lost, MetadataImage(cluster_id="c"))
+    assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
