@@ -107,15 +107,18 @@ class Shard:
         started_ms = self._clock.monotonic_ms()
         try:
             count = await self._replay_log()
-        except (KafkaError, OSError, ValueError) as error:
-            logger.error("cannot load groups of partition %s: %s", self.partition, error)
+            if self.state is not ShardState.LOADING:
+                return
+            following = self.coordinator.finish_loading(self.now())
+        except Exception as error:
+            # Whatever it is, else clients would be told to wait for ever.
+            bug = None if isinstance(error, KafkaError | OSError | ValueError) else error
+            logger.error("cannot load groups of partition %s: %s", self.partition, error, exc_info=bug)
             if self.state is ShardState.LOADING:
                 self.state = ShardState.FAILED
             return
-        if self.state is not ShardState.LOADING:
-            return
         self.state = ShardState.ACTIVE
-        for writes in self.coordinator.finish_loading(self.now()):
+        for writes in following:
             self.perform(writes)
         self.arm()
         took_ms = self._clock.monotonic_ms() - started_ms

@@ -10,13 +10,14 @@ import pytest
 
 from broker.groups.config import GroupConfig
 from broker.groups.member import Client
-from broker.groups.records import CommittedOffset, encode_record, offset_commit
+from broker.groups.records import CommittedOffset, GroupMetadataRecord, encode_record, offset_commit
 from broker.groups.service import GroupService
 from broker.groups.states import GroupState
 from broker.role_changes import RoleChanges
 from broker.wiring.topic_followers import GroupRoles
 from cluster.image import MetadataImage
 from cluster.topic_names import GROUP_METADATA_TOPIC
+from protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -282,6 +283,34 @@ async def test_a_damaged_record_keeps_the_partition_from_being_served() -> None:
     bench.log.append(0, [(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4damaged")])
     await bench.serving(0)
     assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
+    await bench.service.stop()
+
+
+async def test_a_group_record_that_makes_no_sense_keeps_its_partition_alone_from_being_served() -> None:
+    """Two members claim one instance id; the groups of this node could not even be listed any more."""
+    bench = Bench()
+    members = tuple(
+        MemberMetadata(
+            member_id=member_id,
+            group_instance_id="same",
+            client_id="c",
+            client_host="/127.0.0.1",
+            rebalance_timeout=1_000,
+            session_timeout=10_000,
+            subscription=b"",
+            assignment=b"",
+        )
+        for member_id in ("one", "other")
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=1, protocol="range", leader="one", members=members
+    )
+    record = GroupMetadataRecord(GroupMetadataKey(group=GROUP), value)
+    bench.log.append(0, [encode_record(record)])
+    await bench.serving(0, 1)
+    assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
+    assert await bench.commit(5, "a") is ErrorCode.NONE
+    assert [group.group_id for group in bench.service.list_groups((), ())] == ["a"]
     await bench.service.stop()
 
 
