@@ -8,7 +8,7 @@ Source: OffsetMetadataManager of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from broker.groups.offset_commands import ids_differ
@@ -52,17 +52,27 @@ class OffsetFetch:
         )
 
     def fetch_all(self, group_id: str, require_stable: bool) -> tuple[OffsetFetchResponseTopics, ...]:
-        """Every offset that is committed, with the topic id it was committed for."""
+        """Every offset that is committed, with the topic id it was committed for.
+
+        Of two topics that had one name it is the one that was committed last.
+        """
         return tuple(
-            OffsetFetchResponseTopics(
-                name=topic,
-                topic_id=next(iter(partitions.values())).topic_id,
-                partitions=tuple(
-                    self._partition(OffsetKey(group_id, topic, index), ZERO_UUID, require_stable)
-                    for index in partitions
-                ),
-            )
+            self._topic(group_id, topic, partitions, require_stable)
             for topic, partitions in self._offsets.committed.of_group(group_id).items()
+        )
+
+    def _topic(
+        self, group_id: str, topic: str, partitions: Mapping[int, CommittedOffset], require_stable: bool
+    ) -> OffsetFetchResponseTopics:
+        topic_id = max(partitions.values(), key=lambda committed: committed.record_offset).topic_id
+        return OffsetFetchResponseTopics(
+            name=topic,
+            topic_id=topic_id,
+            partitions=tuple(
+                self._partition(OffsetKey(group_id, topic, index), ZERO_UUID, require_stable)
+                for index, committed in partitions.items()
+                if not ids_differ(committed.topic_id, topic_id)
+            ),
         )
 
     def _partition(

@@ -6,6 +6,10 @@
 - 7: require_stable (KIP-447)
 - 8: several groups at once (KIP-709)
 - 10: topics have ids instead of names
+
+A name stands for the topic that has it now: what was committed for an earlier topic of that name does not
+count, whatever the version. Its offsets go when a topic is deleted, but not where no coordinator could write
+just then, and a reader of the next topic of that name would begin in the middle. Kafka tells those.
 """
 
 from __future__ import annotations
@@ -13,7 +17,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from uuid import UUID
 
+from broker.groups.offset_commands import ids_differ
 from broker.groups.offset_fetch import NO_OFFSET
 from broker.groups.service import GroupService
 from broker.request_context import RequestContext
@@ -49,7 +55,7 @@ class OffsetFetchHandler:
         version = context.header.api_version
         if version < GROUPS_FROM_VERSION:
             group = _as_group(request)
-            answer = await self._groups.fetch_offsets(group, request.require_stable)
+            answer = await self._fetch_by_name(group, request.require_stable)
             return _as_single(group, answer, version)
         answers = await asyncio.gather(
             *(self._fetch(group, request.require_stable, version) for group in request.groups)
@@ -60,7 +66,7 @@ class OffsetFetchHandler:
         self, group: OffsetFetchRequestGroup, require_stable: bool, version: int
     ) -> OffsetFetchResponseGroup:
         if version < TOPIC_IDS_FROM_VERSION:
-            return await self._groups.fetch_offsets(group, require_stable)
+            return await self._fetch_by_name(group, require_stable)
         image = self._image()
         if group.topics is None:
             answer = await self._groups.fetch_offsets(group, require_stable)
@@ -78,6 +84,24 @@ class OffsetFetchHandler:
             next(found) if topic.topic_id in image.topics_by_id else _unknown(topic) for topic in group.topics
         )
         return replace(answer, topics=topics)
+
+    async def _fetch_by_name(
+        self, group: OffsetFetchRequestGroup, require_stable: bool
+    ) -> OffsetFetchResponseGroup:
+        image = self._image()
+        if group.topics is not None:
+            asked = tuple(replace(topic, topic_id=_current_id(topic.name, image)) for topic in group.topics)
+            return await self._groups.fetch_offsets(replace(group, topics=asked), require_stable)
+        answer = await self._groups.fetch_offsets(group, require_stable)
+        current = tuple(
+            topic for topic in answer.topics if not ids_differ(topic.topic_id, _current_id(topic.name, image))
+        )
+        return replace(answer, topics=current)
+
+
+def _current_id(name: str, image: MetadataImage) -> UUID:
+    topic = image.topics_by_name.get(name)
+    return ZERO_UUID if topic is None else topic.id
 
 
 def _with_ids(

@@ -370,6 +370,29 @@ async def test_an_offset_of_a_topic_that_was_made_anew_is_not_told_by_id(broker:
     assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
 
 
+@pytest.mark.parametrize("version", range(1, 10))
+async def test_an_offset_of_a_topic_that_was_made_anew_is_not_told_by_name(
+    broker: Broker, version: int
+) -> None:
+    """No coordinator could forget the old topic's offsets as it went; who reads the new one skips nothing."""
+    await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
+    broker.image = replayed([broker_registration_record(1), *topic("t", UUID(int=99), 2)])
+    answer = await broker.ask(fetch_request(version), version)
+    topics = answer.topics if version < 8 else answer.groups[0].topics
+    assert [p.committed_offset for found in topics for p in found.partitions] == [-1, -1]
+    if version >= 2:
+        answer = await broker.ask(fetch_request(version, everything=True), version)
+        assert (answer.topics if version < 8 else answer.groups[0].topics) == ()
+    await broker.ask(commit_request(9, ("t", ZERO_UUID, 1)), 9)
+    answer = await broker.ask(fetch_request(version), version)
+    topics = answer.topics if version < 8 else answer.groups[0].topics
+    assert [p.committed_offset for found in topics for p in found.partitions] == [-1, 5]
+    if version >= 2:
+        answer = await broker.ask(fetch_request(version, everything=True), version)
+        topics = answer.topics if version < 8 else answer.groups[0].topics
+        assert [[p.partition_index for p in found.partitions] for found in topics] == [[1]]
+
+
 @pytest.mark.parametrize("version", range(1, 11))
 async def test_a_group_that_is_kept_elsewhere_is_refused_where_the_version_has_room_for_it(
     broker: Broker, version: int
