@@ -143,11 +143,13 @@ class Partition:
                 f"min.insync.replicas is {leader.effective_min_insync_replicas}",
             )
         log = self.log
+        has_uncommitted = log.high_watermark < log.log_end_offset
         info = log.append_as_leader(records, self.leader_epoch, now_ms, origin=origin)
         if leader.is_alone:
             log.advance_high_watermark(log.log_end_offset)
-        elif not leader.waits_for_followers:
-            self._advance_high_watermark(leader)
+        elif not leader.waits_for_followers and self._advance_high_watermark(leader) and has_uncommitted:
+            # A follower held those back; nobody else would tell who waits for them.
+            self._leadership.progressed(self.topic_partition)
         return info
 
     def committed(self, required_offset: Offset) -> ErrorCode | None:
@@ -228,6 +230,8 @@ class Partition:
             self._progress()
         elif not isinstance(answer, IsrCommitted) or leader.pending is proposal:
             shared.failed_isr_updates += 1
+            # Who was to join and was refused holds nothing back any more.
+            self._progress()
         return outcome is IsrOutcome.RETRY
 
     def _progress(self) -> None:

@@ -131,6 +131,34 @@ def test_a_change_that_the_controller_refuses_is_proposed_again_by_the_next_fetc
     assert shared.replicas.leadership.failed_isr_updates == 1
 
 
+async def test_records_that_a_follower_held_back_are_acknowledged_with_the_append_that_commits_them() -> None:
+    """Nobody else would tell those who wait: the high watermark is past their records, and moves no more."""
+    shared = Shared(isr=(1,))
+    shared.fetch(SECOND, 0)
+    partition, proposal = shared.replicas.proposals.made[0]
+    partition.isr_answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    shared.append(2, acks=ACKS_ALL)
+    assert shared.high_watermark == 0
+    waiting = shared.replicas.leadership.commits.wait(shared.partition, 2)
+    shared.replicas.clock.now_ms += LAG_MS + 1
+    shared.append(1, acks=ACKS_ALL)
+    assert shared.high_watermark == 3
+    shared.partition.check_isr()
+    assert waiting.done()
+
+
+async def test_records_that_waited_for_a_follower_are_committed_when_it_is_refused_as_a_member() -> None:
+    shared = Shared(isr=(1,))
+    shared.fetch(SECOND, 0)
+    shared.append(2, acks=ACKS_ALL)
+    waiting = shared.replicas.leadership.commits.wait(shared.partition, 2)
+    shared.replicas.register(SECOND, fenced=True)
+    assert not waiting.done()
+    partition, proposal = shared.replicas.proposals.made[0]
+    partition.isr_answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    assert waiting.done()
+
+
 def test_an_unexpected_error_of_the_controller_asks_to_be_sent_again() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(THIRD, 0)
