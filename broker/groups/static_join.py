@@ -75,6 +75,8 @@ class StaticJoin:
                     self._restore(group, member, old_id, before, then)
             elif group.state is GroupState.STABLE:
                 group.answer_join(member, _unchanged_generation(group, member, version, leader_before))
+                # The session may have run out while the member waited for us.
+                self._rebalance.keep_alive(group, member, then)
             return NOTHING
 
         assignments = {other.member_id: other.assignment for other in group.members.values()}

@@ -179,3 +179,22 @@ def test_a_static_member_whose_new_id_is_being_written_joins_a_rebalance_that_be
     assert back.got.generation_id == 2
     bench.commit_all()
     assert bench.state() == "CompletingRebalance"
+
+
+def test_a_session_begins_when_a_returned_static_member_is_answered_however_long_its_id_was_written() -> None:
+    """Its deadline had passed while it waited for us; if it dies now its partitions must go to others."""
+    bench = GroupBench()
+    ids = stable(bench, "a", "b")
+    bench.holds_commits = True
+    back = bench.join(instance="b")
+    for _ in range(3):
+        bench.pass_time(8_000)
+        assert bench.heartbeat(ids["a"], 1) is ErrorCode.NONE
+    assert back.is_waiting
+    bench.holds_commits = False
+    bench.commit_all()
+    assert back.error is ErrorCode.NONE
+    bench.pass_time(9_000)
+    assert bench.heartbeat(ids["a"], 1) is ErrorCode.NONE
+    bench.pass_time(2_000)
+    assert bench.heartbeat(ids["a"], 1) is ErrorCode.REBALANCE_IN_PROGRESS
