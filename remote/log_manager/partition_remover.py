@@ -149,6 +149,7 @@ class RemotePartitionRemover:
         self._is_assigned = is_assigned
         self._jobs: dict[TopicIdPartition, asyncio.Task[None]] = {}
         self._begun: set[TopicIdPartition] = set()
+        self._cancelled: set[asyncio.Task[None]] = set()
 
     @property
     def partitions(self) -> frozenset[TopicIdPartition]:
@@ -176,20 +177,17 @@ class RemotePartitionRemover:
                 self._remove(partition, after, delay_ms, begins), name=f"remote-partition-remover-{partition}"
             )
             self._jobs[partition] = job
-            job.add_done_callback(lambda _: self._ended(partition))
+            job.add_done_callback(lambda ended: self._ended(partition, ended))
 
     def call_off(self, partition: TopicIdPartition) -> None:
         """`partition`, which is led here, is tiered again: what has not begun does not begin."""
-        job = self._jobs.get(partition)
         has_begun = partition in self._begun or pending_state(self._context, partition) is not None
-        if job is not None and not has_begun:
-            job.cancel()
+        if not has_begun:
+            self._cancel(partition)
 
     def leave(self, partition: TopicIdPartition) -> None:
         """Another node leads `partition` now, and finishes its deletion if there is one that has begun."""
-        job = self._jobs.get(partition)
-        if job is not None:
-            job.cancel()
+        self._cancel(partition)
 
     def take_over(self) -> None:
         """Go on with deletions that this node began, and those of others that have stood still."""
@@ -209,14 +207,25 @@ class RemotePartitionRemover:
 
     async def close(self) -> None:
         """Break off what is under way; it is found again."""
-        jobs = list(self._jobs.values())
-        for job in jobs:
-            job.cancel()
-        if jobs:
-            await asyncio.wait(jobs)
+        for partition in list(self._jobs):
+            self._cancel(partition)
+        if self._cancelled:
+            await asyncio.wait(self._cancelled)
 
-    def _ended(self, partition: TopicIdPartition) -> None:
-        self._jobs.pop(partition, None)
+    def _cancel(self, partition: TopicIdPartition) -> None:
+        job = self._jobs.get(partition)
+        if job is not None:
+            self._cancelled.add(job)
+            job.cancel()
+            self._forget(partition)  # at once: the partition may have to be deleted after all
+
+    def _ended(self, partition: TopicIdPartition, job: asyncio.Task[None]) -> None:
+        self._cancelled.discard(job)
+        if self._jobs.get(partition) is job:
+            self._forget(partition)
+
+    def _forget(self, partition: TopicIdPartition) -> None:
+        del self._jobs[partition]
         self._begun.discard(partition)
 
     async def _remove(

@@ -194,3 +194,21 @@ async def test_what_followers_count_on_stays_when_a_topic_is_tiered_again_before
     assert not leading.metadata.partition_deletions()
     await following.close()
     await leading.close()
+
+
+@on_both_loops
+@pytest.mark.parametrize("leads", [False, True])
+async def test_a_topic_that_is_tiered_again_and_no_more_at_once_loses_what_is_remote(leads: bool) -> None:
+    site = Site()
+    site.manager.start()
+    log = site.log(3)
+    site.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: len(site.finished()) == 3)
+    # All of it in one turn of the loop, as when a node catches up with the metadata.
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    here = [replica(log, epoch=1)]
+    site.manager.on_leadership_change(*((here, []) if leads else ([], here)))
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    assert site.manager.removing == {PARTITION}
+    await eventually(lambda: not site.tier.copies and not site.manager.removing)
+    await site.close()
