@@ -150,9 +150,11 @@ class ListOffsetsHandler:
                         log=log,
                     )
                 )
-                # What was local when the search began may be only remote when it ends.
-                if found is not None or log.local_log_start_offset == local_log_start_offset:
+                # What was local when the search began may be only remote when it ends, what was remote gone.
+                if found is not None and found.offset >= log.log_start_offset:
                     return found
+                if found is None and log.local_log_start_offset == local_log_start_offset:
+                    return None
 
         def check() -> None:
             if self._replicas.partition(name) is not partition:

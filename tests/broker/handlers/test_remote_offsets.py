@@ -183,6 +183,22 @@ async def test_what_went_from_local_to_remote_during_the_search_is_searched_agai
     assert found.offset == 5
 
 
+async def test_a_record_that_was_deleted_during_the_search_is_no_answer() -> None:
+    """A reader that goes there would be out of range, and be reset to wherever its policy says."""
+    border = Border()
+    response = border.ask(5)
+    ((_, first),) = await searched(border)
+    border.log.advance_log_start_offset_from_remote(2)
+    first.set_result(RecordPlace(10, 1, 0))
+    await settled()
+    (_, (search, second)) = border.tier.reader.searches
+    assert (search.timestamp, search.starting_offset) == (5, 2)
+    second.set_result(RecordPlace(20, 2, 1))
+    await settled()
+    (found,) = partitions_of(response)
+    assert (found.timestamp, found.offset, found.leader_epoch) == (20, 2, 1)
+
+
 async def test_nothing_at_or_after_the_time_is_offset_minus_one() -> None:
     border = Border()
     response = border.ask(51)
