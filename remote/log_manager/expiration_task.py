@@ -127,6 +127,8 @@ class ExpirationTask:
 
     async def _delete(self, deletions: Sequence[Deletion]) -> None:
         failures_in_a_row, last_error = 0, None
+        # What was begun before comes last: segments which can never be deleted do not keep the others.
+        deletions = sorted(deletions, key=lambda each: each.reason is Reason.UNFINISHED_DELETION)
         left, left_bytes = len(deletions), sum(each.segment.segment_size_bytes for each in deletions)
         self._note_lag(left, left_bytes)
         for deletion in deletions:

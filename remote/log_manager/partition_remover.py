@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from typing import Final, Protocol, TypeGuard, runtime_checkable
 
@@ -34,6 +34,8 @@ from remote.metadata_manager import (
     RemoteMetadataNotReady,
 )
 from remote.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     TopicIdPartition,
@@ -42,7 +44,11 @@ from remote.segment_metadata import (
 TAKEOVER_INTERVALS: Final = 2
 """Task intervals after which a deletion that another node began may be taken over."""
 
+FAILURES_IN_A_ROW_MAX: Final = 3
+"""Segments whose deletions fail one after the other before the rest waits for the next attempt."""
+
 _MARKED, _STARTED, _FINISHED = RemotePartitionDeleteState
+_DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 _log = logging.getLogger(__name__)
 
@@ -92,15 +98,38 @@ async def remove_partition(
         for segment in metadata.list_remote_log_segments(partition)
         if segment.remote_log_segment_id.id not in context.in_progress
     ]:
-        for segment in segments:
-            if _has_ended(context, partition):
-                return  # by another node: what is there now came afterwards
-            await delete_segment(context, segment)
+        if not await _delete_all(context, partition, segments):
+            return  # another node has ended it: what is there now came afterwards
     if next(metadata.list_remote_log_segments(partition), None) is not None:
         raise RemoteMetadataError(f"{partition}: a copy is still under way")
     faults(FaultPoint.AFTER_PARTITION_EMPTIED)
     await _put(context, partition, _FINISHED)
     faults(FaultPoint.AFTER_PARTITION_FINISHED)
+
+
+async def _delete_all(
+    context: RemoteLogContext, partition: TopicIdPartition, segments: Sequence[RemoteLogSegmentMetadata]
+) -> bool:
+    """Delete `segments`, as long as the deletion of `partition` has not ended.
+
+    Errors: the last one, after all were tried or some have failed one after the other.
+    """
+    failures_in_a_row, last_error = 0, None
+    # What was begun before comes last: segments which can never be deleted do not keep the others.
+    for segment in sorted(segments, key=lambda each: each.state is _DELETING):
+        if _has_ended(context, partition):
+            return False
+        try:
+            await delete_segment(context, segment)
+        except Exception as error:
+            failures_in_a_row, last_error = failures_in_a_row + 1, error
+            if failures_in_a_row == FAILURES_IN_A_ROW_MAX:
+                break
+        else:
+            failures_in_a_row = 0
+    if last_error is not None:
+        raise last_error
+    return True
 
 
 def pending_state(

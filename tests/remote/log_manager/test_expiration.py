@@ -12,6 +12,7 @@ from protocol.ids import Offset
 from remote.log_manager import expiration_task
 from remote.log_manager.expiration_plan import plan_expiration
 from remote.log_manager.fault_points import FaultPoint
+from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.storage_manager import RemoteStorageError
 from tests.support.logs import NOW_MS
 from tests.support.tier_world import (
@@ -179,6 +180,26 @@ def test_when_remote_storage_is_away_not_every_segment_is_tried() -> None:
     node.run_expiration()
     world.assert_nothing_dangles()
     assert world.ranges() == []
+
+
+def test_segments_that_can_never_be_deleted_do_not_keep_the_others() -> None:
+    """Such as objects that somebody has locked, or custom metadata that nobody can read."""
+    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+    node = copied(world, 8)
+    locked = {each.remote_log_segment_id.id for each in world.segments()[:4]}
+    delete = world.tier.delete_log_segment_data
+
+    def refused(metadata: RemoteLogSegmentMetadata) -> None:
+        if metadata.remote_log_segment_id.id in locked:
+            raise RemoteStorageError("the object is locked")
+        delete(metadata)
+
+    world.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    world.clock.now_ms += 1000
+    for _ in range(3):
+        with pytest.raises(RemoteStorageError):
+            node.run_expiration()
+    assert world.tier.copies.keys() == locked
 
 
 def test_a_deletion_that_the_former_leader_began_is_finished_by_the_next_whose_log_start_follows() -> None:

@@ -279,7 +279,7 @@ async def test_remote_storage_switched_off_and_on_again_starts_from_nothing() ->
     log = site.log(3)
     site.manager.on_leadership_change([replica(log)], [])
     await eventually(lambda: len(site.finished()) == 3)
-    site.tier.faults.before = 3
+    site.tier.faults.before = 1 << 30
     log.apply_retention(NOW_MS + 1)
     log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
     assert log.log_start_offset == 30
@@ -289,6 +289,7 @@ async def test_remote_storage_switched_off_and_on_again_starts_from_nothing() ->
     log.update_config(TIERED)
     sealed_segments(log, 1)
     site.manager.on_leadership_change([replica(log)], [])
+    site.tier.faults.clear()
     await eventually(lambda: site.finished() == [(30, 39)] and not site.manager.removing)
     assert len(site.tier.copies) == 1
     await site.close()

@@ -15,6 +15,7 @@ from remote.segment_metadata import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
+from remote.storage_manager import RemoteStorageError
 from tests.remote.log_manager.test_manager import QUICK, Site, replica
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS
@@ -211,4 +212,27 @@ async def test_a_topic_that_is_tiered_again_and_no_more_at_once_loses_what_is_re
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     assert site.manager.removing == {PARTITION}
     await eventually(lambda: not site.tier.copies and not site.manager.removing)
+    await site.close()
+
+
+@on_both_loops
+async def test_segments_of_a_deleted_topic_that_can_never_be_deleted_do_not_keep_the_others() -> None:
+    site = Site()
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(8))], [])
+    await eventually(lambda: len(site.finished()) == 8)
+    locked = {each.remote_log_segment_id.id for each in site.listed()[:4]}
+    delete = site.tier.delete_log_segment_data
+
+    def refused(metadata: RemoteLogSegmentMetadata) -> None:
+        if metadata.remote_log_segment_id.id in locked:
+            raise RemoteStorageError("the object is locked")
+        delete(metadata)
+
+    site.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    await eventually(lambda: site.tier.copies.keys() == locked)
+    locked.clear()
+    await eventually(lambda: not site.manager.removing)
+    assert not site.tier.copies
     await site.close()
