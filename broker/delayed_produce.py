@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from broker.partition import Partition
 from broker.purgatory.purgatory import DelayedOperation
+from cluster.replication.leader_state import LeaderState
 from protocol.errors import ErrorCode
 from protocol.ids import Offset
 from protocol.produce_view import ProducePartitionResult
@@ -14,16 +15,29 @@ from protocol.produce_view import ProducePartitionResult
 
 @dataclass(slots=True)
 class Appended:
-    """One partition's records in the leader's log: committed once `required_offset` is reached."""
+    """One partition's records in the log of `leader`: committed once `required_offset` is reached under it.
+
+    Another leader may have cut them off, and have others committed at their offsets: so the role that
+    took them must have lasted all the time, also while they were flushed.
+    """
 
     partition: Partition
+    leader: LeaderState | None
     required_offset: Offset
     result: ProducePartitionResult
 
     @property
     def is_committed(self) -> bool:
         """Whether every in-sync replica has the records."""
-        return self.partition.log.high_watermark >= self.required_offset
+        partition = self.partition
+        return partition.leader is self.leader and partition.log.high_watermark >= self.required_offset
+
+    def outcome(self) -> ErrorCode | None:
+        """What is to be answered; None while that is open."""
+        partition = self.partition
+        if partition.leader is not self.leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return partition.committed(self.required_offset)
 
 
 class DelayedProduce(DelayedOperation):
@@ -51,7 +65,7 @@ class DelayedProduce(DelayedOperation):
         """Answer if nothing is open any more."""
         still_open: list[Appended] = []
         for one in self._open:
-            outcome = one.partition.committed(one.required_offset)
+            outcome = one.outcome()
             if outcome is None:
                 still_open.append(one)
             else:

@@ -144,7 +144,7 @@ class ProduceHandler:
             traffic.bytes_in += info.size_bytes
             traffic.messages_in += info.last_offset - info.first_offset + 1
         result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
-        appended.append(Appended(partition, info.last_offset + 1, result))
+        appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
         return result
 
     def _park(

@@ -49,10 +49,12 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.fence_broker_record import FenceBrokerRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from storage.config_definition import ConfigError
+from storage.log import PartitionLog
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, Replicas
 
@@ -63,7 +65,14 @@ ME = TopicPartition("t", 0)
 class Cluster:
     """Topic `t` on brokers 1, 2 and 3, seen from broker 1; brokers are in racks of their own."""
 
-    def __init__(self, *, leader: int = NODE, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1) -> None:
+    def __init__(
+        self,
+        *,
+        leader: int = NODE,
+        isr: tuple[int, ...] = (1, 2, 3),
+        min_isr: int = 1,
+        flusher: Flusher | None = None,
+    ) -> None:
         self.replicas = Replicas()
         self.replicas.register(1, 2, 3)
         self.topic_id = self.replicas.create(
@@ -78,7 +87,7 @@ class Cluster:
         manager, traffic = self.replicas.manager, TopicTraffic()
         leaders = CurrentLeaders(lambda: self.replicas.image, manager)
         self._produce = ProduceHandler(
-            manager, self.produces, self.fetches, traffic, cast(Flusher, None), leaders
+            manager, self.produces, self.fetches, traffic, cast(Flusher, flusher), leaders
         )
         self._fetch = FetchHandler(
             manager,
@@ -315,6 +324,58 @@ def test_leadership_that_is_lost_while_a_produce_waits_is_told_with_the_new_lead
     assert isinstance(response, ProduceResponse)
     (endpoint,) = response.node_endpoints
     assert (endpoint.node_id, endpoint.host, endpoint.port) == (SECOND, "host2", 9094)
+
+
+class HeldFlusher:
+    """A disk that is as slow as the test wants."""
+
+    def __init__(self) -> None:
+        self.flushes: list[asyncio.Future[None]] = []
+
+    def flush(self, log: PartitionLog) -> asyncio.Future[None]:
+        self.flushes.append(asyncio.get_running_loop().create_future())
+        return self.flushes[-1]
+
+    async def finish(self) -> None:
+        """The disk has it, and who waited has heard of that."""
+        for flush in self.flushes:
+            flush.set_result(None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("leads_again", [False, True], ids=["follows", "leads again"])
+async def test_a_record_that_another_leader_cut_off_while_it_was_flushed_is_not_acknowledged(
+    leads_again: bool,
+) -> None:
+    """The other's record is committed at its offset; only who has led all along may believe that."""
+    flusher = HeldFlusher()
+    cluster = Cluster(flusher=cast(Flusher, flusher))
+    record = ConfigRecord(resource_type=2, resource_name="t", name="flush.messages", value="1")
+    cluster.replicas.replay(record)
+    waiting = cluster.produce("lost")
+    cluster.change(leader=SECOND)
+    log = cluster.partition.log
+    log.truncate_to(0, NOW_MS)
+    log.append_as_follower(batch(["other"], leader_epoch=4), NOW_MS)
+    log.advance_high_watermark(1)
+    if leads_again:
+        cluster.change(leader=NODE)
+    await flusher.finish()
+    assert produced(waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_record_that_is_committed_while_it_is_flushed_is_acknowledged() -> None:
+    flusher = HeldFlusher()
+    cluster = Cluster(flusher=cast(Flusher, flusher))
+    record = ConfigRecord(resource_type=2, resource_name="t", name="flush.messages", value="1")
+    cluster.replicas.replay(record)
+    waiting = cluster.produce("a")
+    cluster.fetch(1, broker=SECOND)
+    cluster.fetch(1, broker=THIRD)
+    assert waiting.answers == []
+    await flusher.finish()
+    assert produced(waiting).error_code == 0
 
 
 def test_a_partition_that_is_taken_away_is_led_elsewhere_and_its_log_goes() -> None:
