@@ -184,6 +184,11 @@ class PartitionLog(TieredLog):
             self.has_start_in_local_part = False
         super().write_leader_epochs()
 
+    @property
+    def must_flush(self) -> bool:
+        """Whether flush.messages asks for the log to be durable before anything more is promised."""
+        return self.log_end_offset - self.recovery_point >= self.config.flush_messages
+
     def needs_flush(self, now_ms: int) -> bool:
         """Whether flush.messages or flush.ms is reached, or a sealed segment waits to become durable."""
         unflushed = self.log_end_offset - self.recovery_point

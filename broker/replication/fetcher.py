@@ -60,6 +60,7 @@ class FetcherPorts:
 
     `connect` opens a connection to the broker it copies from; `broker_epoch` is our registration's;
     `progressed` hears of partitions of which readers see more; `tier` is None without remote storage.
+    `flush` makes what is in a log now durable.
     """
 
     connect: Callable[[BrokerId], Awaitable[BrokerConnection]]
@@ -69,6 +70,7 @@ class FetcherPorts:
     quota: ReplicationQuota
     backoff_ms: int
     tier: FollowersTier | None = None
+    flush: Callable[[PartitionLog], Awaitable[None]] | None = None
 
 
 class ReplicaFetcher:
@@ -250,6 +252,25 @@ class ReplicaFetcher:
             elif not isinstance(action, Delayed | Failed | FetchAuxiliary):
                 # It syncs. After a failover there may be a thousand of them, and heartbeats must go out.
                 size_bytes += _BYTES_PER_TURN + 1
+        await self._flush_if_asked(actions)
+
+    async def _flush_if_asked(self, actions: list[Action]) -> None:
+        """Wait for the disk where flush.messages asks for it: the next Fetch tells the leader what we have.
+
+        A disk that fails goes offline, and its partitions are removed from here.
+        """
+        flush = self._ports.flush
+        if flush is None:
+            return
+        due = [
+            asyncio.ensure_future(flush(log))
+            for action in actions
+            if isinstance(action, Append) and isinstance(log := action.partition.log, PartitionLog)
+            if self.core.is_current(action.partition) and log.must_flush
+        ]
+        if due:
+            # Others may wait for the same flush: it goes on if we are closed.
+            await asyncio.gather(*(asyncio.shield(each) for each in due), return_exceptions=True)
 
     def _perform(self, action: Action) -> None:
         if isinstance(action, Delayed | Failed):

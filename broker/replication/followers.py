@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from broker.clock import Clock
 from broker.config import BrokerConfig
@@ -21,6 +21,7 @@ from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettin
 from cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId
+from storage.log import PartitionLog
 
 
 def make_fetchers(
@@ -33,6 +34,7 @@ def make_fetchers(
     clock: Clock,
     environment: Environment,
     tier: FollowersTier | None = None,
+    flush: Callable[[PartitionLog], Awaitable[None]] | None = None,
     disabled: SafeguardSet = NONE_DISABLED,
 ) -> FetcherManager:
     """The manager of this node's fetchers; it hears of role changes from now on, and fetches once started.
@@ -67,6 +69,7 @@ def make_fetchers(
         quota=throttles.follower,
         backoff_ms=config.replica_fetch_backoff_ms,
         tier=tier,
+        flush=flush,
     )
     manager = FetcherManager(
         config.node_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
 from broker.clock import Clock
@@ -16,6 +16,7 @@ from broker.replication.remote_tier import FollowersTier
 from broker.replication.throttles import ReplicationThrottles
 from clients.environment import Environment
 from cluster.image import MetadataImage
+from storage.log import PartitionLog
 
 
 class NodeReplication:
@@ -33,6 +34,7 @@ class NodeReplication:
         directory_ids: Mapping[str, UUID],
         clock: Clock,
         tier: FollowersTier | None = None,
+        flush: Callable[[PartitionLog], Awaitable[None]] | None = None,
     ) -> None:
         leadership = replicas.leadership
         self._replicas = replicas
@@ -48,6 +50,7 @@ class NodeReplication:
             clock=clock,
             environment=environment,
             tier=tier,
+            flush=flush,
         )
         self._assignments = DirectoryAssignments(
             channel, config.node_id, leadership.own_epoch, directory_ids, clock

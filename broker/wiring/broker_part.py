@@ -176,6 +176,7 @@ class BrokerPart:
             directory_ids=self._context.directory_ids,
             clock=self._clock,
             tier=None if self.remote is None else self.remote.followers_tier,
+            flush=self._flusher.flush,
         )
         self._logs.on_offline = self._directory_failed
         undo.push_async_callback(self._replication.close)

@@ -118,6 +118,8 @@ class ReplicaPair:
         self.connections: list[LeaderConnection] = []
         self.unreachable = 0
         """How many of the next attempts to connect fail."""
+        self.flushes: list[asyncio.Future[None]] | None = None
+        """What the follower waits for its disk for; None for a disk that is always done."""
         self._fetch_version = fetch_version
         settings = FollowerSettings(
             replica_id=FOLLOWER,
@@ -135,6 +137,7 @@ class ReplicaPair:
             quota=self.quota,
             backoff_ms=20,
             tier=tier,
+            flush=self._flush,
         )
         self.fetchers = FetcherManager(
             FOLLOWER, fetchers, ports, lambda: FollowerFetcher(settings, throttle=self.quota, tier=tier)
@@ -146,6 +149,11 @@ class ReplicaPair:
         """The follower is registered and follows from now on."""
         self.follower.manager.listeners.append(self.fetchers)
         self.fetchers.start(self.follower.manager.partitions.values())
+
+    async def _flush(self, log: PartitionLog) -> None:
+        if self.flushes is not None:
+            self.flushes.append(asyncio.get_running_loop().create_future())
+            await self.flushes[-1]
 
     async def _connect(self, leader_id: int) -> BrokerConnection:
         assert leader_id == LEADER

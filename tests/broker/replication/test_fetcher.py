@@ -53,6 +53,39 @@ async def test_a_follower_copies_what_is_there_and_what_comes(pair: ReplicaPair)
     assert T0 in pair.progressed, "those who read from the follower are told"
 
 
+async def test_with_flush_messages_a_follower_tells_the_leader_of_records_when_its_disk_has_them(
+    pair: ReplicaPair,
+) -> None:
+    """What is answered with acks=all is then on the disks of all replicas in sync, as in Kafka."""
+    pair.create("t", flush_messages="2")
+    pair.flushes = []
+    pair.begin()
+    pair.append(T0, "a")
+    await eventually(lambda: pair.are_equal(T0))
+    assert pair.flushes == [], "one record may wait for the next"
+    pair.append(T0, "b")
+    await eventually(lambda: pair.logs(T0)[1].log_end_offset == 2)
+    await eventually(lambda: bool(pair.flushes))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert pair.logs(T0)[0].high_watermark == 1
+    pair.flushes[0].set_result(None)
+    await eventually(lambda: pair.logs(T0)[0].high_watermark == 2)
+
+
+async def test_a_disk_that_fails_as_a_follower_flushes_does_not_end_its_fetcher(pair: ReplicaPair) -> None:
+    pair.create("t", flush_messages="1")
+    pair.create("u")
+    pair.flushes = []
+    pair.begin()
+    pair.append(T0, "a")
+    await eventually(lambda: bool(pair.flushes))
+    pair.flushes[0].set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
+    other = TopicPartition("u", 0)
+    pair.append(other, "a")
+    await eventually(lambda: pair.logs(other)[1].log_end_offset == 1)
+
+
 async def test_nothing_is_fetched_before_the_node_is_registered(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.append(T0, "a")
