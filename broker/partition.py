@@ -246,12 +246,6 @@ class Partition:
 
     # ---- what requests ask
 
-    @property
-    def must_flush(self) -> bool:
-        """Whether flush.messages asks for the log to be durable before anything more is answered."""
-        log = self.log
-        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
-
     def upper_bound(self, isolation: FetchIsolation) -> Offset:
         """The offset before which `isolation` lets a reader see records (exclusive)."""
         if isolation is FetchIsolation.READ_COMMITTED:

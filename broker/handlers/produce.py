@@ -87,7 +87,7 @@ class ProduceHandler:
             for one in appended:
                 self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
         for one in appended:
-            if one.partition.must_flush:
+            if one.partition.log.must_flush:
                 self._answer_when_flushed(request, view, results, appended)
                 return
         self._answer_or_park(request, view, results, appended)
@@ -131,10 +131,8 @@ class ProduceHandler:
         except InvalidRecords as error:
             traffic.failed_produce_requests += 1
             result = _failed(request, asked, error)
-            result.record_errors, result.log_start_offset = (
-                error.record_errors,
-                partition.log.log_start_offset,
-            )
+            result.record_errors = error.record_errors
+            result.log_start_offset = partition.log.log_start_offset
             return result
         except Exception as error:
             # Of whatever kind it is: the other partitions' records are appended, or will be.
@@ -173,7 +171,7 @@ class ProduceHandler:
         self, request: Request, view: ProduceRequestView, results: Results, appended: list[Appended]
     ) -> None:
         """flush.messages promises that what is answered is on disk."""
-        unflushed = [one for one in appended if one.partition.must_flush]
+        unflushed = [one for one in appended if one.partition.log.must_flush]
         waiting = asyncio.gather(
             *(self._flusher.flush(one.partition.log) for one in unflushed), return_exceptions=True
         )

@@ -55,11 +55,7 @@ class Listener:
 
     def _connection(self) -> Connection:
         # Only where connections may have to wait it is asked at each request whether this one does.
-        return Connection(self, self._kept_or_handled if self._may_wait else self._on_request)
-
-    @property
-    def _may_wait(self) -> bool:
-        return self.server.quota.is_limited
+        return Connection(self, self._kept_or_handled if self.server.quota.is_limited else self._on_request)
 
     def stop(self) -> None:
         """Accept no more; connections stay."""

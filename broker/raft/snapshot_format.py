@@ -89,9 +89,7 @@ def read_snapshot(path: str, data: bytes) -> Snapshot:
     batches: list[list[MetadataRecord]] = []
     is_whole = False
     try:
-        for position, header in iterate_headers(data):
-            if not crc_is_valid(data, position, header):
-                raise DecodeError(f"the checksum of the batch at {position} is wrong")
+        for position, header in _checked_headers(data):
             records = read_records(data, position, header)
             if not header.is_control:
                 batches.append([decode_record(each.value or b"") for each in records])
@@ -123,15 +121,20 @@ def require_whole_snapshot(path: str, data: bytes) -> None:
     """
     last: tuple[int, BatchHeader] | None = None
     try:
-        for position, header in iterate_headers(data):
-            if not crc_is_valid(data, position, header):
-                raise DecodeError(f"the checksum of the batch at {position} is wrong")
-            last = position, header
+        for place in _checked_headers(data):
+            last = place
         last_contained_log_timestamp(data)
         if last is None or not _ends_snapshot(data, *last):
             raise DecodeError("the snapshot does not end with a footer record")
     except DecodeError as error:
         raise CorruptFile(path, str(error)) from error
+
+
+def _checked_headers(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    for position, header in iterate_headers(data):
+        if not crc_is_valid(data, position, header):
+            raise DecodeError(f"the checksum of the batch at {position} is wrong")
+        yield position, header
 
 
 def _ends_snapshot(data: bytes, position: int, header: BatchHeader) -> bool:
