@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tidelog.demo.comparison import Content, Fingerprint, OffsetGap, Received
 from tidelog.demo.corpus import Corpus
-from tidelog.demo.readers import Advance
+from tidelog.demo.readers import Advance, Members
 from tidelog.demo.run import PARTITIONS, TIERED, Demo
 from tidelog.demo.stream_query import GroupCount, QueryResult
 
@@ -54,6 +54,15 @@ def test_records_that_come_again_count_once_and_a_gap_is_an_error() -> None:
     assert (received.records, received.repeated, received.members) == (4, 1, {0: 2, 1: 2})
     with pytest.raises(OffsetGap, match="offset 5 came, 3 was next"):
         received.take(0, [(0, 5, b"a", b"v")])
+
+
+def test_a_group_reads_once_all_its_members_have_partitions_together() -> None:
+    members = Members()
+    assert not members.has(0, 6)
+    assert not members.has(0, 0)
+    assert not members.has(1, 3)
+    assert members.has(0, 3)
+    assert members.has(1, 0), "what they read is theirs, whatever becomes of the group"
 
 
 def test_the_lines_of_a_file_are_the_file_whatever_ends_them(tmp_path: Path) -> None:

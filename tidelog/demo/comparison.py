@@ -12,6 +12,9 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+# Partition, offset, key, value.
+Record = tuple[int, int, bytes | None, bytes | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
@@ -82,8 +85,8 @@ class Received:
         self._next_offsets: dict[int, int] = {}
         self._lock = threading.Lock()
 
-    def take(self, member: int, records: Iterable[tuple[int, int, bytes | None, bytes | None]]) -> None:
-        """Take records of one member as (partition, offset, key, value)."""
+    def take(self, member: int, records: Iterable[Record]) -> None:
+        """Take records of one member."""
         with self._lock:
             for partition, offset, key, value in records:
                 expected = self._next_offsets.get(partition, 0)

@@ -1,7 +1,7 @@
 """Reading the demo's topic back: with the bundled consumer, and with two clients of other authors.
 
-The others read as a group of two: both members join before either reads, and both must get
-partitions. Every reader ends when all records have come, or fails at its deadline.
+The others read as a group of two: both members have partitions before either reads. Every
+reader ends when all records have come, or fails at its deadline.
 """
 
 from __future__ import annotations
@@ -9,10 +9,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sized
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 from clients.consumer import Consumer
-from tidelog.demo.comparison import Received
+from tidelog.demo.comparison import Received, Record
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 DEADLINE_S = 120.0
 GROUP_SIZE = 2
@@ -23,6 +29,28 @@ Advance = Callable[[int], None]
 
 class ReadTooLittle(Exception):
     """Not all records came before the deadline."""
+
+
+class Members:
+    """Which members of a group have partitions; safe for members in threads.
+
+    A group waits only so long for its second member; the first would read all before that one comes.
+    """
+
+    def __init__(self) -> None:
+        self._having: set[int] = set()
+        self._lock = threading.Lock()
+        self.complete = False
+
+    def has(self, member: int, partitions: int) -> bool:
+        """Note how many partitions a member has now; True once all members have had some together."""
+        with self._lock:
+            if partitions:
+                self._having.add(member)
+            else:
+                self._having.discard(member)
+            self.complete = self.complete or len(self._having) == GROUP_SIZE
+            return self.complete
 
 
 async def read_with_tidelog(servers: str, topic: str, expected: int, advance: Advance) -> Received:
@@ -42,21 +70,35 @@ async def read_with_tidelog(servers: str, topic: str, expected: int, advance: Ad
 
 async def read_with_aiokafka(servers: str, topic: str, expected: int, advance: Advance) -> Received:
     """All records with a group of two aiokafka consumers."""
-    from aiokafka import AIOKafkaConsumer
+    from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 
     received = Received()
+    members = Members()
     deadline = time.monotonic() + DEADLINE_S
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+        def __init__(self, number: int) -> None:
+            self._number = number
+
+        def on_partitions_revoked(self, revoked: object) -> None:
+            members.has(self._number, 0)
+
+        def on_partitions_assigned(self, assigned: Sized) -> None:
+            members.has(self._number, len(assigned))
 
     async def member(number: int) -> None:
         consumer = AIOKafkaConsumer(
-            topic,
             bootstrap_servers=servers,
             group_id="demo-aiokafka",
             auto_offset_reset="earliest",
             max_partition_fetch_bytes=4 * 1024 * 1024,
         )
+        consumer.subscribe([topic], listener=Listener(number))
         await consumer.start()
         try:
+            while not members.complete:
+                await asyncio.sleep(0.05)
+                _check_deadline(deadline, received, expected)
             while received.records < expected:
                 polled = await consumer.getmany(timeout_ms=300, max_records=POLL_RECORDS)
                 for records in polled.values():
@@ -77,53 +119,62 @@ def read_with_confluent(
 ) -> Received:
     """All records, fewer once `stop` is set, with a group of two confluent-kafka consumers in threads."""
     received = Received()
+    members = Members()
     deadline = time.monotonic() + DEADLINE_S
-    failures: list[BaseException] = []
 
     def member(number: int) -> None:
-        try:
-            _read_as_confluent_member(number, servers, topic, expected, received, advance, deadline, stop)
-        except BaseException as error:
-            failures.append(error)
+        with closing(_read_as_confluent_member(number, servers, topic, members)) as polled:
+            for records in polled:
+                received.take(number, records)
+                advance(len(records))
+                if received.records >= expected or stop.is_set():
+                    return
+                _check_deadline(deadline, received, expected)
 
-    threads = [threading.Thread(target=member, args=(number,)) for number in range(GROUP_SIZE)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    with ThreadPoolExecutor(GROUP_SIZE) as pool:
+        for done in [pool.submit(member, number) for number in range(GROUP_SIZE)]:
+            done.result()
     return received
 
 
 def _read_as_confluent_member(
-    number: int,
-    servers: str,
-    topic: str,
-    expected: int,
-    received: Received,
-    advance: Advance,
-    deadline: float,
-    stop: threading.Event,
-) -> None:
+    number: int, servers: str, topic: str, members: Members
+) -> Generator[list[Record], None, None]:
+    """What each call of `consume` gives, without end; to close it closes the consumer."""
     from confluent_kafka import Consumer as ConfluentConsumer
+    from confluent_kafka import TopicPartition
+
+    def assigned(consumer: ConfluentConsumer, partitions: list[TopicPartition]) -> None:
+        consumer.assign(partitions)
+        if not members.has(number, len(partitions)):
+            # Rebalances come with `consume` only: it is called, and gives nothing yet.
+            consumer.pause(partitions)
+
+    def revoked(consumer: ConfluentConsumer, partitions: list[TopicPartition]) -> None:
+        members.has(number, 0)
+        consumer.unassign()
 
     consumer = ConfluentConsumer(
         {"bootstrap.servers": servers, "group.id": "demo-confluent", "auto.offset.reset": "earliest"}
     )
-    consumer.subscribe([topic])
+    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked)
     try:
-        while received.records < expected and not stop.is_set():
-            records = []
-            for message in consumer.consume(POLL_RECORDS, 0.3):
-                partition, offset = message.partition(), message.offset()
-                if message.error() is None and partition is not None and offset is not None:
-                    records.append((partition, offset, message.key(), message.value()))
-            received.take(number, records)
-            advance(len(records))
-            _check_deadline(deadline, received, expected)
+        while not members.complete:
+            yield _records_of(consumer.consume(POLL_RECORDS, 0.05))
+        consumer.resume(consumer.assignment())
+        while True:
+            yield _records_of(consumer.consume(POLL_RECORDS, 0.3))
     finally:
         consumer.close()
+
+
+def _records_of(messages: list[Message]) -> list[Record]:
+    records = []
+    for message in messages:
+        partition, offset = message.partition(), message.offset()
+        if message.error() is None and partition is not None and offset is not None:
+            records.append((partition, offset, message.key(), message.value()))
+    return records
 
 
 def _check_deadline(deadline: float, received: Received, expected: int) -> None:
