@@ -72,6 +72,8 @@ async def delete_leftovers(context: RemoteLogContext) -> None:
             await _delete_objects(context, segment)
         except Exception as error:
             _log.warning("what is left of %s stays for now: %s", segment.remote_log_segment_id, error)
+            # A store that is away is not asked for each of them; next time another one comes first.
+            context.leftovers[segment_id] = context.leftovers.pop(segment_id)
             return
         context.leftovers.pop(segment_id, None)
 

@@ -12,6 +12,7 @@ from protocol.ids import Offset
 from remote.log_manager import expiration_task
 from remote.log_manager.expiration_plan import plan_expiration
 from remote.log_manager.fault_points import FaultPoint
+from remote.log_manager.segment_deletion import delete_leftovers
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.storage_manager import RemoteStorageError
 from tests.support.logs import NOW_MS
@@ -200,6 +201,23 @@ def test_segments_that_can_never_be_deleted_do_not_keep_the_others() -> None:
         with pytest.raises(RemoteStorageError):
             node.run_expiration()
     assert world.tier.copies.keys() == locked
+
+
+def test_leftovers_that_can_never_be_deleted_do_not_keep_the_others() -> None:
+    world = TierWorld()
+    node = copied(world, 4)
+    node.context.leftovers.update({each.remote_log_segment_id.id: each for each in world.segments()})
+    locked, delete = next(iter(node.context.leftovers)), world.tier.delete_log_segment_data
+
+    def refused(metadata: RemoteLogSegmentMetadata) -> None:
+        if metadata.remote_log_segment_id.id == locked:
+            raise RemoteStorageError("the object is locked")
+        delete(metadata)
+
+    world.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    for _ in range(2):
+        run_to_end(delete_leftovers(node.context))
+    assert node.context.leftovers.keys() == world.tier.copies.keys() == {locked}
 
 
 def test_a_deletion_that_the_former_leader_began_is_finished_by_the_next_whose_log_start_follows() -> None:
