@@ -144,8 +144,8 @@ class RaftDriver:
     def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> Appended:
         """Within a turn: put records into the log as one batch.
 
-        Errors: KafkaError NOT_CONTROLLER when this node does not lead `epoch` any more, and what keeps
-        the log from taking them, after which nothing has changed.
+        Errors: KafkaError NOT_CONTROLLER when this node does not lead `epoch` any more, or gives that up
+        because its disk has no room, and what else keeps the log from taking them. Nothing has changed then.
         """
         context = object()
         return self._appended(Append(records, epoch, context), context)
@@ -171,8 +171,12 @@ class RaftDriver:
         outcome: Appended | None = None
         try:
             effects = self._machine.step(event, self._clock.monotonic_ms())
-        except KafkaError:
-            raise
+        except KafkaError as error:
+            if not self._others_may_have_room(error):
+                raise
+            logger.error("the metadata log takes no records, so others shall lead: %s", error)
+            self.give_up()
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, str(error)) from error
         except Exception as error:
             # Nobody knows what is in the log now, whatever the caller makes of it.
             self._fault = error
@@ -186,6 +190,13 @@ class RaftDriver:
                 self._effects.append(effect)
         assert outcome is not None, "an append is answered in its own step"
         return outcome
+
+    def _others_may_have_room(self, error: KafkaError) -> bool:
+        """Whether the log was refused by its disk, and there are others to lead.
+
+        A leader without room would keep everybody from changing anything for as long as it lives.
+        """
+        return error.code is ErrorCode.KAFKA_STORAGE_ERROR and len(tuple(self._machine.voter_ids)) > 1
 
     def fail(self, error: BaseException) -> None:
         """End now: something that must not fail has failed outside of a turn."""

@@ -37,7 +37,7 @@ class Script:
     """A machine that answers each event as the test says, and remembers what it was told."""
 
     kraft_version = 1
-    voter_ids = (1,)
+    voter_ids: tuple[int, ...] = (1,)
 
     def __init__(self) -> None:
         self.deadline_ms: int | None = None
@@ -213,6 +213,36 @@ async def test_a_fault_while_appending_ends_the_quorum_although_the_command_swal
     bench.driver.in_turn(turn)
     await bench.settle()
     assert [str(error) for error in bench.fatal] == ["half of it is in the log"]
+    await bench.driver.stop()
+
+
+@on_both_loops
+@pytest.mark.parametrize("voters", [(1,), (1, 2, 3)])
+async def test_a_log_that_has_no_room_is_led_by_who_has_some(voters: tuple[int, ...]) -> None:
+    """Who is the only voter stays: nobody else could lead, and there may be room for what comes next."""
+    bench = Bench()
+    bench.script.voter_ids = voters
+
+    def react(event: Event) -> list[Effect]:
+        if isinstance(event, Append):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on the disk")
+        return []
+
+    codes: list[ErrorCode] = []
+
+    def turn() -> None:
+        with pytest.raises(KafkaError) as error:
+            bench.driver.append_now([b"a"], 5)
+        codes.append(error.value.code)
+
+    bench.script.react = react
+    await bench.run()
+    bench.driver.in_turn(turn)
+    await bench.settle()
+    is_alone = len(voters) == 1
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR if is_alone else ErrorCode.NOT_CONTROLLER]
+    assert (Resign() in bench.script.heard) is not is_alone
+    assert bench.fatal == []
     await bench.driver.stop()
 
 

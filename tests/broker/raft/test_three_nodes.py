@@ -148,3 +148,21 @@ async def test_what_a_stranger_sends_ends_nothing() -> None:
         assert vote.error_code == ErrorCode.INVALID_REQUEST
         await nodes.set("a", "1")
         assert not nodes.running[leader].failed.is_set()
+
+
+@on_both_loops
+async def test_an_active_controller_whose_disk_is_full_leaves_the_office_to_others() -> None:
+    """Its log would refuse every change while its signs of life keep the others from electing."""
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        first = await nodes.elected()
+        await nodes.set("a", "1")
+        nodes.disks[first].free_bytes = 0
+        with pytest.raises(KafkaError) as error:
+            await nodes.store(first).submit(touch)
+        assert error.value.code is ErrorCode.NOT_CONTROLLER
+        others = [each for each in nodes.running if each != first]
+        await until(lambda: any(nodes.store(each).active_epoch is not None for each in others), 30)
+        second = next(each for each in others if nodes.store(each).active_epoch is not None)
+        await nodes.store(second).submit(touch)
+        assert nodes.store(first).active_epoch is None
