@@ -25,6 +25,7 @@ from cluster.features import (
 from cluster.image import FeatureRange, MetadataImage, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.metadata_records.clear_elr_record import ClearElrRecord
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from protocol.metadata_records.no_op_record import NoOpRecord
@@ -92,7 +93,8 @@ def _records(
         raise _refused(update, f"it needs {need[0]} of at least {need[1]}")
     records: list[MetadataRecord] = [FeatureLevelRecord(name=name, feature_level=level)]
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0 and current == 0:
-        records += _one_min_insync_replicas(image, settings)
+        # While it was off nobody kept count of who still had every committed record.
+        records += [ClearElrRecord(), *_one_min_insync_replicas(image, settings)]
     return records
 
 

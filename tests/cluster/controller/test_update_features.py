@@ -6,22 +6,31 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.controller import broker_changes
 from cluster.controller.brokers import supported_features
 from cluster.controller.controllers import register_controller
 from cluster.controller.result import ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.controller.update_features import UpgradeType, update_features
 from cluster.features import METADATA_VERSION, SUPPORTED_FEATURES
-from cluster.image import MetadataImage
+from cluster.image import NO_LEADER, MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.controller_registration import ControllerRegistrationRequest, Listener
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from protocol.metadata_records.no_op_record import NoOpRecord
+from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.register_broker_record import BrokerFeature, RegisterBrokerRecord
 from protocol.metadata_records.register_controller_record import ControllerFeature, RegisterControllerRecord
-from tests.support.metadata import applied, broker_registration_record, image_with_brokers, replayed
+from tests.support.metadata import (
+    applied,
+    broker_registration_record,
+    creatable,
+    image_with_brokers,
+    replayed,
+    with_topics,
+)
 
 SETTINGS = ControllerSettings(node_id=1, static_configs={"min.insync.replicas": "2"})
 
@@ -157,6 +166,26 @@ def test_eligible_leaders_need_one_min_insync_replicas_and_a_new_metadata_versio
     old = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=22)], without)
     assert "needs metadata.version" in refusal(old, name, 1)
     assert updated(old, {name: 1, METADATA_VERSION: 30}).features[name] == 1
+
+
+def test_who_was_eligible_before_the_feature_was_switched_off_is_not_when_it_is_on_again() -> None:
+    """Meanwhile the high watermark may have passed it, or it may have lost its records: nobody kept count."""
+    name = "eligible.leader.replicas.version"
+    brokers = replayed([broker_with(1), broker_with(2)], IMAGE)
+    image = with_topics(brokers, creatable("orders", 1, 2))
+    topic = image.topics_by_name["orders"]
+    shrunk = PartitionChangeRecord(
+        partition_id=0, topic_id=topic.id, isr=(1,), leader=1, eligible_leader_replicas=(2,)
+    )
+    image = replayed([shrunk], image)
+    assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == (2,)
+    image = updated(image, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
+    # Not noticed by the controller: with this the leader may commit alone.
+    one = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
+    image = updated(replayed([one], image), {name: 1})
+    assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
+    image = replayed(broker_changes.fenced(image, SETTINGS, image.brokers[1]), image)
+    assert image.topics_by_name["orders"].partitions[0].leader == NO_LEADER
 
 
 def test_controllers_register_where_they_listen() -> None:
