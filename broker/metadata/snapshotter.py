@@ -122,17 +122,9 @@ class Snapshotter:
             self._writing = asyncio.create_task(self._write(snapshot_id, image), name="metadata-snapshot")
 
     async def _write(self, snapshot_id: SnapshotId, image: MetadataImage) -> None:
-        end_offset, epoch = snapshot_id
-        kraft_version, voters = self._voters_at(end_offset)
-        voters_record = None if voters is None else voters.to_record()
-        head = SnapshotHead(self._log.timestamp_before(end_offset), kraft_version, voters_record)
-        now_ms = self._clock.wall_ms()
-
-        def write() -> None:
-            batches = snapshot_batches(image_records(image), head, epoch=epoch, now_ms=now_ms)
-            self._log.snapshots.write(snapshot_id, batches)
-
+        end_offset = snapshot_id.end_offset
         try:
+            write = self._writer(snapshot_id, image)
             await asyncio.get_running_loop().run_in_executor(self._executor, write)
         except (OSError, KafkaError) as error:
             self.errors += 1
@@ -146,6 +138,20 @@ class Snapshotter:
                 self._in_turn(lambda: self._completed(snapshot_id))
         finally:
             self._writing = None
+
+    def _writer(self, snapshot_id: SnapshotId, image: MetadataImage) -> Callable[[], None]:
+        """What writes the snapshot, with all that it says of the log as it is now."""
+        end_offset, epoch = snapshot_id
+        kraft_version, voters = self._voters_at(end_offset)
+        voters_record = None if voters is None else voters.to_record()
+        head = SnapshotHead(self._log.timestamp_before(end_offset), kraft_version, voters_record)
+        now_ms = self._clock.wall_ms()
+
+        def write() -> None:
+            batches = snapshot_batches(image_records(image), head, epoch=epoch, now_ms=now_ms)
+            self._log.snapshots.write(snapshot_id, batches)
+
+        return write
 
     def _completed(self, snapshot_id: SnapshotId) -> None:
         """In a turn: the snapshot is there; what only older ones need may go."""

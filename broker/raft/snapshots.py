@@ -18,6 +18,7 @@ from typing import Final
 
 from cluster.quorum.log import SnapshotId
 from protocol.ids import Offset
+from storage.errors import StorageFailure
 from storage.files import Buffer, FileSystem
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class SnapshotFiles:
         self._fs = fs
         self.directory = directory
         self.ids: list[SnapshotId] = []
+        self._fetching: SnapshotId | None = None
         for name in fs.listdir(directory):
             match = _NAME.fullmatch(name)
             if match is None:
@@ -70,9 +72,13 @@ class SnapshotFiles:
         return self._fs.size(self.path(snapshot_id))
 
     def write(self, snapshot_id: SnapshotId, batches: Iterable[Buffer]) -> None:
-        """Write a whole snapshot, durably; tell `add` afterwards."""
-        self._write_part(snapshot_id, batches)
-        self._complete(snapshot_id)
+        """Write a whole snapshot, durably; tell `add` afterwards. What fails leaves nothing behind."""
+        try:
+            self._write_part(snapshot_id, batches)
+            self._complete(snapshot_id)
+        except (OSError, StorageFailure):
+            self._drop_part(snapshot_id)
+            raise
 
     def add(self, snapshot_id: SnapshotId) -> None:
         """A snapshot is complete: readers may have it from now on."""
@@ -102,7 +108,10 @@ class SnapshotFiles:
         return self._fs.read(self.path(snapshot_id))
 
     def append_chunk(self, snapshot_id: SnapshotId, position: int, chunk: Buffer) -> None:
-        """A piece of one that is being fetched; position 0 begins anew."""
+        """A piece of one that is being fetched; position 0 begins anew, also in place of another."""
+        if self._fetching not in (None, snapshot_id):
+            self._drop_part(self._fetching)
+        self._fetching = snapshot_id
         file = self._fs.open(self._part(snapshot_id), create=True)
         try:
             if position == 0:
@@ -121,6 +130,7 @@ class SnapshotFiles:
 
     def drop_fetched(self, snapshot_id: SnapshotId) -> None:
         """Remove what has been fetched of a snapshot."""
+        self._fetching = None
         self._fs.unlink(self._part(snapshot_id))
 
     def finish(self, snapshot_id: SnapshotId) -> None:
@@ -131,6 +141,7 @@ class SnapshotFiles:
         finally:
             file.close()
         self._complete(snapshot_id)
+        self._fetching = None
         self.add(snapshot_id)
 
     def remove_before(self, end_offset: Offset) -> int:
@@ -146,6 +157,15 @@ class SnapshotFiles:
 
     def _part(self, snapshot_id: SnapshotId) -> str:
         return self.path(snapshot_id).removesuffix(CHECKPOINT_SUFFIX) + PART_SUFFIX
+
+    def _drop_part(self, snapshot_id: SnapshotId) -> None:
+        """Make room again; what cannot be removed now goes at the next start."""
+        try:
+            self._fs.unlink(self._part(snapshot_id))
+        except FileNotFoundError:
+            pass
+        except (OSError, StorageFailure) as error:
+            logger.error("%s is left behind: %s", self._part(snapshot_id), error)
 
     def _write_part(self, snapshot_id: SnapshotId, batches: Iterable[Buffer]) -> None:
         file = self._fs.open(self._part(snapshot_id), create=True)

@@ -9,6 +9,7 @@ import pytest
 from broker.metadata.snapshotter import SnapshotSettings
 from broker.raft.log import MetadataLog
 from cluster.controller.result import ControllerResult
+from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_records.no_op_record import NoOpRecord
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.loops import on_both_loops, until
@@ -32,4 +33,29 @@ async def test_a_disk_that_keeps_old_snapshots_from_being_removed_does_not_end_t
         await until(lambda: refused)
         await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))
         assert replica.driver.failure is None
+        await replica.stop()
+
+
+@on_both_loops
+async def test_a_snapshot_that_cannot_be_begun_does_not_keep_later_ones_from_being_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else the metadata log would grow for as long as the node runs, and nobody would hear why."""
+    asked: list[int] = []
+    timestamp_before = MetadataLog.timestamp_before
+
+    def fail_once(log: MetadataLog, offset: int) -> int:
+        asked.append(offset)
+        if len(asked) == 1:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk cannot be read")
+        return timestamp_before(log, offset)
+
+    monkeypatch.setattr(MetadataLog, "timestamp_before", fail_once)
+    replica = make_replica(CrashFileSystem(), snapshots=SnapshotSettings(max_bytes=1))
+    async with asyncio.timeout(30):
+        store = (await started(replica)).store
+        await until(lambda: asked)
+        await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))
+        await until(lambda: replica.snapshotter.written or len(asked) > 5)
+        assert replica.snapshotter.errors == 1
         await replica.stop()

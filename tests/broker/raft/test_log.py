@@ -201,6 +201,32 @@ def test_a_snapshot_that_a_crash_left_half_fetched_is_gone() -> None:
     assert not [name for name in disk.listdir(PARTITION) if name.endswith(".part")]
 
 
+def test_what_there_is_no_room_for_leaves_no_half_snapshot_behind() -> None:
+    """Each attempt would make a full disk fuller, under another name."""
+    disk = CrashFileSystem()
+    log = open_log(disk)
+    append(log, 1)
+    disk.free_bytes = 100
+    with pytest.raises(OSError, match="No space"):
+        log.snapshots.write(SnapshotId(1, 1), [snapshot_data(1, ["a" * 1000])])
+    assert disk.free_bytes == 100
+    assert not [name for name in disk.listdir(PARTITION) if name.endswith(".part")]
+
+
+def test_a_snapshot_that_is_given_up_for_another_leaves_nothing_behind() -> None:
+    disk = CrashFileSystem()
+    log = open_log(disk)
+    data = snapshot_data(1)
+    log.append_snapshot_chunk(SnapshotId(5, 1), 0, data[:9])
+    log.append_snapshot_chunk(SnapshotId(9, 1), 0, data)
+    assert [name for name in disk.listdir(PARTITION) if name.endswith(".part")] == [
+        f"{9:020d}-{1:010d}.checkpoint.part"
+    ]
+    assert log.finish_snapshot(SnapshotId(9, 1))
+    log.append_snapshot_chunk(SnapshotId(12, 1), 0, data)
+    assert log.latest_snapshot() == SnapshotId(9, 1)
+
+
 @pytest.mark.parametrize("survival", [*Survival, 1, 2, 3])
 def test_a_crash_while_a_snapshot_is_taken_over_leaves_the_old_log_or_the_new(
     survival: Survival | int,
