@@ -259,10 +259,21 @@ class RaftDriver:
         """Step everything that waits now; what it adds itself is for the next turn."""
         for _ in range(len(self._work)):
             work = self._work.popleft()
-            if callable(work):
-                work()
-            else:
+            if not callable(work):
                 self._step(work)
+                continue
+            self._notice_time()
+            if any(isinstance(effect, LeaderChanged) for effect in self._effects):
+                # Who takes a turn must have heard of it: no command is decided in an office that is lost.
+                self._work.appendleft(work)
+                return
+            work()
+
+    def _notice_time(self) -> None:
+        """After a freeze the machine may lead no more, which it finds out by the clock only."""
+        due_ms = self._machine.deadline_ms
+        if due_ms is not None and due_ms <= self._clock.monotonic_ms():
+            self._step(Tick())
 
     def _step(self, event: Event) -> None:
         self._effects += self._machine.step(event, self._clock.monotonic_ms())

@@ -263,6 +263,31 @@ async def test_a_turn_waits_for_the_sync_that_runs() -> None:
 
 
 @on_both_loops
+@pytest.mark.parametrize("is_ticked", [True, False])
+async def test_after_a_freeze_a_lost_office_is_told_before_anybody_takes_a_turn(is_ticked: bool) -> None:
+    """Else heartbeats that waited would be answered by a controller that others have long succeeded."""
+    bench = Bench()
+
+    def resign(event: Event) -> list[Effect]:
+        if not isinstance(event, Tick):
+            return []
+        bench.script.deadline_ms = None
+        return [LeaderChanged(6, None)]
+
+    await bench.run()
+    bench.script.react = resign
+    bench.script.deadline_ms = bench.clock.now_ms + 100
+    bench.clock.now_ms += 60_000
+    seen: list[list[Any]] = []
+    if is_ticked:
+        bench.driver.post(Tick())
+    bench.driver.in_turn(lambda: seen.append(list(bench.told)))
+    await bench.settle()
+    assert seen == [[("leader", 6, None)]]
+    await bench.driver.stop()
+
+
+@on_both_loops
 @pytest.mark.parametrize("path_part", ["quorum-state", "__cluster_metadata-0"])
 async def test_a_failed_sync_is_final(path_part: str) -> None:
     bench = Bench()
