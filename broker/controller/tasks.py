@@ -37,6 +37,7 @@ from protocol.metadata_records.no_op_record import NoOpRecord
 logger = logging.getLogger(__name__)
 
 _SHORTEST_PAUSE_MS: Final = 10
+_PAUSE_AFTER_FAILURE_S: Final = 0.5
 _STALL_SHARE: Final = 10
 """Waking later than a session by this share of it means that heartbeats wait to be read."""
 
@@ -127,7 +128,8 @@ class ControllerTasks:
         if stall_ms > session_ms // _STALL_SHARE:
             logger.warning("the controller did not run for %s ms; nobody is fenced for that", stall_ms)
             self._heartbeats.excuse(stall_ms, woken_ms)
-        await self._run(self._fence_one)
+        if not await self._run(self._fence_one):
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
     def _fence_one(self, image: MetadataImage) -> ControllerResult[bool]:
         now_ms = self._clock.monotonic_ms()
@@ -150,12 +152,15 @@ class ControllerTasks:
                 await self._run(lambda image: ControllerResult((NoOpRecord(),), False))
             seen = self._store.controller_image.offset
 
-    async def _run(self, step: Step) -> None:
+    async def _run(self, step: Step) -> bool:
+        """Whether it could be done."""
         try:
             while await self._store.submit(step):
                 pass
+            return True
         except KafkaError as error:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 logger.warning("a task of the controller failed: %s", error)
         except Exception:
             logger.exception("a task of the controller failed")
+        return False

@@ -116,6 +116,10 @@ class DirectoryAssignments:
                 except (KafkaError, OSError) as error:
                     logger.info("directories of %d replicas will be told again: %s", len(told), error)
                     await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+                except Exception:
+                    # Nobody else would tell of them before their roles change.
+                    logger.exception("directories of %d replicas will be told again", len(told))
+                    await asyncio.sleep(RETRY_PAUSE_MS / 1000)
                 else:
                     self._answered(told, response)
         finally:

@@ -15,8 +15,10 @@ from broker.controller.tasks import ControllerTasks, TaskIntervals
 from broker.metadata.store import MetadataStore
 from cluster.controller.create_topics import create_topics
 from cluster.controller.heartbeats import BrokerHeartbeats
+from cluster.controller.result import ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.image import MetadataImage
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
@@ -92,6 +94,23 @@ async def test_a_fault_does_not_end_the_watch_over_silent_brokers(monkeypatch: p
     monkeypatch.setattr(BrokerHeartbeats, "next_deadline_ms", failing_once)
     async with store_with_brokers(1) as store, tasks(store, intervals(fences=True), session_ms=50):
         await eventually(lambda: store.image.brokers[1].fenced)
+
+
+async def test_fencing_that_the_log_refuses_is_tried_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once and for ever it would take the loop from everybody else, and fill the operator's log."""
+    attempts: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def refuse(*_: object) -> ControllerResult[bool]:
+        attempts.append(loop.time())
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    monkeypatch.setattr("broker.controller.tasks.fence_stale_broker", refuse)
+    async with store_with_brokers(1) as store, tasks(store, intervals(fences=True), session_ms=20):
+        await eventually(lambda: len(attempts) == 2)
+    assert attempts[1] - attempts[0] > 0.2
 
 
 async def test_a_controller_that_was_held_up_fences_nobody_whose_heartbeats_wait_to_be_read() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from broker.replication.directory_assignments import DirectoryAssignments
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.assign_replicas_to_dirs import (
@@ -23,6 +25,7 @@ class FakeChannel:
     def __init__(self, failures: int = 0) -> None:
         self.asked: list[AssignReplicasToDirsRequest] = []
         self.failures = failures
+        self.failure: Exception = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
 
     async def request(
         self,
@@ -33,7 +36,7 @@ class FakeChannel:
     ) -> AssignReplicasToDirsResponse:
         self.asked.append(message)
         if len(self.asked) <= self.failures:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
+            raise self.failure
         return AssignReplicasToDirsResponse()
 
     def told(self) -> dict[UUID, int]:
@@ -63,6 +66,17 @@ async def test_a_replica_on_another_disk_than_the_metadata_says_is_told() -> Non
 
 async def test_what_could_not_be_told_is_told_again() -> None:
     replicas, channel, assignments = made(failures=1)
+    replicas.create("t", 2)
+    await eventually(lambda: len(channel.asked) == 2)
+    assert channel.told() == {FIRST: 1, SECOND: 1}
+    await assignments.close()
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("a bug"), AssertionError("FetchResponse in answer")])
+async def test_a_fault_while_telling_does_not_leave_replicas_untold(fault: Exception) -> None:
+    """The controller would elect nobody when the disk of such a replica fails."""
+    replicas, channel, assignments = made(failures=1)
+    channel.failure = fault
     replicas.create("t", 2)
     await eventually(lambda: len(channel.asked) == 2)
     assert channel.told() == {FIRST: 1, SECOND: 1}
