@@ -37,6 +37,8 @@ from protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 KRAFT_VERSION_FEATURE: Final = "kraft.version"
 _HOUR_MS: Final = 3_600_000
+_ENDPOINTS_MAX_BYTES: Final = 900
+_ENDPOINT_OVERHEAD_BYTES: Final = 8
 
 _Refusal = tuple[ErrorCode, str]
 
@@ -73,9 +75,12 @@ def _refuse_add(replica: Replica, request: AddRaftVoterRequest, now_ms: int) -> 
     key = ReplicaKey.of(request.voter_id, request.voter_directory_id)
     if key.id < 0 or key.directory_id is None:
         return ErrorCode.INVALID_REQUEST, "a new voter has an id and a directory id"
-    if not _has_default_listener(replica, _endpoints(request.listeners)):
+    endpoints = _endpoints(request.listeners)
+    if not _has_default_listener(replica, endpoints):
         name = replica.settings.listener_name
         return ErrorCode.INVALID_REQUEST, f"no endpoint for the default listener {name}"
+    if not _are_few(endpoints):
+        return ErrorCode.INVALID_REQUEST, f"{len(endpoints)} endpoints are too many for one voter"
     refusal = _refuse_change(replica)
     if refusal is not None:
         return refusal
@@ -143,11 +148,12 @@ def _refuse_update(replica: Replica, request: UpdateRaftVoterRequest) -> ErrorCo
     if error is not ErrorCode.NONE:
         return error
     key = ReplicaKey.of(request.voter_id, request.voter_directory_id)
-    feature = request.k_raft_version_feature
+    endpoints, feature = _endpoints(request.listeners), request.k_raft_version_feature
     if (
         key.id < 0
         or key.directory_id is None
-        or not _has_default_listener(replica, _endpoints(request.listeners))
+        or not _has_default_listener(replica, endpoints)
+        or not _are_few(endpoints)
         or not 0 <= feature.min_supported_version <= feature.max_supported_version
     ):
         return ErrorCode.INVALID_REQUEST
@@ -323,6 +329,12 @@ def _refuse_change(replica: Replica) -> _Refusal | None:
 
 def _endpoints(listeners: Sequence[Any]) -> tuple[Endpoint, ...]:
     return tuple(Endpoint(each.name, each.host, each.port) for each in listeners)
+
+
+def _are_few(endpoints: tuple[Endpoint, ...]) -> bool:
+    """Whether those of `voters_max` such voters fit the head of a snapshot, whatever somebody sends."""
+    size_bytes = sum(len(name.encode()) + len(host.encode()) for name, host, _ in endpoints)
+    return size_bytes + _ENDPOINT_OVERHEAD_BYTES * len(endpoints) <= _ENDPOINTS_MAX_BYTES
 
 
 def _has_default_listener(replica: Replica, endpoints: tuple[Endpoint, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cluster.quorum.control import voters_record
@@ -217,6 +218,21 @@ def test_requests_that_cannot_be_done_say_why() -> None:
     assert leader_of(1).ask(remove(1)).error_code == ErrorCode.INVALID_REQUEST
     follower = Subject().follow(2)
     assert follower.ask(add(4)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_voter_that_names_more_endpoints_than_a_snapshots_head_holds_is_refused() -> None:
+    """In the log they would keep every controller from starting again."""
+    subject = leader_of(1, 2)
+    end_offset = subject.log.end_offset
+    many = tuple(
+        update_raft_voter.Listener(name="CONTROLLER", host=f"host-{number}" + "x" * 100, port=9093)
+        for number in range(800)
+    )
+    changed = replace(update(2, subject.epoch, "elsewhere"), listeners=many)
+    assert subject.ask(changed).error_code == ErrorCode.INVALID_REQUEST
+    added = tuple(add_raft_voter.Listener(name=each.name, host=each.host, port=each.port) for each in many)
+    assert subject.ask(add(3, listeners=added)).error_code == ErrorCode.INVALID_REQUEST
+    assert subject.log.end_offset == end_offset
 
 
 def test_static_voters_cannot_be_changed_but_upgraded() -> None:
