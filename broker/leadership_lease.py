@@ -37,11 +37,15 @@ class LeadershipLease:
         self._window_ms = session_timeout_ms // 2
         self._confirmed_ms = confirmed_ms
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the controller has answered a heartbeat of the last half session."""
+        return self._confirmed_ms() >= self._clock.monotonic_ms() - self._window_ms
+
     def is_likely(self, partition: Partition) -> bool:
         """Whether this node led the partition within half a session, by either proof."""
         since_ms = self._clock.monotonic_ms() - self._window_ms
-        is_confirmed = self._confirmed_ms() >= since_ms
-        return partition.is_led and (is_confirmed or partition.is_followed_since(since_ms))
+        return partition.is_led and (self.is_confirmed or partition.is_followed_since(since_ms))
 
     async def confirm(self, partition: Partition) -> None:
         """Return when nobody else led the partition as this was called; mostly at once.

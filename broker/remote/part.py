@@ -52,13 +52,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RemotePorts:
-    """What the rest of the node gives: settings as of now, partitions, timers, where it is reached."""
+    """What the rest of the node gives: settings as of now, partitions, timers, where it is reached.
+
+    `is_confirmed`: whether the controller was heard of a moment ago.
+    """
 
     context: NodeContext
     config: Callable[[], BrokerConfig]
     replicas: ReplicaManager
     timers: Timers
     advertised: Callable[[], tuple[Listener, ...]]
+    is_confirmed: Callable[[], bool]
 
 
 class RemotePart:
@@ -79,7 +83,13 @@ class RemotePart:
         self.index_cache = index_cache
         settings = log_manager_settings(config)
         self.manager = RemoteLogManager(
-            settings, storage, metadata, context.clock, context.environment.rng, config.node_id
+            settings,
+            storage,
+            metadata,
+            context.clock,
+            context.environment.rng,
+            config.node_id,
+            is_confirmed=ports.is_confirmed,
         )
         self._auxiliary_pool = BoundedPool(
             "remote-log-follower", settings.remote_log_manager_follower_thread_pool_size

@@ -104,6 +104,9 @@ class BrokerPart:
             on_fatal=self._context.cannot_go_on,
         )
         undo.push_async_callback(self._lifecycle.close)
+        self._lease = LeadershipLease(
+            self._clock, config.broker_session_timeout_ms, lambda: self._lifecycle.confirmed_ms
+        )
         self._lifecycle.start()
         await self._lifecycle.registered()
         await self._lifecycle.caught_up()
@@ -218,6 +221,7 @@ class BrokerPart:
             self._replicas,
             self._timers,
             self.advertised,
+            lambda: self._lease.is_confirmed,
         )
         remote = await RemotePart.make(ports)
         undo.push_async_callback(remote.close, REMOTE_ABANDON_TIMEOUT_S)
@@ -241,11 +245,8 @@ class BrokerPart:
         group_config = GroupConfig(
             **{field.name: getattr(config, field.name) for field in fields(GroupConfig)}
         )
-        lease = LeadershipLease(
-            self._clock, config.broker_session_timeout_ms, lambda: self._lifecycle.confirmed_ms
-        )
         offsets_log = ConsumerOffsetsLog(
-            self._replicas, lambda: self._store.image, fetch_purgatory, group_config, self._clock, lease
+            self._replicas, lambda: self._store.image, fetch_purgatory, group_config, self._clock, self._lease
         )
         self._groups = GroupService(group_config, offsets_log, self._timers, self._clock)
         return Services(

@@ -81,6 +81,8 @@ class RemoteLogContext:
     figures: RemoteFigures = field(default_factory=RemoteFigures)
     faults: FaultPoints = no_faults
     pause: Callable[[int], Awaitable[None]] = pause
+    is_confirmed: Callable[[], bool] = lambda: True
+    """Whether the controller was heard of a moment ago, so that nothing of weight was decided unheard."""
     in_progress: set[UUID] = field(default_factory=set)
     leftovers: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
     """Copies of this node whose objects could not be deleted, and which perhaps nobody else knows of."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from clients.backoff import ExponentialBackoff
@@ -52,7 +52,9 @@ class RemoteLogManager:
         broker_id: BrokerId,
         *,
         faults: FaultPoints = no_faults,
+        is_confirmed: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`is_confirmed`: whether the controller was heard of a moment ago."""
         self.copier_pool = BoundedPool(
             "remote-log-copier", settings.remote_log_manager_copier_thread_pool_size
         )
@@ -78,6 +80,7 @@ class RemoteLogManager:
             run_copy=self.copier_pool.run,
             run_deletion=self.expiration_pool.run,
             faults=faults,
+            is_confirmed=is_confirmed,
         )
         self._backoff = ExponentialBackoff(
             settings.remote_log_manager_task_retry_backoff_ms,

@@ -87,6 +87,8 @@ async def remove_partition(
     if state is None and (is_empty or not begins):
         return  # nothing was ever copied, or somebody else has done it
     if state is None:
+        if not context.is_confirmed():
+            raise RemoteMetadataError("the controller was not heard of: the topic may be tiered again")
         faults(FaultPoint.BEFORE_PARTITION_MARKED)
         await _put(context, partition, _MARKED)
         faults(FaultPoint.AFTER_PARTITION_MARKED)

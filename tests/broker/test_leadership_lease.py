@@ -41,6 +41,12 @@ def test_either_proof_is_enough_to_serve_for_half_a_session(
     assert lease.is_likely(cast(Partition, Followed(followed_ms))) is is_likely
 
 
+@pytest.mark.parametrize(("confirmed_ms", "is_confirmed"), [(95_500, True), (95_499, False)])
+def test_a_heartbeat_counts_for_half_a_session(confirmed_ms: int, is_confirmed: bool) -> None:
+    lease, _ = lease_at(100_000, confirmed_ms)
+    assert lease.is_confirmed is is_confirmed
+
+
 async def test_who_follows_proves_nothing_by_its_own_heartbeats() -> None:
     lease, _ = lease_at(100_000, confirmed_ms=100_000)
     partition = Followed(0)

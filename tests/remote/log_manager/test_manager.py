@@ -54,8 +54,15 @@ class Site:
         self.metadata = InMemoryRemoteLogMetadataManager(self.events)
         self.clock = TurnedClock()
         self.broker_id: int = 0 if site is None else site.broker_id + 1
+        self.is_confirmed = True
         self.manager = RemoteLogManager(
-            settings, self.tier, self.metadata, self.clock, random.Random(self.broker_id), self.broker_id
+            settings,
+            self.tier,
+            self.metadata,
+            self.clock,
+            random.Random(self.broker_id),
+            self.broker_id,
+            is_confirmed=lambda: self.is_confirmed,
         )
 
     def log(

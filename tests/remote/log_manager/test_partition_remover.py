@@ -198,6 +198,23 @@ async def test_what_followers_count_on_stays_when_a_topic_is_tiered_again_before
 
 
 @on_both_loops
+async def test_a_node_that_the_controller_does_not_reach_begins_no_deletion() -> None:
+    """The topic may be tiered again by now, and others count on the segments."""
+    site = Site()
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(2))], [])
+    await eventually(lambda: len(site.finished()) == 2)
+    site.is_confirmed = False
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    await asyncio.sleep(0.1)
+    assert len(site.finished()) == 2
+    assert not site.metadata.partition_deletions()
+    site.is_confirmed = True
+    await eventually(lambda: not site.tier.copies and not site.manager.removing)
+    await site.close()
+
+
+@on_both_loops
 @pytest.mark.parametrize("leads", [False, True])
 async def test_a_topic_that_is_tiered_again_and_no_more_at_once_loses_what_is_remote(leads: bool) -> None:
     site = Site()
