@@ -64,17 +64,28 @@ def unregistered(
 
 
 def replaced(
-    image: MetadataImage, settings: ControllerSettings, broker: BrokerId, *, is_clean: bool
+    image: MetadataImage,
+    settings: ControllerSettings,
+    broker: BrokerId,
+    log_dirs: Sequence[UUID],
+    *,
+    is_clean: bool,
 ) -> list[MetadataRecord]:
-    """The partitions when another process takes over a broker's id.
+    """The partitions when another process takes over a broker's id, with these log directories.
 
-    `is_clean`: the one before it stopped cleanly, so nothing that it had is lost. Otherwise it is
-    no longer eligible to lead anything.
+    `is_clean`: the one before it stopped cleanly, so nothing that it had is lost but for what was in
+    directories that are not there any more. It is no longer eligible to lead what may be lost.
     """
-    if is_clean or not eligible_leader_replicas_enabled(image):
+    if not eligible_leader_replicas_enabled(image):
         return list(_left_in_sync_sets(image, settings, broker))
     updates = PartitionUpdates(image, settings, leaving=broker)
-    updates.without([*in_sync_on(image, broker), *eligible_on(image, broker)], broker, is_unclean=True)
+    for topic, index in [*in_sync_on(image, broker), *eligible_on(image, broker)]:
+        directory = topic.partitions[index].directory_of(broker)
+        is_there = directory is None or directory in log_dirs
+        if not (is_clean and is_there):
+            updates.without([(topic, index)], broker, is_unclean=True)
+        elif broker in topic.partitions[index].isr:
+            updates.without([(topic, index)], broker)
     return list(updates.records)
 
 

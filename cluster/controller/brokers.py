@@ -46,7 +46,8 @@ def register_broker(
     """Register a broker; the reply is its epoch, the offset at which its record will stand.
 
     The same process keeps its epoch and its state. A new one starts fenced; unless it stopped
-    cleanly before, and says so by the epoch it had, it is no longer eligible to lead anything.
+    cleanly before, and says so by the epoch it had, it is no longer eligible to lead anything; nor is it
+    where it has lost the directory.
     `has_session`: the registered process was heard of lately. `tells_previous_epoch`: the request
     is of a version that can.
     Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION while another process holds the
@@ -62,7 +63,7 @@ def register_broker(
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
     is_clean = existing is not None and tells_previous_epoch
     is_clean = is_clean and existing is not None and existing.epoch == request.previous_broker_epoch
-    cleanup = broker_changes.replaced(image, settings, request.broker_id, is_clean=is_clean)
+    cleanup = broker_changes.replaced(image, settings, request.broker_id, request.log_dirs, is_clean=is_clean)
     epoch = image.offset + 1 + len(cleanup)
     return ControllerResult((*cleanup, _registration(request, epoch)), epoch, is_atomic=False)
 

@@ -11,6 +11,8 @@ import pytest
 from cluster.controller import broker_changes
 from cluster.controller.bootstrap import bootstrap_records
 from cluster.controller.brokers import register_broker, supported_features
+from cluster.controller.partition_change import Wishes
+from cluster.controller.partition_updates import PartitionUpdates
 from cluster.controller.producer_ids import allocate_producer_ids
 from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from cluster.controller.settings import ControllerSettings
@@ -144,6 +146,29 @@ def test_a_new_process_stays_eligible_only_if_the_one_before_it_stopped_cleanly(
     after = applied(image, result)
     assert after.topics_by_name["orders"].partitions[0].eligible_leader_replicas == eligible
     assert after.brokers[1].epoch == result.reply == after.offset
+
+
+@pytest.mark.parametrize(
+    ("directory", "eligible", "leader"), [(300, (1, 2), 1), (301, (2,), -1)], ids=["kept", "lost"]
+)
+def test_a_broker_that_stopped_cleanly_and_lost_a_disk_is_not_eligible_for_what_was_there(
+    directory: int, eligible: tuple[int, ...], leader: int
+) -> None:
+    """It makes such a replica anew, empty, and says where: it must not lead before who has the records."""
+    kept = UUID(int=300)
+    places = (UUID(int=directory), UUID(int=9002))
+    image = placed_on_1(
+        replicas=(1, 2), isr=(), leader=-1, eligible_leader_replicas=(1, 2), directories=places
+    )
+    image = replayed([broker_registration_record(2, fenced=True)], image, offset=600)
+    request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=500, log_dirs=(kept,))
+    image = applied(image, register(image, request))
+    assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == eligible
+    image = replayed(broker_changes.unfenced(image, SETTINGS, image.brokers[1]), image, offset=700)
+    moved = PartitionUpdates(image, SETTINGS)
+    moved.change(image.topics_by_name["orders"], 0, Wishes(directories={1: kept}))
+    image = replayed(moved.records, image, offset=701)
+    assert image.topics_by_name["orders"].partitions[0].leader == leader
 
 
 def test_versions_that_cannot_tell_the_epoch_before_count_as_killed() -> None:
