@@ -338,6 +338,7 @@ class ReplicaManager:
         except Exception as error:
             self._refuse(topic_partition, error)
             changes.gone.append(topic_partition)
+            changes.refused.append(topic_partition)
 
     def _serve(self, partition: Partition) -> None:
         self._unavailable.pop(partition.topic_partition, None)
@@ -363,7 +364,8 @@ class ReplicaManager:
 
     def storage_lost(self, lost: Iterable[TopicPartition], reason: str) -> None:
         """A log directory went offline: what was in it can be used no more, and who waits hears of it."""
-        changes = RoleChanges(gone=[key for key in lost if key in self.partitions])
+        gone = [key for key in lost if key in self.partitions]
+        changes = RoleChanges(gone=gone, refused=gone)
         for topic_partition in changes.gone:
             self._refuse(topic_partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
         if self._image is not None:

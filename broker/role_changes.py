@@ -20,6 +20,8 @@ class RoleChanges:
     """Follower here since a new leader epoch: to be fetched from `leader_id`, which may be nobody."""
     gone: list[TopicPartition] = field(default_factory=list)
     """Not here any more, or not to be used."""
+    refused: list[TopicPartition] = field(default_factory=list)
+    """Those of them that the metadata places here: the log cannot be made, opened or led."""
 
 
 class RoleListener(Protocol):

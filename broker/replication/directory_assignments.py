@@ -22,8 +22,9 @@ from broker.partition import Partition
 from broker.role_changes import RoleChanges
 from clients.failures import failure, known_code
 from cluster.image import MetadataImage
+from cluster.replica_directories import LOST
 from protocol.errors import KafkaError
-from protocol.ids import BrokerId
+from protocol.ids import BrokerId, TopicPartition
 from protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -74,7 +75,8 @@ class DirectoryAssignments:
         self._closed = False
 
     def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Look at the partitions whose role began or changed."""
+        """Look at the partitions whose role began or changed, and at those that cannot be used here."""
+        self._note_lost(changes.refused, image)
         self.check((*changes.led, *changes.followed), image)
 
     def check(self, partitions: Iterable[Partition], image: MetadataImage) -> None:
@@ -92,6 +94,16 @@ class DirectoryAssignments:
                 self._untold.pop((partition.topic_id, index), None)
         if self._untold and self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._tell_all(), name="directories")
+
+    def _note_lost(self, refused: Iterable[TopicPartition], image: MetadataImage) -> None:
+        """Of one whose disk failed before the controller knew of it: nobody else would be elected."""
+        for topic_partition in refused:
+            topic = image.topics_by_name.get(topic_partition.topic)
+            placed = None if topic is None else topic.partitions.get(topic_partition.partition)
+            if topic is None or placed is None or self._broker_id not in placed.replicas:
+                continue
+            if placed.directory_of(self._broker_id) is None:
+                self._untold[topic.id, topic_partition.partition] = LOST
 
     async def close(self) -> None:
         """Tell nothing any more."""
