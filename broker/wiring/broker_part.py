@@ -150,6 +150,7 @@ class BrokerPart:
             # Logs that are not looked at yet must not be closed as if they were in order.
             await asyncio.wait([opening])
             raise
+        self._report_failed_directories()
         image = self._store.image
         self._cordon(config, image)
         self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
@@ -181,7 +182,6 @@ class BrokerPart:
             tier=None if self.remote is None else self.remote.followers_tier,
             flush=self._flusher.flush,
         )
-        self._logs.on_offline = self._directory_failed
         undo.push_async_callback(self._replication.close)
         self._store.subscribe(partial(follow_topics, self.services))
         self._replicas.listeners.append(GroupRoles(self._groups))
@@ -227,10 +227,20 @@ class BrokerPart:
         undo.push_async_callback(remote.close, REMOTE_ABANDON_TIMEOUT_S)
         return remote
 
+    def _report_failed_directories(self) -> None:
+        """Those whose logs could not be opened, and from now on each at once."""
+        self._logs.on_offline = self._directory_failed
+        for directory in self._logs.directories:
+            if directory.offline_reason is not None:
+                self._directory_failed(directory)
+
     def _directory_failed(self, directory: LogDirectory) -> None:
         """A disk failed: the controller moves its leaders away. Without a disk there is nothing to do."""
         self._replicas.storage_lost(directory.lost, str(directory.offline_reason))
-        self._lifecycle.directory_failed(self._context.directory_ids[directory.path])
+        directory_id = self._context.directory_ids.get(directory.path)
+        # One that could not be used when the node started is not registered.
+        if directory_id is not None:
+            self._lifecycle.directory_failed(directory_id)
         if not self._logs.online_directories:
             self._context.cannot_go_on("every log directory is offline")
 

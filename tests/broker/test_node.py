@@ -246,6 +246,23 @@ async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: P
         assert sizes == [3, 3]
 
 
+async def test_the_controller_hears_of_a_directory_whose_logs_cannot_be_opened(tmp_path: Path) -> None:
+    """Registered as usable, it would have this broker elected for what nobody can read there."""
+    first, second = tmp_path / "one", tmp_path / "two"
+    dirs = f"{first},{second}"
+    async with running(first, log_dirs=dirs) as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topic("t", num_partitions=2)
+        assert len(node.raft.store.image.brokers[1].log_dirs) == 2
+    (second / "recovery-point-offset-checkpoint").unlink()
+    (second / "recovery-point-offset-checkpoint").mkdir()
+    async with running(first, log_dirs=dirs) as node:
+        assert [each.path for each in node.services.logs.online_directories] == [str(first)]
+        await eventually(lambda: len(node.raft.store.image.brokers[1].log_dirs) == 1)
+        leaders = node.raft.store.image.topics_by_name["t"].partitions
+        assert sorted(each.leader for each in leaders.values()) == [-1, 1]
+
+
 async def test_kip_1066_cordoned_directories_get_nothing_new_and_the_controller_knows(tmp_path: Path) -> None:
     first, second = tmp_path / "one", tmp_path / "two"
     async with running(first, log_dirs=f"{first},{second}", cordoned_log_dirs=str(second)) as node:
