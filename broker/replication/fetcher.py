@@ -288,7 +288,8 @@ class ReplicaFetcher:
         try:
             moved = perform(action, log, self._ports.clock.wall_ms())
         except KafkaError as error:
-            logger.error("%s: %s", self, error)
+            if self._complained.get(partition.topic_partition) is not error.code:
+                logger.error("%s: %s", self, error)
             self._refused(action, error)
             return
         except Exception as error:

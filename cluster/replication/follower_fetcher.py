@@ -56,14 +56,22 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
+from storage.errors import StorageFailure
 
 __all__ = ["FetchThrottle", "FollowerFetcher", "FollowerSettings"]
 
 FIRST_FETCH_VERSION_WITH_DIVERGING_EPOCH: Final = 12
 NEWEST_FETCH_VERSION: Final = 18
 
-# The bytes may be right the next time: damage on the way, or a log that was just being cut.
-_TRANSIENT_ON_APPEND: Final = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD})
+# The bytes may be right the next time: damage on the way, or a log that was just being cut. Or there is room.
+_TRANSIENT_ON_APPEND: Final = frozenset(
+    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.KAFKA_STORAGE_ERROR}
+)
+
+
+def _is_transient(error: KafkaError) -> bool:
+    """Whether an append may succeed the next time: after a StorageFailure a log takes no more writes."""
+    return error.code in _TRANSIENT_ON_APPEND and not isinstance(error, StorageFailure)
 
 
 class FollowerFetcher:
@@ -377,11 +385,14 @@ class FollowerFetcher:
         self._fetches.changed(partition.topic_partition)
 
     def action_failed(self, action: LogAction, error: KafkaError, now_ms: int) -> Delayed | Failed | None:
-        """The action was refused: damaged bytes are fetched again, else the partition is given up."""
+        """The action was refused: damaged bytes, and what a disk had no room for, are fetched again; else the
+        partition is given up."""
         partition = action.partition
         if not self.is_current(partition):
             return None
-        if isinstance(action, Append) and error.code in _TRANSIENT_ON_APPEND:
+        if isinstance(action, Append) and _is_transient(error):
+            # Some of it may be in the log all the same.
+            partition.follow_log(compares_epochs=self._compares_epochs)
             return self._fetches.delay(partition, error.code, now_ms)
         return self._give_up(partition, error.code, str(error))
 

@@ -291,6 +291,26 @@ async def test_a_log_that_fails_is_given_up_and_the_others_go_on(
     assert "t-0 is given up" in caplog.text
 
 
+async def test_a_follower_whose_disk_was_full_goes_on_when_there_is_room_again(pair: ReplicaPair) -> None:
+    """Given up, it would stay out of the ISR until another is elected, or until a restart."""
+    pair.create("t")
+    pair.begin()
+    pair.append(T0, "a")
+    await eventually(lambda: pair.are_equal(T0))
+    pair.follower.fs.free_bytes = 10
+    pair.append(T0, "b")
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert pair.logs(T0)[1].log_end_offset == 1
+    pair.follower.fs.free_bytes = None
+
+    def is_copied() -> bool:
+        pair.follower.clock.now_ms += 20
+        return pair.are_equal(T0)
+
+    await eventually(is_copied)
+
+
 async def test_a_fault_of_our_own_in_one_partition_leaves_the_others_alone(
     pair: ReplicaPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:

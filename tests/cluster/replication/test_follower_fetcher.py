@@ -31,6 +31,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from storage.errors import StorageFailure
 from tests.support.followed_logs import FollowedLog, perform
 
 SETTINGS = FollowerSettings(
@@ -290,14 +291,16 @@ def test_errors_that_last_are_tried_less_and_less_often() -> None:
     assert delays == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
 
 
-def test_damaged_batches_are_fetched_again_and_a_failed_disk_gives_the_partition_up() -> None:
+def test_what_is_damaged_or_has_no_room_is_fetched_again_and_a_failed_disk_gives_the_partition_up() -> None:
     fetcher = following(FollowedLog(), FollowedLog())
     fetcher.build_fetch(0)
     damaged, failed = fetcher.on_fetch(answer(data(0, b"x"), data(1, b"y")), 0)
     assert isinstance(damaged, Append) and isinstance(failed, Append)
     outcome = fetcher.action_failed(damaged, KafkaError(ErrorCode.CORRUPT_MESSAGE, "checksum"), 0)
     assert isinstance(outcome, Delayed)
-    outcome = fetcher.action_failed(failed, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk"), 0)
+    outcome = fetcher.action_failed(failed, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left"), 0)
+    assert isinstance(outcome, Delayed)
+    outcome = fetcher.action_failed(failed, StorageFailure("/data/t-1", "append", "input/output error"), 0)
     assert isinstance(outcome, Failed) and list(fetcher.partitions) == [P0]
 
 
