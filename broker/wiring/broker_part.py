@@ -155,6 +155,7 @@ class BrokerPart:
         self._cordon(config, image)
         self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
         self._store.subscribe(self._throttles.apply)
+        self._store.subscribe(self._follow_settings)
         self._store.subscribe(self._follow_partitions)
         await self._maker.settled()
 
@@ -309,15 +310,14 @@ class BrokerPart:
     # ---- following the metadata
 
     def _follow_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        if self._logs_are_closed:
-            # The quorum ends last; nothing may be written behind the marker of a clean shutdown.
-            return
-        if self._dynamic_config.apply(delta, image):
-            self._follow_configs(image)
-        self._replicas.apply(delta, image, self._clock.wall_ms())
+        # The quorum ends last; nothing may be written behind the marker of a clean shutdown.
+        if not self._logs_are_closed:
+            self._replicas.apply(delta, image, self._clock.wall_ms())
 
-    def _follow_configs(self, image: MetadataImage) -> None:
-        """Settings of this broker were changed while it runs."""
+    def _follow_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over settings of this broker that were changed while it runs, before partitions go by them."""
+        if self._logs_are_closed or not self._dynamic_config.apply(delta, image):
+            return
         config = self._dynamic_config.current
         use_connection_limits(self._network, config)
         self._cordon(config, image)

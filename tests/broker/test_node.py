@@ -14,6 +14,7 @@ import pytest
 
 from broker.clock import SystemClock
 from broker.config import BrokerConfig
+from broker.dynamic_configs import DynamicBrokerConfig
 from broker.node import BrokerNode
 from broker.raft.log import MetadataLog, MetadataLogConfig
 from clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
@@ -210,6 +211,21 @@ async def test_a_changed_producer_id_expiration_counts_for_logs_that_are_there_a
         assert expirations(node) == {5000}
     async with running(tmp_path) as node:
         assert expirations(node) == {5000}
+
+
+async def test_a_fault_in_following_settings_does_not_keep_partitions_from_their_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of the metadata is told once: who misses it misses it until the next start."""
+
+    def fail(*_: object) -> bool:
+        raise ValueError("a fault")
+
+    async with running(tmp_path) as node:
+        monkeypatch.setattr(DynamicBrokerConfig, "apply", fail)
+        async with Admin(servers(node)) as admin:
+            await admin.create_topic("t", num_partitions=1)
+        assert node.services.replicas.partition(TopicPartition("t", 0)).is_led
 
 
 async def test_changed_limits_of_connections_count_at_once(tmp_path: Path) -> None:
