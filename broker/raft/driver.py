@@ -9,12 +9,13 @@ does never runs outside of a turn of this task.
 Bounds: requests of other nodes come through the request channel of their listener or wait in the
 state machine, which bounds them; one timer.
 Errors: whatever fails in a turn (a sync, the state machine, replaying a committed record) is final:
-`on_fatal` is told once and nothing is stepped, sent or answered any more.
+`on_fatal` is told once and nothing is stepped, sent or answered any more. A full disk is waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -37,6 +38,7 @@ from cluster.quorum.effects import (
 )
 from cluster.quorum.events import Append, Event, Persisted, Resign, Tick, UpgradeVoters
 from cluster.quorum.log import SnapshotId
+from cluster.quorum.quorum_record import QuorumRecord
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, LeaderEpoch, Offset
 from protocol.schema import ApiMessage
@@ -44,6 +46,11 @@ from protocol.schema import ApiMessage
 logger = logging.getLogger(__name__)
 
 Turn: TypeAlias = Callable[[], None]
+
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+FULL_DISK_PAUSE_S: Final = 0.5
+"""How often it is looked whether there is room for a new quorum-state."""
 
 RESIGN_S: Final = 1.0
 """How long a resignation may take on the disk."""
@@ -122,6 +129,7 @@ class RaftDriver:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._stopping = False
+        self._waits_for_room = False
         self._fault: Exception | None = None
 
     # ---- what others call
@@ -311,18 +319,40 @@ class RaftDriver:
         plan = self._log.flush_plan() if any(each.flush_to is not None for each in wanted) else None
         kraft_version, voters = self._machine.kraft_version, tuple(self._machine.voter_ids)
 
-        def make_durable() -> None:
-            if records:
-                self._state_file.write(records[-1], kraft_version=kraft_version, voters=voters)
+        def make_durable() -> bool:
+            if records and not self._is_written(records[-1], kraft_version, voters):
+                return False
             if plan is not None:
                 plan.run()
+            return True
 
         try:
-            await asyncio.get_running_loop().run_in_executor(self._executor, make_durable)
+            loop = asyncio.get_running_loop()
+            while not await loop.run_in_executor(self._executor, make_durable):
+                await asyncio.sleep(FULL_DISK_PAUSE_S)
+                if self._stopping:
+                    raise asyncio.CancelledError
         except (OSError, KafkaError) as error:
             raise self._log.sync_failed(error) from error
         if plan is not None:
             self._log.flushed(plan)
+
+    def _is_written(self, record: QuorumRecord, kraft_version: int, voters: tuple[BrokerId, ...]) -> bool:
+        """Write the record; False when the disk has no room for it, and the old one is still there.
+
+        Without it this node votes for nobody and follows nobody, but what it knows can be read.
+        """
+        try:
+            self._state_file.write(record, kraft_version=kraft_version, voters=voters)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            level = logging.DEBUG if self._waits_for_room else logging.ERROR
+            logger.log(level, "no part in the metadata quorum is taken until there is room: %s", error)
+            self._waits_for_room = True
+            return False
+        self._waits_for_room = False
+        return True
 
     def _end(self, error: BaseException) -> None:
         logger.critical("the metadata quorum on this node has ended", exc_info=error)

@@ -68,6 +68,7 @@ class MetadataLog:
         self._log = log
         self._config = config
         self._clock = clock
+        self._is_full = False
         self._start = SnapshotId(log.log_start_offset, 0)
         self._find_start()
 
@@ -162,13 +163,26 @@ class MetadataLog:
     def append(self, batches: Buffer, epoch: LeaderEpoch) -> None:
         """Add whole batches, stamped and contiguous; KafkaError when the disk or the batches say no."""
         first = read_header(batches)
-        assert first.base_offset == self.end_offset, f"{first.base_offset} does not follow {self.end_offset}"
+        base_offset = self.end_offset
+        assert first.base_offset == base_offset, f"{first.base_offset} does not follow {base_offset}"
+        try:
+            self._append_all(batches)
+        except KafkaError as error:
+            if not self._is_full:
+                logger.error("the metadata log takes no records: %s", error)
+            self._is_full = True
+            if self.failure is None and self.end_offset > base_offset:
+                self._log.truncate_to(base_offset, self._clock.wall_ms())
+            raise
+        self._is_full = False
+        assert self.last_epoch == epoch, f"the last batch is of epoch {self.last_epoch}, not {epoch}"
+
+    def _append_all(self, batches: Buffer) -> None:
         if len(batches) <= self._config.segment_bytes:
             self._append(batches)
         else:
             for position, header in iterate_headers(batches):
                 self._append(memoryview(batches)[position : position + header.size_bytes])
-        assert self.last_epoch == epoch, f"the last batch is of epoch {self.last_epoch}, not {epoch}"
 
     def _append(self, batches: Buffer) -> None:
         info = self._log.append_as_follower(batches, self._clock.wall_ms())

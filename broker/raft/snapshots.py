@@ -112,6 +112,13 @@ class SnapshotFiles:
         if self._fetching not in (None, snapshot_id):
             self._drop_part(self._fetching)
         self._fetching = snapshot_id
+        try:
+            self._append_part(snapshot_id, position, chunk)
+        except (OSError, StorageFailure):
+            self._drop_part(snapshot_id)
+            raise
+
+    def _append_part(self, snapshot_id: SnapshotId, position: int, chunk: Buffer) -> None:
         file = self._fs.open(self._part(snapshot_id), create=True)
         try:
             if position == 0:

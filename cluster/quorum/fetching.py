@@ -25,7 +25,7 @@ from cluster.quorum.states import Following, SnapshotFetch, Unattached
 from cluster.quorum.topic import only_fetched_partition, only_partition
 from cluster.quorum.voter_set import KRAFT_VERSION_STATIC, Endpoint
 from protocol.batch import crc_is_valid, iterate_headers
-from protocol.errors import DecodeError, ErrorCode
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.ids import BrokerId, LeaderEpoch, Offset
 from protocol.messages.fetch import FetchResponse, PartitionData
 from protocol.messages.fetch_snapshot import FetchSnapshotResponse
@@ -224,9 +224,8 @@ def _append(replica: Replica, partition: PartitionData) -> bool:
     records = partition.records
     if records:
         last_epoch = _checked(records, log.end_offset, log.last_epoch, replica.epoch)
-        if last_epoch is None:
+        if last_epoch is None or not replica.has_appended(records, last_epoch):
             return False
-        replica.append(records, last_epoch)
         _flush(replica)
     high_watermark = min(partition.high_watermark, log.end_offset)
     if high_watermark > log.high_watermark:
@@ -273,7 +272,13 @@ def handle_snapshot_response(replica: Replica, message: ApiMessage, now_ms: int)
         # It may be gone, or another one: the next fetch tells what to do.
         following.snapshot = None
         return False
-    replica.log.append_snapshot_chunk(snapshot_id, snapshot.position, partition.unaligned_records)
+    try:
+        replica.log.append_snapshot_chunk(snapshot_id, snapshot.position, partition.unaligned_records)
+    except KafkaError as error:
+        if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            raise
+        following.snapshot = None  # there is no room; the next fetch names it again
+        return False
     snapshot.position += len(partition.unaligned_records)
     if snapshot.position >= partition.size:
         following.snapshot = None

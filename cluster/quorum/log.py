@@ -55,7 +55,10 @@ class RaftLog(Protocol):
         """
 
     def append(self, batches: bytes | bytearray | memoryview, epoch: LeaderEpoch) -> None:
-        """Add whole batches, stamped, contiguous and starting at `end_offset`; `epoch` is of the last one."""
+        """Add whole batches, stamped, contiguous and starting at `end_offset`; `epoch` is of the last one.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR when there is no room for them; the log is as before.
+        """
 
     def truncate_to(self, offset: Offset) -> None:
         """Drop everything from `offset` on, a batch that reaches over it as a whole.
@@ -90,7 +93,10 @@ class RaftLog(Protocol):
     def append_snapshot_chunk(
         self, snapshot_id: SnapshotId, position: int, chunk: bytes | memoryview
     ) -> None:
-        """Write a piece of a snapshot that is being fetched; position 0 begins anew."""
+        """Write a piece of a snapshot that is being fetched; position 0 begins anew.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR when there is no room for it; it begins anew then.
+        """
 
     def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:
         """All pieces are there: make the snapshot durable, then begin the log anew, empty, at its end.

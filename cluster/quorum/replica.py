@@ -32,7 +32,7 @@ from cluster.quorum.voter_set import (
     VoterSet,
 )
 from protocol.control_batch import ControlMessage, ControlRecordType, control_batch
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, LeaderEpoch, Offset
 from protocol.messages.add_raft_voter import AddRaftVoterResponse
 from protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
@@ -240,7 +240,13 @@ class Replica:
             leading.voters[self.id].acknowledged = True
         self._transition(State.LEADER, leading)
         self.has_unflushed = False
-        self.append_control([leader_change(self.id, self.voters.ids, granting), *self._voters_to_write()])
+        try:
+            self.append_control([leader_change(self.id, self.voters.ids, granting), *self._voters_to_write()])
+        except KafkaError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR or self.is_only_voter:
+                raise
+            # There is no room for it here; others may have some.
+            self.resign(now_ms)
 
     def follow(
         self, epoch: LeaderEpoch, leader_id: BrokerId, endpoints: tuple[Endpoint, ...], now_ms: int
@@ -286,6 +292,16 @@ class Replica:
         self.log.append(batches, epoch)
         if self.history.read(batches, base_offset) and isinstance(self.role, Leading):
             self.role.update_voters(self.voters)
+
+    def has_appended(self, batches: bytes | bytearray | memoryview, epoch: LeaderEpoch) -> bool:
+        """As `append`; False when the disk has no room for them, and the log is as before."""
+        try:
+            self.append(batches, epoch)
+        except KafkaError as error:
+            if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                raise
+            return False
+        return True
 
     def append_control(self, records: Iterable[tuple[ControlRecordType, ControlMessage]]) -> Offset:
         """A batch of control records from this leader; the offset of its last one."""

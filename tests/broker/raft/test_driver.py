@@ -307,6 +307,36 @@ async def test_a_failed_sync_is_final(path_part: str) -> None:
 
 
 @on_both_loops
+async def test_a_record_for_which_the_disk_has_no_room_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old one is still there: nothing is lost, and nothing is told before the new one is."""
+    monkeypatch.setattr("broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
+    bench = Bench()
+    bench.state_file.write(QuorumRecord(leader_epoch=2), kraft_version=1, voters=())
+    bench.script.react = on(Tick, Persist(1, RECORD, None), SEND)
+    bench.disk.free_bytes = 3
+    await bench.run()
+    await asyncio.sleep(0.02)
+    assert bench.told == [] and bench.fatal == []
+    assert bench.state_file.read() == QuorumRecord(leader_epoch=2)
+    bench.disk.free_bytes = None
+    await until(lambda: bench.told == [SEND])
+    assert bench.state_file.read() == RECORD
+    await bench.driver.stop()
+
+
+@on_both_loops
+async def test_who_waits_for_room_on_its_disk_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
+    bench = Bench()
+    bench.script.react = on(Tick, Persist(1, RECORD, None), SEND)
+    bench.disk.free_bytes = 3
+    await bench.run()
+    async with asyncio.timeout(10):
+        await bench.driver.stop()
+    assert bench.told == [] and bench.fatal == []
+
+
+@on_both_loops
 async def test_a_fault_of_the_machine_or_of_its_listener_is_final_too() -> None:
     for effect in (None, HighWatermark(1)):
         bench = Bench()

@@ -17,6 +17,7 @@ from broker.raft.snapshots import snapshot_name
 from cluster.metadata_log_codec import encode_record
 from cluster.quorum.log import EpochEnd, SnapshotId
 from protocol.batch import iterate_headers
+from protocol.errors import KafkaError
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.record import BatchBuilder
 from storage.checkpoints import PartitionMetadataFile
@@ -211,6 +212,21 @@ def test_what_there_is_no_room_for_leaves_no_half_snapshot_behind() -> None:
         log.snapshots.write(SnapshotId(1, 1), [snapshot_data(1, ["a" * 1000])])
     assert disk.free_bytes == 100
     assert not [name for name in disk.listdir(PARTITION) if name.endswith(".part")]
+
+
+def test_a_piece_for_which_there_is_no_room_takes_those_before_it_along() -> None:
+    disk = CrashFileSystem()
+    log = open_log(disk)
+    data = snapshot_data(1)
+    disk.free_bytes = 20
+    log.append_snapshot_chunk(SnapshotId(9, 1), 0, data[:15])
+    with pytest.raises(KafkaError, match="No space"):
+        log.append_snapshot_chunk(SnapshotId(9, 1), 15, data[15:])
+    assert disk.free_bytes == 20
+    assert log.failure is None
+    disk.free_bytes = None
+    log.append_snapshot_chunk(SnapshotId(9, 1), 0, data)
+    assert log.finish_snapshot(SnapshotId(9, 1))
 
 
 def test_a_snapshot_that_is_given_up_for_another_leaves_nothing_behind() -> None:

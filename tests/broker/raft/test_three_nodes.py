@@ -166,3 +166,39 @@ async def test_an_active_controller_whose_disk_is_full_leaves_the_office_to_othe
         second = next(each for each in others if nodes.store(each).active_epoch is not None)
         await nodes.store(second).submit(touch)
         assert nodes.store(first).active_epoch is None
+
+
+@on_both_loops
+async def test_a_follower_whose_disk_is_full_lives_on_and_catches_up_when_there_is_room() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        leader = await nodes.elected()
+        full = next(each for each in nodes.running if each != leader)
+        nodes.disks[full].free_bytes = 100
+        await nodes.set("a", "x" * 200)
+        await asyncio.sleep(0.5)
+        assert nodes.running[full].raft.driver.failure is None
+        assert nodes.value(full, "a") is None
+        nodes.disks[full].free_bytes = None
+        await nodes.all_have("a", "x" * 200)
+
+
+@on_both_loops
+async def test_nobody_ends_when_the_disks_of_all_are_full_and_all_go_on_when_there_is_room() -> None:
+    """They fill alike where replicas are spread evenly, and what is there can still be read."""
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        leader = await nodes.elected()
+        await nodes.set("a", "1")
+        for disk in nodes.disks.values():
+            disk.free_bytes = 0
+        with pytest.raises(KafkaError):
+            await nodes.store(leader).submit(touch)
+        await until(lambda: nodes.store(leader).active_epoch is None)
+        # Long enough for elections, in which each writes who has its vote.
+        await asyncio.sleep(1)
+        assert [node.raft.driver.failure for node in nodes.running.values()] == [None] * 3
+        for disk in nodes.disks.values():
+            disk.free_bytes = None
+        await nodes.set("a", "2")
+        await nodes.all_have("a", "2")

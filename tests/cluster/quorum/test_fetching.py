@@ -16,7 +16,7 @@ from cluster.quorum.states import State
 from cluster.quorum.voter_set import Endpoint, VoterSet
 from cluster.topic_names import CLUSTER_METADATA_TOPIC
 from protocol.batch import iterate_headers
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, KafkaError
 from protocol.messages import fetch, fetch_snapshot
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.fetch_snapshot import FetchSnapshotRequest
@@ -165,6 +165,23 @@ def test_a_snapshot_that_is_damaged_on_its_way_is_fetched_again(monkeypatch: pyt
     subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
     piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     assert subject.all_of(SnapshotLoaded)
+    assert subject.log.end_offset == 40
+
+
+def test_a_snapshot_for_which_there_is_no_room_is_fetched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    subject = Subject(log=log_with(1)).follow(2, epoch=5)
+    named = fetch.SnapshotId(end_offset=40, epoch=4)
+    data = snapshot_of(dynamic(1, 2, 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(subject.log, "append_snapshot_chunk", refuse)
+        subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+        piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
+    subject.wait(20)
+    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
     assert subject.log.end_offset == 40
 
 
