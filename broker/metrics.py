@@ -46,18 +46,24 @@ class BrokerMetrics:
     def __init__(self) -> None:
         self.requests = RequestMetrics()
         self.families: list[Family] = []
+        self._purgatories: list[Purgatory] = []
 
     def gauge(
         self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()
     ) -> None:
         """Report what `read` returns, a value that goes up and down."""
-        self.families.append(Family(name, documentation, labels, read, is_counter=False))
+        self._add(Family(name, documentation, labels, read, is_counter=False))
 
     def counter(
         self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()
     ) -> None:
         """Report what `read` returns, a total since start; `name` without `_total`, which is appended."""
-        self.families.append(Family(name, documentation, labels, read, is_counter=True))
+        self._add(Family(name, documentation, labels, read, is_counter=True))
+
+    def _add(self, family: Family) -> None:
+        # Readers of metrics refuse all of them when a name comes twice.
+        assert all(one.name != family.name for one in self.families), f"{family.name} is reported twice"
+        self.families.append(family)
 
     def add_network(self, server: NetworkServer) -> None:
         """Report connections and bytes of all listeners."""
@@ -85,12 +91,15 @@ class BrokerMetrics:
         self.gauge(prefix + "requestsrunning", "Requests that tasks work on.", lambda: channel.running)
 
     def add_purgatories(self, *purgatories: Purgatory) -> None:
-        """Report what waits, by kind of operation."""
+        """Report what waits, by kind of operation; more kinds may be added later."""
+        self._purgatories += purgatories
+        if len(self._purgatories) > len(purgatories):
+            return
         prefix = "kafka_server_delayedoperationpurgatory_"
         labels = ("delayedoperation",)
 
         def by_name(read: Callable[[Purgatory], int]) -> Callable[[], Reading]:
-            return lambda: {(purgatory.name,): read(purgatory) for purgatory in purgatories}
+            return lambda: {(purgatory.name,): read(purgatory) for purgatory in self._purgatories}
 
         delayed, watched = by_name(lambda one: one.delayed), by_name(lambda one: one.watched)
         self.gauge(prefix + "numdelayedoperations", "Operations that wait.", delayed, labels)

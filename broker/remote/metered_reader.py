@@ -51,14 +51,8 @@ class MeteredReader:
         return await self._reader.offset_for_timestamp(search)
 
     async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
-        """What a follower needs to go on behind a segment."""
-        figures = self._figures.topic(metadata.topic_id_partition.topic)
-        figures.build_aux_state_requests += 1
-        try:
-            return await self._reader.fetch_auxiliary(metadata)
-        except Exception:
-            figures.build_aux_state_errors += 1
-            raise
+        """What a follower needs to go on behind a segment; its fetcher counts that."""
+        return await self._reader.fetch_auxiliary(metadata)
 
     def fetch_throttle_time_ms(self) -> int:
         """How long nothing should be read because of the quota; 0: read."""

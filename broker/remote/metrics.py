@@ -50,16 +50,6 @@ def _report_topics(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
         ("remotefetcherrors", "Failed of them.", by_topic(lambda one: one.fetch_errors)),
         ("remotedeleterequests", "Remote segments to be deleted.", by_topic(lambda one: one.delete_requests)),
         ("remotedeleteerrors", "Failed of them.", by_topic(lambda one: one.delete_errors)),
-        (
-            "buildremotelogauxstaterequests",
-            "Logs begun anew out of remote storage.",
-            by_topic(lambda one: one.build_aux_state_requests),
-        ),
-        (
-            "buildremotelogauxstateerrors",
-            "Failed of them.",
-            by_topic(lambda one: one.build_aux_state_errors),
-        ),
     ):
         metrics.counter(_TOPICS + name, documentation, read, ("topic",))
 

@@ -23,8 +23,6 @@ class TopicFigures:
     fetch_errors: int = 0
     delete_requests: int = 0
     delete_errors: int = 0
-    build_aux_state_requests: int = 0
-    build_aux_state_errors: int = 0
 
 
 @dataclass(slots=True)

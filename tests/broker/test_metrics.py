@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
 from prometheus_client.parser import text_string_to_metric_families
 
 from broker.exposition import Exposition
@@ -79,6 +80,22 @@ def test_a_reading_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture
     assert found["whole", ()] == 1
     assert ("broken", ()) not in found
     assert "broken" in caplog.records[0].getMessage()
+
+
+def test_many_samples_of_a_metric_stand_under_one_head_in_both_formats() -> None:
+    metrics = BrokerMetrics()
+    metrics.counter("many", "Of all.", lambda: {(str(one),): one for one in range(1_234)}, ("partition",))
+    assert sum(name == "many_total" for name, _ in samples(metrics)) == 1_234
+    text = Exposition(metrics).text("application/openmetrics-text; version=1.0.0")[0].decode()
+    (many,) = (family for family in strictly_parsed(text) if family.name == "many")
+    assert [sample.value for sample in many.samples] == [*range(1_234)]
+
+
+def test_a_metric_that_is_added_twice_is_a_bug() -> None:
+    metrics = BrokerMetrics()
+    metrics.gauge("kafka_log_log_size", "Bytes.", lambda: 1)
+    with pytest.raises(AssertionError, match="kafka_log_log_size"):
+        metrics.counter("kafka_log_log_size", "Bytes.", lambda: 2)
 
 
 def test_brokers_of_one_process_do_not_share_metrics() -> None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Mapping
 from uuid import uuid4
 
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
+
 from broker.exposition import Exposition
 from broker.node import BrokerNode
 from broker.remote.part import RemotePart
@@ -113,6 +115,16 @@ def test_metrics_have_kafkas_names(
     for name in ("remotecopylagbytes", "remotelogsizebytes", "remotelogmetadatacount"):
         assert f"kafka_server_brokertopicmetrics_{name}{label}" in values
     assert values["kafka_log_remote_remotelogmanager_remotelogreadertaskqueuesize"] == "0.0"
+
+
+def test_a_tiered_node_reports_each_metric_once(cluster: EmbeddedCluster) -> None:
+    accept = "application/openmetrics-text; version=1.0.0"
+    text = cluster.run(lambda node: Exposition(node.metrics).text(accept)[0].decode())
+    # Refuses a name that comes twice, as promtool and others do.
+    metrics = {metric.name: metric for metric in strictly_parsed(text)}
+    waiting = metrics["kafka_server_delayedoperationpurgatory_numdelayedoperations"].samples
+    kinds = {sample.labels["delayedoperation"] for sample in waiting}
+    assert {"Produce", "Fetch", "RemoteFetch", "RemoteListOffsets"} <= kinds
 
 
 def test_a_node_without_the_switch_has_none_of_it() -> None:
