@@ -5,8 +5,9 @@
 
 Everything else is 404, or 405 for another method. One request per connection.
 
-Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and to take the answer,
-CONNECTIONS_MAX connections at a time; whoever exceeds them is cut off.
+Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to take the answer,
+CONNECTIONS_MAX connections at a time; whoever exceeds them is cut off. Metrics are made for one at a time,
+piece by piece, and the broker works on in between.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class MetricsEndpoint:
         self._exposition: Exposition | None = None
         self._server: asyncio.Server | None = None
         self._answering: set[asyncio.Task[None]] = set()
+        self._rendering = asyncio.Lock()
 
     @property
     def port(self) -> int:
@@ -75,7 +77,9 @@ class MetricsEndpoint:
         try:
             async with asyncio.timeout(REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
-                writer.write(self._answer(head))
+            answer = await self._answer(head)
+            async with asyncio.timeout(REQUEST_S):
+                writer.write(answer)
                 await writer.drain()
                 writer.close()
                 await writer.wait_closed()
@@ -86,7 +90,7 @@ class MetricsEndpoint:
         finally:
             writer.transport.abort()
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         lines = head.decode("latin-1").split("\r\n")
         method, _, rest = lines[0].partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
@@ -102,16 +106,21 @@ class MetricsEndpoint:
             return _response(HTTPStatus.OK, b"ok\n", _PLAIN, body_wanted)
         fields = (line.partition(":") for line in lines[1:])
         accept = next((value.strip() for name, _, value in fields if name.strip().lower() == "accept"), "")
-        body, content_type = self._render(accept)
+        body, content_type = await self._render(accept)
         return _response(HTTPStatus.OK, body, content_type, body_wanted)
 
-    def _render(self, accept: str) -> tuple[bytes, str]:
-        if self._exposition is None:
-            # At the first scrape, for the library behind it takes 20 ms of a start.
-            from broker.exposition import Exposition
+    async def _render(self, accept: str) -> tuple[bytes, str]:
+        async with self._rendering:
+            if self._exposition is None:
+                # At the first scrape, for the library behind it takes 20 ms of a start.
+                from broker.exposition import Exposition
 
-            self._exposition = Exposition(self._metrics)
-        return self._exposition.text(accept)
+                self._exposition = Exposition(self._metrics)
+            pieces = []
+            for piece in self._exposition.pieces(accept):
+                pieces.append(piece)
+                await asyncio.sleep(0)
+            return b"".join(pieces), self._exposition.content_type(accept)
 
 
 def _response(status: HTTPStatus, body: bytes, content_type: str = _PLAIN, body_wanted: bool = True) -> bytes:

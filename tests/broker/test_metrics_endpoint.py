@@ -89,3 +89,46 @@ async def test_only_so_many_are_served_at_a_time() -> None:
             assert (await reader.read()).endswith(b"ok\n")
             writer.close()
         assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
+
+
+@on_both_loops
+async def test_a_scrape_of_very_many_samples_lets_the_broker_work_on() -> None:
+    metrics = BrokerMetrics()
+    turns = 0
+    turns_at_reading: list[int] = []
+
+    def noted() -> float:
+        turns_at_reading.append(turns)
+        return 0
+
+    many = {(str(number),): float(number) for number in range(20_000)}
+    metrics.gauge("before", "Read before the many.", noted)
+    metrics.gauge("many", "Of every partition.", lambda: many, ("partition",))
+    metrics.gauge("after", "Read behind them.", noted)
+    endpoint = MetricsEndpoint(metrics)
+    await endpoint.start("127.0.0.1", 0)
+    try:
+        scrape = asyncio.create_task(get(endpoint, b"GET /metrics HTTP/1.1\r\n\r\n"))
+        while not scrape.done():
+            turns += 1
+            await asyncio.sleep(0)
+        answer = await scrape
+        assert b"\nafter 0.0\n" in answer
+        assert answer.count(b"# TYPE many gauge\n") == 1
+        assert answer.count(b"\nmany{") == 20_000
+        before, after = turns_at_reading
+        assert after - before >= 40
+    finally:
+        await endpoint.close()
+
+
+@on_both_loops
+@pytest.mark.parametrize("version", [b"abc", b"1..0", b"x; escaping="])
+async def test_who_accepts_a_version_that_is_none_gets_plain_text(
+    version: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as endpoint:
+        accept = b"Accept: application/openmetrics-text; version=" + version
+        answer = await get(endpoint, b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
+    assert not caplog.records
