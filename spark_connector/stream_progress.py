@@ -117,10 +117,12 @@ class StreamProgress:
         is_offline = self._options.tier.mode is TierMode.OFFLINE
         return start == self.initial or (is_offline and not self._options.fail_on_data_loss)
 
-    def is_overtaken_start(self, start: Offsets, end: Offsets) -> bool:
-        """Whether batch 0 is done again from a start that has moved behind its end: then it is empty."""
-        return (
-            self.initial is not None
-            and start == self.initial
-            and any(end.get(one, begin) < begin for one, begin in start.items())
-        )
+    def start_of(self, start: Offsets, end: Mapping[TopicPartition, Offset]) -> Offsets:
+        """Where the batch from `start` to `end` begins.
+
+        Batch 0 that is done again has its end from the checkpoint and a start that was asked anew. Where that
+        has moved behind the end, nothing is read; a partition that was added since is not of this batch.
+        """
+        if self.initial is None or start != self.initial:
+            return start
+        return {one: min(begin, end[one]) for one, begin in start.items() if one in end}

@@ -90,9 +90,8 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._reported is None else to_json_object(self._reported)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        starts, ends = from_json_object(start), from_json_object(end)
-        if self._progress.is_overtaken_start(starts, ends):
-            starts = {one: min(begin, ends.get(one, begin)) for one, begin in starts.items()}
+        ends = from_json_object(end)
+        starts = self._progress.start_of(from_json_object(start), ends)
         new = ends.keys() - starts.keys()
         planned = self._plan(starts, ends, self._asked().earliest(new) if new else {})
         for loss in planned.losses:

@@ -8,9 +8,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from protocol.ids import TopicPartition
+from spark_connector.input_partitions import RangePartition
 from spark_connector.planning.data_loss import DataLossError
 from spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, Bound, OffsetSpec
 from spark_connector.planning.offsets_json import Offsets
+from spark_connector.planning.ranges import OffsetRange
 from spark_connector.planning.source_options import read_source_options
 from spark_connector.stream_progress import StreamProgress, start_may_move
 from spark_connector.stream_reader import TidelogStreamReader
@@ -53,9 +55,9 @@ def test_batch_0_that_is_done_again_from_a_later_start_is_empty() -> None:
     """The query failed before the anchor was committed, and "latest" has moved on since."""
     second_run = progress()
     second_run.begin({FIRST: 35})
-    assert second_run.is_overtaken_start({FIRST: 35}, {FIRST: 20})
-    assert not second_run.is_overtaken_start({FIRST: 20}, {FIRST: 35})
-    assert not progress().is_overtaken_start({FIRST: 35}, {FIRST: 20})
+    assert second_run.start_of({FIRST: 35}, {FIRST: 20}) == {FIRST: 20}
+    assert second_run.start_of({FIRST: 20}, {FIRST: 35}) == {FIRST: 20}
+    assert progress().start_of({FIRST: 35}, {FIRST: 20}) == {FIRST: 35}
 
 
 @pytest.mark.parametrize(
@@ -141,6 +143,30 @@ def test_an_end_that_is_data_loss_does_not_get_into_the_checkpoint(
                     reader.latestOffset(start, ReadAllAvailable())
             else:
                 assert reader.latestOffset(start, ReadAllAvailable()) == {"tides": {"0": 25}}
+
+
+@pytest.mark.parametrize("starting", ["earliest", "latest"])
+def test_batch_0_that_is_done_again_after_a_partition_was_added_is_no_data_loss(
+    monkeypatch: pytest.MonkeyPatch, starting: str
+) -> None:
+    """Its end is in the checkpoint and lacks the partition; the start is asked anew and has it."""
+
+    class Grown(Brokers):
+        def partitions(
+            self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
+        ) -> set[TopicPartition]:
+            return {FIRST, SECOND}
+
+        def resolve(self, spec: OffsetSpec, partitions: set[TopicPartition], *, is_start: bool) -> Offsets:
+            return dict.fromkeys(partitions, 3 if spec is Bound.EARLIEST else 25)
+
+    monkeypatch.setattr("spark_connector.stream_reader.offset_source", lambda _: Grown())
+    values = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides", "startingOffsets": starting}
+    reader = TidelogStreamReader(read_source_options(values, is_streaming=True))
+    start = reader.initialOffset()
+    tasks = reader.partitions(start, {"tides": {"0": 20}})
+    wanted = [OffsetRange(FIRST, 3, 20)] if starting == "earliest" else []
+    assert [task.offset_range for task in tasks if isinstance(task, RangePartition)] == wanted
 
 
 @pytest.mark.parametrize("is_pinned", [True, False])
