@@ -96,10 +96,14 @@ class Pruning:
 
     @property
     def first_timestamp_ms(self) -> int | None:
-        """No older record fits; None where age does not matter."""
+        """No older record fits; None where age does not matter, or not to those that have a timestamp."""
         lowest, _ = self.micros.span()
+        if lowest is None:
+            return None
         # Records have milliseconds: the first that is not before so many microseconds.
-        return None if lowest is None else max(0, -(-lowest // 1_000))
+        first_ms = -(-lowest // 1_000)
+        # Brokers look for no time before 1970, but there are records at -1.
+        return None if first_ms < 0 else first_ms
 
     def narrow(
         self, ranges: Iterable[OffsetRange], first_offsets: Mapping[TopicPartition, Offset]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from protocol.ids import Offset, TopicPartition
-from spark_connector.planning.option_values import OptionError, read_json_object
+from spark_connector.planning.option_values import INT64_MAX, OptionError, read_json_object
 
 Offsets: TypeAlias = dict[TopicPartition, Offset]
 OffsetsByTopic: TypeAlias = dict[str, dict[str, int]]
@@ -65,4 +65,4 @@ def read_offsets_option(option: str, text: str) -> Offsets:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= INT64_MAX

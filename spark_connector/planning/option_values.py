@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 CLIENT_PREFIX: Final = "kafka."
+INT64_MAX: Final = 2**63 - 1
 _DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]*)\s*", re.IGNORECASE)
 _UNIT_MS: Final[Mapping[str, int]] = {
     "": 1,
@@ -52,13 +53,15 @@ def read_bool(option: str, text: str) -> bool:
 
 
 def read_number(option: str, text: str, lowest: int = 0) -> int:
-    """A whole number of at least `lowest`."""
+    """A whole number of at least `lowest`, as offsets and times are sent."""
     try:
         number = int(text.strip())
     except ValueError:
         number = lowest - 1
     if number < lowest:
         raise OptionError.of(option, text, f"a whole number >= {lowest}")
+    if number > INT64_MAX:
+        raise OptionError.of(option, text, f"a whole number <= {INT64_MAX}")
     return number
 
 

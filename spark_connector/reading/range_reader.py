@@ -77,13 +77,19 @@ def _read_until_lost(
     # Heavy, and not needed to plan.
     from spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
 
+    defaults = DecoderSettings()
     decoder = ArrowDecoder(
         wanted.topic_partition,
         wanted.start_offset,
         wanted.end_offset,
-        # The reader has looked at checksums already.
         DecoderSettings(
-            include_headers=settings.include_headers, check_crcs=False, max_rows=settings.max_rows
+            include_headers=settings.include_headers,
+            # The reader has looked at them already.
+            check_crcs=False,
+            max_rows=settings.max_rows,
+            max_decompressed_bytes=settings.client.values.get(
+                "max_decompressed_bytes", defaults.max_decompressed_bytes
+            ),
         ),
     )
     lost = None

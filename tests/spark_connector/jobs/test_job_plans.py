@@ -210,9 +210,17 @@ def test_times_as_people_write_them(text: str, time_ms: int) -> None:
     assert read_time_ms("--from", text) == time_ms
 
 
-def test_a_time_that_is_none_is_refused_by_its_option() -> None:
-    with pytest.raises(OptionError, match=r"^option --to='yesterday' is not allowed: expected a date"):
-        read_time_ms("--to", "yesterday")
+@pytest.mark.parametrize("text", ["yesterday", "1969-12-31T23:59:59.999Z", "1969-12-31", str(2**63)])
+def test_a_time_that_is_none_or_no_records_is_refused_by_its_option(text: str) -> None:
+    """-1 and other negative times mean ends of the log to brokers."""
+    with pytest.raises(OptionError, match=f"^option --to='{text}' is not allowed: expected a date"):
+        read_time_ms("--to", text)
+
+
+def test_times_are_shown_as_dates_where_there_is_one() -> None:
+    """Some producers write microseconds: the year 55840."""
+    assert time_text(1_700_000_000_000_125) == "1700000000000125 ms"
+    assert time_text(-1) == "1969-12-31T23:59:59.999Z"
     assert time_text(1_700_000_000_125) == "2023-11-14T22:13:20.125Z"
 
 

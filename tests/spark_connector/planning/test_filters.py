@@ -52,10 +52,10 @@ FILTERS = st.lists(
     | comparisons("timestampType", st.integers(0, 1)),
     max_size=4,
 )
-# In ms, of the records of two partitions of two topics each; in no order.
+# In ms, of the records of two partitions of two topics each; in no order. -1 is that of a record without one.
 LOGS = st.fixed_dictionaries(
     {
-        TopicPartition(topic, partition): st.lists(st.integers(0, 8), max_size=10)
+        TopicPartition(topic, partition): st.lists(st.integers(-1, 8), max_size=10)
         for topic in "ab"
         for partition in (0, 2)
     }
@@ -127,7 +127,8 @@ def test_a_time_narrows_the_start_alone_and_is_rounded_up_to_what_records_have()
     assert first_ms(Relation.GREATER_OR_EQUAL, 5_001) == 6
     assert first_ms(Relation.GREATER, 5_000) == 6
     assert first_ms(Relation.GREATER, 4_999) == 5
-    assert first_ms(Relation.GREATER, -4_999) == 0
+    assert first_ms(Relation.GREATER, -999) == 0
+    assert first_ms(Relation.GREATER, -1_001) is None
     assert first_ms(Relation.LESS, 5_000) is None
 
 

@@ -100,6 +100,8 @@ def test_limits_of_triggers_have_no_meaning_in_batches() -> None:
         ({"startingOffsets": '{"t":{"x":3}}'}, "offset of partition 'x' of topic 't' is 3"),
         ({"startingOffsets": '{"t":{"0":1},"t":{"0":2}}'}, "expected JSON such as"),
         ({"startingTimestamp": "-5"}, "startingTimestamp='-5' is not allowed: expected a whole number >= 0"),
+        ({"startingTimestamp": str(2**63)}, "is not allowed: expected a whole number <= 9223372036854775807"),
+        ({"startingOffsets": f'{{"t":{{"0":{2**63}}}}}'}, "offset of partition '0' of topic 't' is 9223372"),
         ({"startingOffsetsByTimestampStrategy": "none"}, "expected error or latest"),
         ({"endingOffsets": "latest"}, "endingOffsets='latest' is not allowed here: streams have no end"),
         ({"failOnDataLoss": "yes"}, "option failOnDataLoss='yes' is not allowed: expected true or false"),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from clients.admin import Admin
-from protocol.errors import KafkaError
+from protocol.errors import DecodeError, KafkaError
 from protocol.ids import TopicPartition
 from spark_connector.input_partitions import RangePartition, input_partitions, read_partition
 from spark_connector.planning.data_loss import DataLossError
@@ -73,6 +73,15 @@ def test_a_range_is_read_byte_for_byte_whatever_a_fetch_holds(cluster: EmbeddedC
         batches = read(options(cluster, topic, **more), TopicPartition(topic, 0), 17, 250)
         rows = [row for batch in batches for row in batch.to_pylist()]
         assert rows_by_offset(rows) == [one.row() for one in RECORDS[17:250]]
+
+
+def test_a_batch_that_expands_to_more_than_the_option_allows_is_refused(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    produce(cluster.bootstrap_servers, topic, RECORDS, partition=1, compression_type="zstd")
+    one = TopicPartition(topic, 1)
+    with pytest.raises(DecodeError, match=f"{one}: .*1000"):
+        read(options(cluster, topic, **{"kafka.max.decompressed.bytes": "1000"}), one, 0, 300)
 
 
 def test_who_stops_early_leaves_nothing_running(cluster: EmbeddedCluster, topic: str) -> None:
