@@ -47,6 +47,7 @@ def test_a_cluster_is_started_used_broken_mended_and_stopped(cluster: LocalClust
     started = tidelog("cluster", "start", "-d", str(folder))
     assert started.returncode == 0, started.stderr
     assert "3 nodes run" in started.stdout and cluster.bootstrap_servers in started.stdout
+    assert f"tidelog cluster stop -d {folder}\n" in started.stdout
     assert [node["serves"] for node in status(folder)] == [True, True, True]
     servers = cluster.bootstrap_servers
     lines = "".join(f"line {number}\n" for number in range(200))
@@ -78,3 +79,14 @@ def test_a_folder_without_a_cluster_and_an_unknown_node_are_one_clear_line(
     (full / "file").write_text("mine")
     refused = tidelog("cluster", "start", "-d", str(full))
     assert refused.returncode == 2 and "neither empty nor a cluster's folder" in refused.stderr
+
+
+@pytest.mark.parametrize("given", [["--tiered"], ["--nodes", "5"], ["--port", "1"], ["-o", "log.roll.ms=9"]])
+def test_what_only_a_new_cluster_can_be_given_is_not_passed_over(
+    cluster: LocalCluster, given: list[str]
+) -> None:
+    """A cluster started "--tiered" whose segments never move would say nothing of it."""
+    refused = tidelog("cluster", "start", "-d", str(cluster.layout.folder), *given)
+    assert refused.returncode == 2 and "is for a new cluster" in refused.stderr
+    assert len(refused.stderr.strip().splitlines()) == 1
+    assert cluster.running == []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -13,12 +14,13 @@ from tidelog.cli.failures import UsageFailure, complain
 from tidelog.cli.options import BOOTSTRAP_VARIABLE, AsJson, key_values
 from tidelog.cli.output import print_json, print_table
 from tidelog.local_cluster.cluster import ClusterFailure, LocalCluster
-from tidelog.local_cluster.layout import CLUSTER_FILE
-from tidelog.local_cluster.tiering import tiered_settings
+from tidelog.local_cluster.layout import CLUSTER_FILE, ClusterLayout
+from tidelog.local_cluster.tiering import TIERING_KEY, tiered_settings
 
 T = TypeVar("T")
 
 DEFAULT_FOLDER: Final = Path("tidelog-cluster")
+DEFAULT_NODES: Final = 3
 DEFAULT_FIRST_PORT: Final = 19092
 NODES_AT_MOST: Final = 9
 FOLLOW_S: Final = 0.2
@@ -39,13 +41,29 @@ def register(app: typer.Typer) -> None:
 def start(
     folder: Folder = DEFAULT_FOLDER,
     nodes: Annotated[
-        int,
-        typer.Option("-n", "--nodes", metavar="N", min=1, max=NODES_AT_MOST, help="Nodes of a new cluster."),
-    ] = 3,
+        int | None,
+        typer.Option(
+            "-n",
+            "--nodes",
+            metavar="N",
+            min=1,
+            max=NODES_AT_MOST,
+            show_default=str(DEFAULT_NODES),
+            help="Nodes of a new cluster.",
+        ),
+    ] = None,
     port: Annotated[
-        int,
-        typer.Option("-p", "--port", metavar="PORT", min=1, max=65000, help="First port of a new cluster."),
-    ] = DEFAULT_FIRST_PORT,
+        int | None,
+        typer.Option(
+            "-p",
+            "--port",
+            metavar="PORT",
+            min=1,
+            max=65000,
+            show_default=str(DEFAULT_FIRST_PORT),
+            help="First port of a new cluster.",
+        ),
+    ] = None,
     override: Annotated[
         list[str],
         typer.Option(
@@ -59,21 +77,25 @@ def start(
 ) -> None:
     """Start a cluster, or those of its nodes that do not run; they go on in the background."""
     if (folder / CLUSTER_FILE).exists():
-        cluster = LocalCluster.open(folder)
+        cluster = _opened(folder)
+        _require_as_it_is(cluster.layout, nodes, port, key_values(override, "--override"), tiered)
     else:
         if folder.exists() and any(folder.iterdir()):
             raise UsageFailure(f"--data {folder} is neither empty nor a cluster's folder")
         settings = key_values(override, "--override")
+        count = nodes or DEFAULT_NODES
         if tiered:
-            settings = tiered_settings(folder, nodes, settings)
-        cluster = LocalCluster.create(folder, nodes, first_port=port, settings=settings)
+            settings = tiered_settings(folder, count, settings)
+        first_port = port or DEFAULT_FIRST_PORT
+        cluster = LocalCluster.create(folder, count, first_port=first_port, settings=settings)
     seconds = _unless_failed(cluster.start)
     print(f"{len(cluster.running)} nodes run, ready after {seconds:.1f} s, all their data is in {folder}")
     print()
     print(f"  first     export {BOOTSTRAP_VARIABLE}={cluster.bootstrap_servers}")
-    print("  look      tidelog cluster status; tidelog cluster info; tidelog quorum describe")
-    print("  break     tidelog cluster kill 1; tidelog cluster start")
-    print("  end       tidelog cluster stop")
+    here = "" if folder == DEFAULT_FOLDER else f" -d {shlex.quote(str(folder))}"
+    print(f"  look      tidelog cluster status{here}; tidelog cluster info; tidelog quorum describe")
+    print(f"  break     tidelog cluster kill 1{here}; tidelog cluster start{here}")
+    print(f"  end       tidelog cluster stop{here}")
 
 
 def stop(folder: Folder = DEFAULT_FOLDER) -> None:
@@ -137,6 +159,22 @@ def _opened(folder: Path) -> LocalCluster:
         raise UsageFailure(f"--data {folder} holds no cluster; `tidelog cluster start` makes one") from None
     except ValueError as error:
         raise UsageFailure(str(error)) from None
+
+
+def _require_as_it_is(
+    layout: ClusterLayout, nodes: int | None, port: int | None, settings: Mapping[str, str], tiered: bool
+) -> None:
+    differs = {
+        "--nodes": nodes not in (None, len(layout.nodes)),
+        "--port": port not in (None, layout.nodes[0].port),
+        "--override": not settings.items() <= layout.settings.items(),
+        "--tiered": tiered and layout.settings.get(TIERING_KEY) != "true",
+    }
+    for option in (name for name, is_other in differs.items() if is_other):
+        raise UsageFailure(
+            f"{option} is for a new cluster, and {layout.folder} has one that is otherwise: "
+            "leave the option out, or take another folder by --data"
+        )
 
 
 def _known(cluster: LocalCluster, node: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 TIER_FOLDER: Final = "tier"
+TIERING_KEY: Final = "remote.log.storage.system.enable"
 _REPLICAS_AT_MOST: Final = 3
 _BACKEND_KEY: Final = "rsm.config.storage.backend.class"
 
@@ -23,7 +24,7 @@ def tiered_settings(folder: Path, nodes: int, own: Mapping[str, str]) -> dict[st
         tier.mkdir(parents=True, exist_ok=True)
         backend = {_BACKEND_KEY: "filesystem", "rsm.config.storage.root": str(tier)}
     return {
-        "remote.log.storage.system.enable": "true",
+        TIERING_KEY: "true",
         **backend,
         "rlmm.config.remote.log.metadata.topic.replication.factor": str(replicas),
         "rlmm.config.remote.log.metadata.topic.min.isr": str(max(1, replicas - 1)),
