@@ -7,6 +7,9 @@
 
 The next fetch is on its way while the last one is worked on. `batches` yields the bytes as they are
 in the log, for those who decode in bulk.
+
+With `client_rack` the leader may name a replica that is nearer (KIP-392), which is then asked. Once that one
+does not give what there is, the leader is asked for the rest, and not told the rack again.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from clients.offset_questions import OffsetsByTimestamp
 from clients.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.ids import NO_LEADER_EPOCH, Offset, ProducerId, TopicPartition
+from protocol.ids import NO_LEADER_EPOCH, BrokerId, Offset, ProducerId, TopicPartition
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from protocol.schema import ZERO_UUID
 
@@ -80,6 +83,8 @@ class PartitionReader:
         self._environment = environment
         self._authenticator = authenticator
         self._ahead: asyncio.Task[PartitionData] | None = None
+        self._rack = self.config.client_rack
+        self._near: BrokerId | None = None
 
     async def __aenter__(self) -> PartitionReader:
         self._client = ClientBase(
@@ -213,11 +218,19 @@ class PartitionReader:
                 data = await self._fetch_once(offset, deadline_ms)
                 if data.records:
                     return data
+                if self._near is not None:
+                    self._ask_leader_alone()
+                elif self._rack and data.preferred_read_replica >= 0:
+                    self._near = BrokerId(data.preferred_read_replica)
                 if self._client.now_ms() >= deadline_ms:
                     text = f"{self.topic_partition} has nothing at offset {offset} to go on with"
                     raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
                 continue
             except KafkaError as error:
+                if self._near is not None:
+                    # Only the leader's word counts: a follower may lag behind, or be gone.
+                    self._ask_leader_alone()
+                    continue
                 delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
                 if not error.code.retriable or self._client.now_ms() + delay_ms >= deadline_ms:
                     raise
@@ -225,6 +238,10 @@ class PartitionReader:
                     self._client.updater.request_update()
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
+
+    def _ask_leader_alone(self) -> None:
+        self._near = None
+        self._rack = ""
 
     async def _fetch_once(self, offset: Offset, deadline_ms: int) -> PartitionData:
         client, config = self._client, self.config
@@ -247,10 +264,10 @@ class PartitionReader:
             isolation_level=int(config.read_committed),
             session_epoch=_NO_SESSION_EPOCH,
             topics=(FetchTopic(topic=topic, topic_id=topic_id, partitions=(partition,)),),
-            rack_id=config.client_rack,
+            rack_id=self._rack,
         )
         response = await client.network.request(
-            leader,
+            leader if self._near is None or self._near not in client.metadata.brokers else self._near,
             request,
             FetchResponse,
             timeout_ms=config.request_timeout_ms + config.fetch_max_wait_ms,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from confluent_kafka import Consumer, TopicPartition
 
+from clients.partition_reader import PartitionReader
 from tests.support.eventually import wait_until
 from tests.support.three_nodes import TIMEOUT_S, ThreeNodes, read_values
 from tidelog.embedded import EmbeddedCluster
@@ -40,3 +43,36 @@ def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_another_when_tha
             assert read_values(consumer, 500) == second
         finally:
             consumer.close()
+
+
+def test_a_range_is_read_from_the_replica_in_the_rack_and_from_the_leader_when_that_one_dies() -> None:
+    """As Spark's tasks read with kafka.client.rack: the leader sends them elsewhere, with no record."""
+    with EmbeddedCluster(nodes=3, config=CONFIG, has_racks=True) as cluster:
+        nodes = ThreeNodes(cluster)
+        wait_until(lambda: nodes.brokers() == {1, 2, 3}, TIMEOUT_S)
+        nodes.create_topic("tides", 1)
+        leader = nodes.partition("tides").leader
+        near = next(node for node in (1, 2, 3) if node != leader)
+        values = [f"value {number}" for number in range(500)]
+        nodes.produce("tides", values, 1)
+
+        async def read(dies_after: int | None = None) -> list[str]:
+            reader = PartitionReader(
+                nodes.servers,
+                ("tides", 0),
+                client_rack=f"rack-{near}",
+                max_partition_fetch_bytes=500,
+                default_api_timeout_ms=10_000,
+            )
+            found = []
+            async with reader:
+                async for record in reader.records():
+                    if len(found) == dies_after:
+                        await asyncio.to_thread(cluster.kill_node, near)
+                    found.append((record.value or b"").decode())
+            return found
+
+        before = cluster.run(lambda node: node.services.traffic.bytes_out, near)
+        assert asyncio.run(read()) == values
+        assert cluster.run(lambda node: node.services.traffic.bytes_out, near) > before
+        assert asyncio.run(read(dies_after=100)) == values
