@@ -116,7 +116,15 @@ class BrokerMetrics:
             ("replicationbytesout", "Bytes fetched by followers.", lambda: traffic.replication_bytes_out),
             ("totalproducerequests", "Partitions produced to.", lambda: traffic.produce_requests),
             ("totalfetchrequests", "Partitions fetched from.", lambda: traffic.fetch_requests),
-            ("failedproducerequests", "Failed of them.", lambda: traffic.failed_produce_requests),
-            ("failedfetchrequests", "Failed of them.", lambda: traffic.failed_fetch_requests),
+            (
+                "failedproducerequests",
+                "Failed of them, and not as clients must expect.",
+                lambda: traffic.failed_produce_requests,
+            ),
+            (
+                "failedfetchrequests",
+                "Failed of them, and not as clients must expect.",
+                lambda: traffic.failed_fetch_requests,
+            ),
         ):
             self.counter("kafka_server_brokertopicmetrics_" + name, documentation, read)

@@ -1,6 +1,41 @@
-"""Counters of what goes through topics: plain integers, read by the metrics when asked."""
+"""Counters of what goes through topics: plain integers, read by the metrics when asked.
+
+Source: ReplicaManager of Apache Kafka (which errors count as failed).
+"""
 
 from __future__ import annotations
+
+from typing import Final
+
+from protocol.errors import ErrorCode
+
+EXPECTED_OF_PRODUCE: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What does not count as failed: clients' mistakes, leaders that moved, and what other metrics tell."""
+EXPECTED_OF_FETCH: Final = frozenset(
+    {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
 
 
 class TopicTraffic:

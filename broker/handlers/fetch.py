@@ -26,7 +26,7 @@ from broker.remote_fetch import RemoteAccess
 from broker.replica_manager import ReplicaManager
 from broker.replication.current_leaders import ERRORS_THAT_NAME_THE_LEADER, CurrentLeaders
 from broker.replication.replica_selector import ReplicaSelector
-from broker.topic_traffic import TopicTraffic
+from broker.topic_traffic import EXPECTED_OF_FETCH, TopicTraffic
 from cluster.image import BrokerImage
 from cluster.replication.throttle import ReplicationQuota
 from protocol.errors import KafkaError
@@ -193,7 +193,9 @@ class FetchHandler:
             self._traffic.bytes_out += read.size_bytes
         endpoints: tuple[NodeEndpoint, ...] = ()
         if read.is_final:
-            self._traffic.failed_fetch_requests += sum(1 for _, r in read.results if r.error_code)
+            self._traffic.failed_fetch_requests += sum(
+                1 for _, r in read.results if r.error_code and r.error_code not in EXPECTED_OF_FETCH
+            )
             endpoints = self._name_leaders(request, read)
         self._respond(
             request, context.select(read.results), session_id=context.session_id, endpoints=endpoints

@@ -23,7 +23,7 @@ from broker.partition import ACKS_ALL
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.replication.current_leaders import CurrentLeaders
-from broker.topic_traffic import TopicTraffic
+from broker.topic_traffic import EXPECTED_OF_PRODUCE, TopicTraffic
 from protocol.batch import claims_transaction
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.produce_view import (
@@ -129,20 +129,24 @@ class ProduceHandler:
         except DecodeError:
             raise
         except InvalidRecords as error:
-            traffic.failed_produce_requests += 1
-            result = _failed(request, asked, error)
+            result = self._failed(request, asked, error)
             result.record_errors = error.record_errors
             result.log_start_offset = partition.log.log_start_offset
             return result
         except Exception as error:
             # Of whatever kind it is: the other partitions' records are appended, or will be.
-            traffic.failed_produce_requests += 1
-            return _failed(request, asked, error)
+            return self._failed(request, asked, error)
         if not info.is_duplicate:
             traffic.bytes_in += info.size_bytes
             traffic.messages_in += info.last_offset - info.first_offset + 1
         result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
         appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
+        return result
+
+    def _failed(self, request: Request, asked: ProducePartition, error: Exception) -> ProducePartitionResult:
+        result = _failed(request, asked, error)
+        if result.error_code not in EXPECTED_OF_PRODUCE:
+            self._traffic.failed_produce_requests += 1
         return result
 
     def _park(

@@ -415,8 +415,18 @@ def test_read_committed_is_told_only_of_the_aborts_that_touch_what_it_reads(brok
 def test_traffic_counts_what_went_through(broker: Broker) -> None:
     data = batch(b"a", b"b")
     broker.produce(data)
-    broker.produce(b"junk")
+    broker.produce(None)
     broker.fetch(at(0))
     traffic = broker.traffic
     assert (traffic.messages_in, traffic.bytes_in, traffic.bytes_out) == (2, len(data), len(data))
     assert (traffic.produce_requests, traffic.failed_produce_requests) == (2, 1)
+
+
+def test_what_clients_meet_on_an_ordinary_day_is_no_failure_of_the_broker(broker: Broker) -> None:
+    """Who is told of FailedFetchRequestsPerSec need not hear of each leader that moved."""
+    broker.produce(batch(b"a")[:-1] + b"!")
+    broker.produce(batch(b"a"), partition=7)
+    broker.fetch(at(0, partition=7), at(99), at(0, epoch=9))
+    traffic = broker.traffic
+    assert (traffic.produce_requests, traffic.failed_produce_requests) == (2, 0)
+    assert (traffic.fetch_requests, traffic.failed_fetch_requests) == (3, 0)
