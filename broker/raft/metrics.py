@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.controller.metrics import report_cluster
 from broker.metrics import BrokerMetrics, Reading
 from broker.raft.raft_node import RaftNode
 from cluster.quorum.quorum import Quorum
@@ -15,6 +16,7 @@ def report_quorum(metrics: BrokerMetrics, raft: RaftNode) -> None:
     machine = raft.machine
     if isinstance(machine, Quorum):
         _report_state(metrics, machine)
+        report_cluster(metrics, lambda: raft.store.image)
     _report_log(metrics, raft)
     _report_controller(metrics, raft)
 
