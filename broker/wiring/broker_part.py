@@ -17,6 +17,7 @@ from broker.fetch_sessions import FetchSessionCache
 from broker.flusher import Flusher
 from broker.forwarding import Forwarder
 from broker.groups.config import GroupConfig
+from broker.groups.metrics import report_groups
 from broker.groups.service import GroupService
 from broker.housekeeping import Housekeeping
 from broker.leadership_lease import LeadershipLease
@@ -305,6 +306,7 @@ class BrokerPart:
             services.produce_purgatory, services.fetch_purgatory, services.delete_records_purgatory
         )
         metrics.add_traffic(services.traffic)
+        report_groups(metrics, self._groups.group_counts)
         report_replicas(metrics, self._replicas, self._replication.fetchers)
 
     # ---- following the metadata
