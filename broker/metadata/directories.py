@@ -53,10 +53,11 @@ def prepare_directories(
             file = MetaPropertiesFile(fs, path)
             found[path] = file.read() if file.exists() else None
         except (OSError, StorageFailure) as error:
-            logger.error("log directory cannot be used: %s: %s", path, error)
             refused.append(f"{path}: {error}")
     if not found:
         raise ConfigError("log.dirs", ",".join(directories), f"none can be used ({'; '.join(refused)})")
+    for reason in refused:
+        logger.error("log directory cannot be used: %s", reason)
     known = _cluster_id(found, cluster_id)
     if known is None and not may_be_new:
         allowed = "needs the id of the cluster, by `tidelog storage format` or CLUSTER_ID in the environment"
