@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from protocol.ids import TopicPartition
 from spark_connector.input_partitions import TaskPlanner, read_partition
 from spark_connector.planning.data_loss import DataLossError, PlannedBatch, plan_batch
 from spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object
@@ -43,6 +44,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster: OffsetSource | None = None
         self._planner: TaskPlanner | None = None
         self._reported: Offsets | None = None
+        self._told_end: Offsets | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Executors get what `read` needs; connections stay here.
@@ -71,6 +73,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         start_offsets = from_json_object(start)
         ends = self._ends(start_offsets)
         if self._progress.is_anchor(start_offsets):
+            self._told_end = start_offsets
             return to_json_object(start_offsets)
         new = ends.keys() - start_offsets.keys()
         new_starts = self._asked().earliest(new) if new and not isinstance(limit, ReadAllAvailable) else {}
@@ -84,6 +87,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         # Before Spark notes the end, or the checkpoint would fail for ever, also when all is there again.
         self._plan(start_offsets, {one: end[one] for one in end.keys() & start_offsets.keys()}, {})
+        self._told_end = end
         return to_json_object(end)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
@@ -93,7 +97,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = from_json_object(end)
         starts = self._progress.start_of(from_json_object(start), ends)
         new = ends.keys() - starts.keys()
-        planned = self._plan(starts, ends, self._asked().earliest(new) if new else {})
+        planned = self._plan(starts, ends, self._asked().earliest(new) if new else {}, self._gone(ends))
         for loss in planned.losses:
             _log.warning("%s: skipped", loss)
         if self._planner is None:
@@ -111,10 +115,16 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster.close()
             self._cluster = self._planner = None
 
-    def _plan(self, starts: Offsets, ends: Offsets, new_starts: Offsets) -> PlannedBatch:
+    def _gone(self, ends: Offsets) -> Collection[TopicPartition]:
+        """What was deleted since the ends were told, where that was before this query was started again."""
+        return () if ends == self._told_end else ends.keys() - self._asked().existing(ends.keys())
+
+    def _plan(
+        self, starts: Offsets, ends: Offsets, new_starts: Offsets, gone: Collection[TopicPartition] = ()
+    ) -> PlannedBatch:
         """What there is between them. Errors: DataLossError."""
         is_offline = self._options.tier.mode is TierMode.OFFLINE
-        planned = plan_batch(starts, ends, new_starts, is_offline=is_offline)
+        planned = plan_batch(starts, ends, new_starts, gone=gone, is_offline=is_offline)
         if self._options.fail_on_data_loss and planned.losses:
             raise DataLossError(planned.losses[0])
         return planned

@@ -7,7 +7,7 @@ Source: KafkaOffsetReaderConsumer.getOffsetRangesFromResolvedOffsets of Apache S
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from protocol.ids import Offset, TopicPartition
@@ -36,11 +36,12 @@ def plan_batch(
     end: Mapping[TopicPartition, Offset],
     new_starts: Mapping[TopicPartition, Offset],
     *,
+    gone: Collection[TopicPartition] = (),
     is_offline: bool = False,
 ) -> PlannedBatch:
     """The ranges from `start` to `end`; `new_starts` are the log starts of partitions that `start` lacks.
 
-    `is_offline`: the ends are those of the tier.
+    `gone`: partitions that are not there any more. `is_offline`: the ends are those of the tier.
     """
     losses = []
     for one in sorted(start.keys() - end.keys()):
@@ -60,6 +61,8 @@ def plan_batch(
                 if is_offline
                 else f"the end of {one} went back from offset {begin} to {end[one]}"
             )
+        elif end[one] > begin and one in gone:
+            losses.append(f"{one} is gone; it should be read from offset {begin} to {end[one]}")
         elif end[one] > begin:
             ranges.append(OffsetRange(one, begin, end[one]))
     return PlannedBatch(ranges, losses)

@@ -73,6 +73,10 @@ class BucketOffsets:
             require_match(asked, unmatched)
         return {**asked.known, **found}
 
+    def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of `partitions` that have segments."""
+        return frozenset(one for one in partitions if one in self._present)
+
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Where the partitions begin."""
         return {one: self._present[one].start_offset for one in partitions if one in self._present}

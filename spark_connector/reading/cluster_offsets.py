@@ -52,18 +52,19 @@ class ClusterOffsets:
         Errors: OptionError when a topic or partition that was named is not there and must be.
         """
         topics = self._options.topics
-        retries = self._options.fetch_offset_retries
-        while True:
-            counts = self._ask(self._partition_counts)
-            found = topics.partitions(counts)
-            # A broker that has just begun knows too little, for a moment.
-            if retries == 0 or not any(topics.chooses(one) for one in known if one not in found):
-                break
-            retries -= 1
-            self._ask(self._pause)
+        chosen = [one for one in known if topics.chooses(one)]
+        counts = self._counts_with(chosen, topics.named_topics)
+        found = topics.partitions(counts)
         if all_must_exist and (missing := topics.missing(counts)):
             raise OptionError(f"what should be read does not exist: {', '.join(missing)}")
         return found
+
+    def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
+        """Those of `partitions` that are there, chosen or not; before one is not, it asks again."""
+        if not partitions:
+            return frozenset()
+        counts = self._counts_with(partitions, sorted({one.topic for one in partitions}))
+        return frozenset(one for one in partitions if one.partition < counts.get(one.topic, 0))
 
     def resolve(self, spec: OffsetSpec, partitions: Collection[TopicPartition], *, is_start: bool) -> Offsets:
         """The offsets that an option stands for; without a record after a timestamp, ends are the latest.
@@ -199,8 +200,20 @@ class ClusterOffsets:
 
         return self._ask(ask)
 
-    async def _partition_counts(self, admin: Admin) -> dict[str, int]:
-        named = self._options.topics.named_topics
+    def _counts_with(
+        self, known: Collection[TopicPartition], topics: Collection[str] | None
+    ) -> dict[str, int]:
+        """The numbers of partitions of `topics`, None for all; asks again while one of `known` is missing."""
+        retries = self._options.fetch_offset_retries
+        while True:
+            counts = self._ask(lambda admin: self._partition_counts(admin, topics))
+            # A broker that has just begun knows too little, for a moment.
+            if retries == 0 or all(one.partition < counts.get(one.topic, 0) for one in known):
+                return counts
+            retries -= 1
+            self._ask(self._pause)
+
+    async def _partition_counts(self, admin: Admin, named: Collection[str] | None) -> dict[str, int]:
         if named is None:
             return {name: topic.partition_count for name, topic in (await admin.list_topics()).items()}
         counts = {}

@@ -118,6 +118,9 @@ class Brokers:
     ) -> set[TopicPartition]:
         return {FIRST}
 
+    def existing(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        return {FIRST}
+
     def latest(self, partitions: Collection[TopicPartition], known: Offsets) -> Offsets:
         return dict.fromkeys(partitions, 25)
 
@@ -143,6 +146,26 @@ def test_an_end_that_is_data_loss_does_not_get_into_the_checkpoint(
                     reader.latestOffset(start, ReadAllAvailable())
             else:
                 assert reader.latestOffset(start, ReadAllAvailable()) == {"tides": {"0": 25}}
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_batch_that_is_done_again_does_without_a_topic_that_was_deleted_since_or_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    """Its end is in the checkpoint: tasks would look for the topic, in vain, at every start of the query."""
+    monkeypatch.setattr("spark_connector.stream_reader.offset_source", lambda _: Brokers())
+    values = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides"}
+    values["failOnDataLoss"] = str(fails).lower()
+    reader = TidelogStreamReader(read_source_options(values, is_streaming=True))
+    start, end = {"tides": {"0": 3, "1": 3, "2": 5}}, {"tides": {"0": 20, "1": 7, "2": 5}}
+    loss = "tides-1 is gone; it should be read from offset 3 to 7"
+    if fails:
+        with pytest.raises(DataLossError, match=loss):
+            reader.partitions(start, end)
+        return
+    (task,) = reader.partitions(start, end)
+    assert isinstance(task, RangePartition) and task.offset_range == OffsetRange(FIRST, 3, 20)
+    assert [record.getMessage() for record in caplog.records] == [f"{loss}: skipped"]
 
 
 @pytest.mark.parametrize("starting", ["earliest", "latest"])

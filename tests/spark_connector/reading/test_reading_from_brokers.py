@@ -152,6 +152,15 @@ def test_topics_are_found_by_pattern_and_missing_ones_are_named(cluster: Embedde
         asked.partitions(all_must_exist=True)
 
 
+def test_partitions_that_were_deleted_are_told_from_those_that_are_read_no_more(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    there = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    with ClusterOffsets(options(cluster, "others")) as asked:
+        assert asked.existing({*there, TopicPartition(topic, 2), TopicPartition("nowhere", 0)}) == there
+        assert asked.existing(()) == frozenset()
+
+
 def test_an_end_that_went_back_is_asked_again_before_it_is_believed(
     cluster: EmbeddedCluster, topic: str
 ) -> None:
@@ -168,7 +177,7 @@ def test_a_partition_that_is_missing_is_asked_again_before_it_is_gone(
     answers: list[dict[str, int]] = []
     with ClusterOffsets(options(cluster, topic)) as asked:
 
-        async def counts(_: Admin) -> dict[str, int]:
+        async def counts(_: Admin, __: object) -> dict[str, int]:
             return answers.pop(0)
 
         monkeypatch.setattr(asked, "_partition_counts", counts)
