@@ -119,6 +119,10 @@ class PartitionReader:
         """The first offset that the partition has now, whatever range was asked for."""
         return await self._offset_of(EARLIEST_TIMESTAMP)
 
+    async def log_end_offset(self) -> Offset:
+        """The end of the partition now (read_committed: the last stable offset), whatever was asked for."""
+        return await self._offset_of(LATEST_TIMESTAMP)
+
     async def batches(self) -> AsyncIterator[RawBatch]:
         """Every batch that has offsets in the range; the first and the last may reach beyond it."""
         start, end = await self.range()

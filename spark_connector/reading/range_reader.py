@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from clients.partition_reader import FetchedRange, PartitionReader
 from protocol.errors import ErrorCode, KafkaError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger("tidelog.spark")
+# The second when nothing came for so long as one waits: the log may end there.
+_MAY_BE_LOSS: Final = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +99,7 @@ def _read_until_lost(
         for fetched in loop.iterate(_fetched(settings, wanted)):
             yield from decoder.add(fetched.records, fetched.aborted)
     except KafkaError as error:
-        if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        if error.code not in _MAY_BE_LOSS:
             raise
         lost = error
     yield from decoder.finish()
@@ -128,19 +130,26 @@ def _after_loss(
     loop: LoopThread, settings: ReadSettings, wanted: OffsetRange, error: KafkaError
 ) -> OffsetRange:
     """What is left to read; DataLossError when that must not be less."""
-    log_start_offset = loop.run(_log_start(settings, wanted.topic_partition))
+    log_start_offset, log_end_offset = loop.run(_log_bounds(settings, wanted.topic_partition))
     left, loss = after_retention(wanted, log_start_offset)
     if loss is None:
-        # Its start is there and yet cannot be read: the log ends before it.
+        if log_end_offset > wanted.start_offset:
+            # It is there: another leader knew less, or this one cannot give it for now.
+            raise error
         left = replace(wanted, start_offset=wanted.end_offset)
-        loss = f"{wanted.topic_partition} should be read from offset {wanted.start_offset}: {error}"
+        loss = (
+            f"{wanted.topic_partition} should be read from offset {wanted.start_offset} to "
+            f"{wanted.end_offset}, but its log ends at {log_end_offset}"
+        )
     if settings.fail_on_data_loss:
         raise DataLossError(loss)
     _log.warning("%s: skipped", loss)
     return left
 
 
-async def _log_start(settings: ReadSettings, topic_partition: TopicPartition) -> Offset:
+async def _log_bounds(settings: ReadSettings, topic_partition: TopicPartition) -> tuple[Offset, Offset]:
     reader = _reader(settings, OffsetRange(topic_partition, 0, 0))
     async with reader:
-        return await reader.log_start_offset()
+        start = await reader.log_start_offset()
+        # The later, the less is taken for lost.
+        return start, await reader.log_end_offset()

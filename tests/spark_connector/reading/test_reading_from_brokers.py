@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from uuid import uuid4
 
@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from clients.admin import Admin
-from protocol.errors import DecodeError, KafkaError
+from clients.partition_reader import FetchedRange, PartitionReader
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from spark_connector.input_partitions import RangePartition, input_partitions, read_partition
 from spark_connector.planning.data_loss import DataLossError
@@ -101,6 +102,35 @@ def test_retention_that_passed_the_start_is_an_error_or_skipped(cluster: Embedde
     lenient = options(cluster, topic, failOnDataLoss="false")
     assert sum(batch.num_rows for batch in read(lenient, one, 5, 120)) == 20
     assert not read(lenient, one, 5, 60)
+
+
+def test_a_log_that_was_cut_within_the_range_is_an_error_or_skipped(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    """The range is in a checkpoint, and an unclean leader or another topic of the name has less."""
+    one = TopicPartition(topic, 0)
+    soon = {"kafkaConsumer.pollTimeoutMs": "300", "kafka.fetch.max.wait.ms": "50"}
+    for start in (290, 310):
+        lost = f"{one} should be read from offset {max(start, 300)} to 350, but its log ends at 300"
+        with pytest.raises(DataLossError, match=lost):
+            read(options(cluster, topic, **soon), one, start, 350)
+        lenient = options(cluster, topic, failOnDataLoss="false", **soon)
+        assert sum(batch.num_rows for batch in read(lenient, one, start, 350)) == max(300 - start, 0)
+
+
+def test_what_a_broker_does_not_give_although_its_log_has_it_is_never_skipped(
+    cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another leader may have known another start; the next attempt will tell."""
+    one = TopicPartition(topic, 0)
+
+    async def refused(reader: PartitionReader) -> AsyncIterator[FetchedRange]:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "says an earlier leader")
+        yield
+
+    monkeypatch.setattr(PartitionReader, "fetched_ranges", refused)
+    with pytest.raises(KafkaError, match="says an earlier leader"):
+        read(options(cluster, topic, failOnDataLoss="false"), one, 5, 120)
 
 
 def test_partitions_and_offsets_are_those_of_the_cluster(cluster: EmbeddedCluster, topic: str) -> None:
