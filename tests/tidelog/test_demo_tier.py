@@ -99,6 +99,10 @@ def test_the_view_tells_what_the_nodes_know(tmp_path: Path) -> None:
 
         async def look() -> list[Border]:
             await watch.until_whole()
+            assert not watch.borders
+            async with watch.following():
+                await watch.until_seen()
+                assert len(watch.borders) == 2
             async with Admin(cluster.bootstrap_servers) as admin:
                 return await view.borders(admin)
 

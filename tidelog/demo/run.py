@@ -157,6 +157,8 @@ class Demo:
         kill_at = int(KILLED_AFTER * len(self._corpus.paths))
         for number, path in enumerate(self._corpus.paths):
             if number == kill_at:
+                # Sending leaves it little time: else the table below may be empty.
+                await self.watch.until_seen()
                 await asyncio.to_thread(self.cluster.kill, VICTIM)
                 self._console.print(f"kill -9 of node {VICTIM} after {content.records:,} records")
                 self._console.print(self.watch.table)

@@ -32,6 +32,7 @@ class TierWatch:
         self._servers = servers
         self._console = console
         self.borders: Sequence[Border] = ()
+        self._seen = asyncio.Event()
 
     @property
     def table(self) -> Table:
@@ -53,6 +54,14 @@ class TierWatch:
             following.cancel()
             with suppress(asyncio.CancelledError):
                 await following
+
+    async def until_seen(self) -> None:
+        """Wait for the first look, while a block follows. Errors: TooSlow."""
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await self._seen.wait()
+        except TimeoutError:
+            raise TooSlow(f"after {DEADLINE_S:.0f} s nobody has said where the records are") from None
 
     async def until_tiered(self) -> float:
         """Wait until all but the active segments has moved; the seconds that took. Errors: TooSlow."""
@@ -89,4 +98,5 @@ class TierWatch:
                 # A node that dies takes its answers with it: the next look finds its successors.
                 with suppress(KafkaError, OSError):
                     self.borders = await self._view.borders(admin)
+                    self._seen.set()
                 await asyncio.sleep(POLL_S)
