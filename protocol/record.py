@@ -107,7 +107,7 @@ def iterate_payload(data: bytes, header: BatchHeader) -> Iterator[Record]:
     """The records in what `read_payload` gave; errors as `iterate_records`."""
     try:
         yield from _parse(data, header)
-    except (IndexError, UnicodeDecodeError) as error:
+    except IndexError as error:
         raise DecodeError(f"records of the batch at offset {header.base_offset}: {error}") from error
 
 
@@ -183,7 +183,12 @@ def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], in
         length, last = _read_varint(data, last + 1)
         if length < 0:
             raise DecodeError(f"length {length} of a header key")
-        key = data[last + 1 : last + 1 + length].decode()
+        key_bytes = data[last + 1 : last + 1 + length]
+        try:
+            key = key_bytes.decode()
+        except UnicodeDecodeError:
+            # Brokers look at no record, so there may be any bytes; Java's consumer replaces them, too.
+            key = key_bytes.decode(errors="replace")
         length, last = _read_varint(data, last + 1 + length)
         headers.append((key, data[last + 1 : last + 1 + length] if length >= 0 else _null(length)))
         last += max(length, 0)

@@ -36,21 +36,25 @@ class _Places(NamedTuple):
 def headers_column(fields: RecordFields, start: int, end: int) -> pa.Array:
     """The headers of the records `start` to `end` of `fields`.
 
-    Errors: DecodeError when they are not exactly what stands between a record's value and its end, or a
-    key is no UTF-8.
+    Bytes of a key that are no UTF-8 are replaced, as Java's consumer does.
+    Errors: DecodeError when they are not exactly what stands between a record's value and its end.
     """
     counts = fields.header_counts[start:end]
     places = _read(fields, start, end)
     data = fields.data
     values = pieces_column(data, places.value_starts, places.value_lengths)
-    try:
-        keys = pieces_column(data, places.key_starts, places.key_lengths).cast(pa.string())
-    except pa.ArrowInvalid as error:
-        raise DecodeError(f"a header's key is not UTF-8: {error}") from error
+    keys = _as_text(pieces_column(data, places.key_starts, places.key_lengths))
     pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
     ends = np.zeros(len(counts) + 1, dtype=np.int32)
     np.cumsum(counts, out=ends[1:])
     return pa.ListArray.from_arrays(pa.array(ends), pairs, type=HEADERS_TYPE, mask=pa.array(counts == 0))
+
+
+def _as_text(keys: pa.Array) -> pa.Array:
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
 
 
 def _read(fields: RecordFields, start: int, end: int) -> _Places:

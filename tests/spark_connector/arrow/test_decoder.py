@@ -13,7 +13,7 @@ from protocol.batch import read_header, write_header
 from protocol.compression import Compression
 from protocol.control_batch import end_transaction_batch
 from protocol.errors import DecodeError
-from protocol.record import BatchBuilder
+from protocol.record import BatchBuilder, read_records
 from spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
 from spark_connector.arrow.schema import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
 from tests.support.arrow_rows import TIDES, decode, plain_rows, rows_of
@@ -344,9 +344,20 @@ def test_a_batch_that_expands_too_far_is_refused() -> None:
         decode(bytes(builder.build()), max_decompressed_bytes=1000)
 
 
-def test_header_keys_that_are_no_text_are_refused_where_headers_are_wanted() -> None:
+def test_header_keys_that_are_no_text_are_read_with_replacements() -> None:
+    """A stream that fails at such a record would fail there for ever."""
     builder = BatchBuilder()
-    builder.append(0, None, b"value", [("ab", b"")])
-    damaged = bytes(builder.build())[61:].replace(b"ab", b"\xff\xfe")
-    with pytest.raises(DecodeError, match="not UTF-8"):
-        decode(with_records(damaged, 1))
+    builder.append(0, None, b"value", [("good", b"1"), ("ab", b"")])
+    builder.append(0, None, b"other", [("gr\u00fcn", None)])
+    odd = with_records(bytes(builder.build())[61:].replace(b"ab", b"\xff\xfe"), 2)
+    (batch,) = decode(odd)
+    batch.validate(full=True)
+    assert batch.column("headers").to_pylist() == [
+        [{"key": "good", "value": b"1"}, {"key": "\ufffd\ufffd", "value": b""}],
+        [{"key": "gr\u00fcn", "value": None}],
+    ]
+    assert [key for record in read_records(odd) for key, _ in record.headers] == [
+        "good",
+        "\ufffd\ufffd",
+        "gr\u00fcn",
+    ]
