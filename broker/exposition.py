@@ -10,7 +10,7 @@ I/O: none, but a scrape reads live objects and so must run on their loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from copy import copy
 from itertools import accumulate
 from typing import Final
@@ -48,6 +48,8 @@ class Exposition:
         encode, content_type = _encoder(accept)
         for metric in self._collect():
             yield from _pieces(metric, encode)
+        for family in self._metrics.families:
+            yield from _family_pieces(family, encode)
         if content_type.startswith("application/openmetrics-text"):
             yield _END
 
@@ -58,13 +60,6 @@ class Exposition:
     def _collect(self) -> Iterator[Metric]:
         yield from self._process.collect()
         yield from _request_families(self._metrics.requests.apis.values())
-        for family in self._metrics.families:
-            try:
-                metric = _metric(family)
-            except Exception:
-                logger.exception("metric %s cannot be read", family.name)
-            else:
-                yield metric
 
 
 class _One(Collector):
@@ -88,28 +83,39 @@ def _encoder(accept: str) -> tuple[_Encode, str]:
 
 def _pieces(metric: Metric, encode: _Encode) -> Iterator[bytes]:
     samples = metric.samples
-    for start in range(0, max(len(samples), 1), SAMPLES_PER_PIECE):
+    for start in _starts(samples):
         part = copy(metric)
         part.samples = samples[start : start + SAMPLES_PER_PIECE]
-        text = encode(_One(part)).removesuffix(_END)
-        # What the metric is stands before its first sample alone.
-        yield (
-            text
-            if start == 0
-            else b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"# "))
+        yield _text(part, encode, has_head=start == 0)
+
+
+def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
+    try:
+        reading = family.read()
+    except Exception:
+        logger.exception("metric %s cannot be read", family.name)
+        return
+    values = list(reading.items()) if isinstance(reading, Mapping) else [((), reading)]
+    for start in _starts(values):
+        metric = (CounterMetricFamily if family.is_counter else GaugeMetricFamily)(
+            family.name, family.documentation, labels=family.labels
         )
-
-
-def _metric(family: Family) -> Metric:
-    kind = CounterMetricFamily if family.is_counter else GaugeMetricFamily
-    metric = kind(family.name, family.documentation, labels=family.labels)
-    reading = family.read()
-    if isinstance(reading, Mapping):
-        for labels, value in reading.items():
+        for labels, value in values[start : start + SAMPLES_PER_PIECE]:
             metric.add_metric(labels, value)
-    else:
-        metric.add_metric((), reading)
-    return metric
+        yield _text(metric, encode, has_head=start == 0)
+
+
+def _starts(items: Sized) -> range:
+    """Where pieces begin; there is one at least."""
+    return range(0, max(len(items), 1), SAMPLES_PER_PIECE)
+
+
+def _text(metric: Metric, encode: _Encode, *, has_head: bool) -> bytes:
+    """Its lines; what the metric is stands before its first sample alone."""
+    text = encode(_One(metric)).removesuffix(_END)
+    if has_head:
+        return text
+    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"# "))
 
 
 def _request_families(apis: Iterable[ApiMetrics]) -> Iterator[Metric]:
