@@ -236,7 +236,9 @@ class PartitionReader:
                     self._ask_leader_alone()
                     continue
                 delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
-                if not error.code.retriable or self._client.now_ms() + delay_ms >= deadline_ms:
+                # The second is what brokers say when remote storage fails them or too many reads wait.
+                may_pass = error.code.retriable or error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+                if not may_pass or self._client.now_ms() + delay_ms >= deadline_ms:
                     raise
                 if error.code in STALE_METADATA:
                     self._client.updater.request_update()

@@ -14,8 +14,11 @@ from uuid import uuid4
 
 import pytest
 
+from broker.remote.metered_reader import MeteredReader
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.ids import TopicPartition
+from remote.pools import PoolFull
+from remote.reader.requests import RemoteRead, RemoteReadRequest
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.storage_manager import IndexType, ReadableStream
 from spark_connector.input_partitions import (
@@ -306,6 +309,25 @@ def test_what_retention_deleted_after_it_was_planned_is_data_loss_by_the_logs_st
     assert [row[0] for row in rows_of(lenient, tasks)] == list(range(start, 2000))
     with pytest.raises(DataLossError, match="log starts at"):
         tasks_of(gone.options(startingOffsets=f'{{"{gone.topic}":{{"0":0}}}}'))
+
+
+def test_a_tier_that_fails_brokers_for_a_moment_does_not_fail_a_task(
+    cluster: EmbeddedCluster, topics: TieredTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full queue of reads is such a moment, too: many tasks over cold data fill it."""
+    cold = Gone(cluster, topics)
+    topics.wait_until_tiered(cold.topic)
+    failures = [RuntimeError("503 Slow Down"), PoolFull("100 reads wait"), RuntimeError("503 Slow Down")]
+    read = MeteredReader.read
+
+    async def fails_at_first(reader: MeteredReader, request: RemoteReadRequest) -> RemoteRead:
+        if failures:
+            raise failures.pop()
+        return await read(reader, request)
+
+    monkeypatch.setattr(MeteredReader, "read", fails_at_first)
+    assert [row[0] for row in rows_of(options(cluster, cold.topic, "broker"))] == list(range(2000))
+    assert not failures
 
 
 def test_a_segment_that_is_gone_is_asked_of_brokers_and_then_named(
