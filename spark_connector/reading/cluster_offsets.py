@@ -238,9 +238,7 @@ class ClusterOffsets:
             try:
                 return await question(await self._connected())
             except (KafkaError, OSError) as error:
-                # The clients have tried until their time was up: that is not to be multiplied.
-                is_over = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
-                if retries == 0 or is_over or not is_retriable(error):
+                if retries == 0 or not _may_pass(error):
                     raise
                 _log.warning("asking for offsets failed and is tried again: %s", error)
                 retries -= 1
@@ -256,6 +254,17 @@ class ClusterOffsets:
     def _admin_values(self) -> dict[str, Any]:
         client = self._options.client
         return {**client.admin_values(), **tls_values(client)}
+
+
+def _may_pass(error: KafkaError | OSError) -> bool:
+    if isinstance(error, KafkaError):
+        if error.code is ErrorCode.REQUEST_TIMED_OUT:
+            # The clients have tried until their time was up: that is not to be multiplied.
+            return False
+        if error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            # So brokers say it when remote storage fails them, where a time is looked for.
+            return True
+    return is_retriable(error)
 
 
 def _told(listed: ListedOffset | KafkaError) -> Offset:

@@ -18,7 +18,7 @@ from broker.remote.metered_reader import MeteredReader
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from remote.pools import PoolFull
-from remote.reader.requests import RemoteRead, RemoteReadRequest
+from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from remote.storage_manager import IndexType, ReadableStream
 from spark_connector.input_partitions import (
@@ -34,6 +34,7 @@ from spark_connector.planning.ranges import OffsetRange
 from spark_connector.planning.source_options import SourceOptions, read_source_options
 from spark_connector.reading import tier_storage
 from spark_connector.reading.offset_source import OffsetSource, offset_source
+from storage.log_lookup import RecordPlace
 from tests.support.eventually import wait_until
 from tests.support.fetched_offsets import fetched_offsets
 from tests.support.foreign_clients.partition_writer import PartitionWriter
@@ -327,6 +328,25 @@ def test_a_tier_that_fails_brokers_for_a_moment_does_not_fail_a_task(
 
     monkeypatch.setattr(MeteredReader, "read", fails_at_first)
     assert [row[0] for row in rows_of(options(cluster, cold.topic, "broker"))] == list(range(2000))
+    assert not failures
+
+
+def test_a_tier_that_fails_brokers_for_a_moment_does_not_fail_the_look_for_a_time(
+    cluster: EmbeddedCluster, topics: TieredTopics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold = Gone(cluster, topics)
+    topics.wait_until_tiered(cold.topic)
+    failures = [RuntimeError("503 Slow Down"), PoolFull("100 reads wait")]
+    look = MeteredReader.offset_for_timestamp
+
+    async def fails_at_first(reader: MeteredReader, search: TimestampSearch) -> RecordPlace | None:
+        if failures:
+            raise failures.pop()
+        return await look(reader, search)
+
+    monkeypatch.setattr(MeteredReader, "offset_for_timestamp", fails_at_first)
+    (task,) = tasks_of(options(cluster, cold.topic, "broker", startingTimestamp="1003"))
+    assert task.offset_range.start_offset == 3
     assert not failures
 
 
