@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from broker.controller.metrics import report_cluster
-from broker.exposition import Exposition
 from broker.metrics import BrokerMetrics
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tests.support.exposed import exposed
 from tests.support.metadata import creatable, image_with_brokers, replayed, with_topics
 from tidelog.embedded import EmbeddedCluster
 
@@ -15,13 +13,7 @@ PREFIX = "kafka_controller_kafkacontroller_"
 
 
 def read(metrics: BrokerMetrics) -> dict[str, float]:
-    text = Exposition(metrics).text()[0].decode()
-    return {
-        sample.name.removeprefix(PREFIX): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name.startswith(PREFIX)
-    }
+    return exposed(metrics, PREFIX)
 
 
 def test_partitions_without_a_leader_and_brokers_that_are_fenced_are_counted() -> None:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from prometheus_client.parser import text_string_to_metric_families
-
-from broker.exposition import Exposition
 from broker.metrics import BrokerMetrics
 from clients.admin import Admin
 from clients.consumer import Consumer
+from tests.support.exposed import exposed
 from tidelog.embedded import EmbeddedCluster
 
 PREFIX = "kafka_coordinator_group_groupmetadatamanager_"
 
 
 def read(metrics: BrokerMetrics) -> dict[str, float]:
-    text = Exposition(metrics).text()[0].decode()
-    return {
-        sample.name.removeprefix(PREFIX): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name.startswith(PREFIX) and sample.value
-    }
+    return {name: value for name, value in exposed(metrics, PREFIX).items() if value}
 
 
 def test_groups_are_counted_by_their_states() -> None:

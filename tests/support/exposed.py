@@ -1,0 +1,19 @@
+"""What a scrape of a broker's metrics gives."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.exposition import Exposition
+from broker.metrics import BrokerMetrics
+
+
+def exposed(metrics: BrokerMetrics, prefix: str) -> dict[str, float]:
+    """The samples whose names begin with `prefix`, by the rest of their names."""
+    text = Exposition(metrics).text()[0].decode()
+    return {
+        sample.name.removeprefix(prefix): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name.startswith(prefix)
+    }
