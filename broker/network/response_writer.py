@@ -162,7 +162,9 @@ class ResponseWriter:
         elif self._corked_bytes <= JOIN_BYTES:
             self._transport.write(b"".join(corked))
         else:
-            self._transport.writelines(corked)
+            # Not writelines: that of asyncio in Python 3.12 and 3.13 never pauses (CVE-2024-12254).
+            for piece in corked:
+                self._transport.write(piece)
         corked.clear()
         self._corked_bytes = 0
 
