@@ -183,12 +183,8 @@ def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], in
         length, last = _read_varint(data, last + 1)
         if length < 0:
             raise DecodeError(f"length {length} of a header key")
-        key_bytes = data[last + 1 : last + 1 + length]
-        try:
-            key = key_bytes.decode()
-        except UnicodeDecodeError:
-            # Brokers look at no record, so there may be any bytes; Java's consumer replaces them, too.
-            key = key_bytes.decode(errors="replace")
+        # Brokers look at no record, so there may be any bytes; Java's consumer replaces them, too.
+        key = data[last + 1 : last + 1 + length].decode(errors="replace")
         length, last = _read_varint(data, last + 1 + length)
         headers.append((key, data[last + 1 : last + 1 + length] if length >= 0 else _null(length)))
         last += max(length, 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from confluent_kafka import Consumer, TopicPartition
 
@@ -14,13 +16,19 @@ from tidelog.embedded import EmbeddedCluster
 CONFIG = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 
 
-def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_another_when_that_one_dies() -> None:
+@contextmanager
+def three_racks() -> Iterator[tuple[EmbeddedCluster, ThreeNodes, int]]:
+    """Nodes 1 to 3 in racks of their own, with partition 0 of tides; and one that does not lead it."""
     with EmbeddedCluster(nodes=3, config=CONFIG, has_racks=True) as cluster:
         nodes = ThreeNodes(cluster)
         wait_until(lambda: nodes.brokers() == {1, 2, 3}, TIMEOUT_S)
         nodes.create_topic("tides", 1)
         leader = nodes.partition("tides").leader
-        near = next(node for node in (1, 2, 3) if node != leader)
+        yield cluster, nodes, next(node for node in (1, 2, 3) if node != leader)
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_another_when_that_one_dies() -> None:
+    with three_racks() as (cluster, nodes, near):
         first = [f"first {number}" for number in range(500)]
         nodes.produce("tides", first, 1)
         before = cluster.run(lambda node: node.services.traffic.bytes_out, near)
@@ -47,12 +55,7 @@ def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_another_when_tha
 
 def test_a_range_is_read_from_the_replica_in_the_rack_and_from_the_leader_when_that_one_dies() -> None:
     """As Spark's tasks read with kafka.client.rack: the leader sends them elsewhere, with no record."""
-    with EmbeddedCluster(nodes=3, config=CONFIG, has_racks=True) as cluster:
-        nodes = ThreeNodes(cluster)
-        wait_until(lambda: nodes.brokers() == {1, 2, 3}, TIMEOUT_S)
-        nodes.create_topic("tides", 1)
-        leader = nodes.partition("tides").leader
-        near = next(node for node in (1, 2, 3) if node != leader)
+    with three_racks() as (cluster, nodes, near):
         values = [f"value {number}" for number in range(500)]
         nodes.produce("tides", values, 1)
 
