@@ -108,7 +108,7 @@ async def _until_tiered(cluster: LocalCluster, view: TierView) -> None:
     deadline = time.monotonic() + WHOLE_WITHIN_S
     async with Admin(cluster.bootstrap_servers) as admin:
         borders: list[Border] = []
-        while not borders or not all(border.is_tiered for border in borders):
+        while len(borders) < PARTITIONS or not all(border.is_tiered for border in borders):
             if time.monotonic() > deadline:
                 raise BenchmarkError(f"{TOPIC} was not in the tier within {WHOLE_WITHIN_S:.0f} s")
             await asyncio.sleep(POLL_S)

@@ -17,7 +17,7 @@ from tidelog.demo.progress import Progress
 from tidelog.demo.tier_view import Border, Segments, TierView, border_table
 from tidelog.demo.tier_watch import TierWatch
 from tidelog.embedded import EmbeddedCluster
-from tidelog.local_cluster.layout import read_layout
+from tidelog.local_cluster.layout import ClusterLayout, read_layout
 
 
 def border(**changed: object) -> Border:
@@ -67,6 +67,29 @@ def test_a_partition_has_moved_when_only_its_active_segment_is_local(
     changed: dict[str, object], expected: bool
 ) -> None:
     assert border(**changed).is_tiered is expected
+
+
+def test_a_look_from_before_the_last_record_or_without_a_partition_is_no_look_at_a_tiered_topic(
+    tmp_path: Path,
+) -> None:
+    watch = TierWatch(
+        TierView(ClusterLayout(tmp_path, "no cluster", (), {}), tmp_path, "tides"),
+        "nobody:1",
+        Console(file=io.StringIO()),
+    )
+    assert not watch.is_tiered(2 * 136_354), "nobody has looked yet"
+    empty = {"local_start": 0, "remote_end": 0, "high_watermark": 0, "end": 0, "remote": Segments(0, 0)}
+    looks = {
+        "before the first record": (border(**empty), border(**empty)),
+        "the leader of one changes": (border(),),
+        "before the last record": (border(), border(high_watermark=136_353)),
+    }
+    for watch.borders in looks.values():
+        assert not watch.is_tiered(2 * 136_354), looks
+    watch.borders = (border(), border())
+    assert watch.is_tiered(2 * 136_354)
+    watch.borders = (border(), border(local=Segments(2, 900_000)))
+    assert not watch.is_tiered(2 * 136_354)
 
 
 def test_only_log_files_count_as_segments(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ class Demo:
         say = self._console.print
         say(f"{NODES} nodes at {self.cluster.bootstrap_servers} ready after {await self._start():.1f} s")
         source = await self._produce()
-        moved_s = await self.watch.until_tiered()
+        moved_s = await self.watch.until_tiered(source.records)
         say(f"after another {moved_s:.1f} s only the active segments are on disk, all others in the tier")
         say(self.watch.table)
         await self._replace_the_victim()

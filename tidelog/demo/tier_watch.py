@@ -39,10 +39,14 @@ class TierWatch:
         """The latest look as a table."""
         return border_table(self.borders, "Where the records are")
 
-    @property
-    def is_tiered(self) -> bool:
-        """Whether of every partition only the active segment is local, at the latest look."""
-        return bool(self.borders) and all(border.is_tiered for border in self.borders)
+    def is_tiered(self, records: int) -> bool:
+        """Whether the latest look found all `records`, and only the active segments of them on disk.
+
+        A look from before the last record was written, or without a partition whose leader just changed,
+        finds fewer.
+        """
+        found = sum(border.high_watermark for border in self.borders)
+        return found >= records and all(border.is_tiered for border in self.borders)
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
@@ -63,12 +67,15 @@ class TierWatch:
         except TimeoutError:
             raise TooSlow(f"after {DEADLINE_S:.0f} s nobody has said where the records are") from None
 
-    async def until_tiered(self) -> float:
-        """Wait until all but the active segments has moved; the seconds that took. Errors: TooSlow."""
+    async def until_tiered(self, records: int) -> float:
+        """Wait until of `records` all but the active segments have moved; the seconds it took.
+
+        Errors: TooSlow.
+        """
         began = time.monotonic()
         with Live(console=self._console, transient=True, auto_refresh=False) as live:
             async with self.following():
-                while not self.is_tiered:
+                while not self.is_tiered(records):
                     if self._console.is_terminal:
                         live.update(self.table, refresh=True)
                     if time.monotonic() > began + DEADLINE_S:
