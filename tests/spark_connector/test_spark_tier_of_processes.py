@@ -128,7 +128,11 @@ def sent(ends: Mapping[str, int]) -> dict[str, list[tuple[Any, ...]]]:
 
 def brokers_give(tides: Tides, topic: str, offset: int) -> None:
     """Read one record through brokers alone."""
-    values = {"kafka.bootstrap.servers": tides.servers, "subscribe": topic}
+    values = {
+        "kafka.bootstrap.servers": tides.servers,
+        "subscribe": topic,
+        "kafkaConsumer.pollTimeoutMs": "3000",
+    }
     settings = ReadSettings.of(read_source_options(values, is_streaming=False))
     list(read_range(settings, OffsetRange(TopicPartition(topic, 0), offset, offset + 1)))
 
