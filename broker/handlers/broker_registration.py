@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.clock import Clock
-from broker.controller.local import OWN_LISTENER
+from broker.in_process import OWN_LISTENER
 from broker.metadata.store import MetadataStore
 from broker.request_context import RequestContext
 from cluster.controller.brokers import register_broker

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from broker.broker_channel import broker_address
 from broker.clock import Clock
 from broker.config import BrokerConfig
 from broker.node_connections import node_connection_settings
@@ -15,11 +16,9 @@ from broker.replication.throttles import ReplicationThrottles
 from clients.connecting import open_connection
 from clients.connection import BrokerConnection
 from clients.environment import Environment
-from clients.metadata import BrokerAddress
 from cluster.image import MetadataImage
 from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
-from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId
 from storage.log import PartitionLog
 
@@ -58,7 +57,7 @@ def make_fetchers(
     )
 
     async def connect(leader_id: BrokerId) -> BrokerConnection:
-        address = _address(image(), leader_id, config.inter_broker_listener)
+        address = broker_address(image(), leader_id, config.inter_broker_listener)
         return await open_connection(environment, connection_settings, address)
 
     ports = FetcherPorts(
@@ -80,13 +79,3 @@ def make_fetchers(
     )
     replicas.listeners.append(manager)
     return manager
-
-
-def _address(image: MetadataImage, broker_id: BrokerId, listener: str) -> BrokerAddress:
-    broker = image.brokers.get(broker_id)
-    endpoint = None if broker is None else broker.endpoints.get(listener)
-    if endpoint is None:
-        raise KafkaError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} has no listener {listener} in the metadata"
-        )
-    return BrokerAddress(broker_id, endpoint.host, endpoint.port)
