@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.consumer_offsets import coordinator_topics
 from broker.dispatch import Dispatcher
 from broker.handlers.alter_configs import ALTER_CONFIGS
 from broker.handlers.api_versions import ApiVersionsHandler
@@ -22,7 +21,7 @@ from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHan
 from broker.handlers.describe_user_scram_credentials import DescribeUserScramCredentialsHandler
 from broker.handlers.features import features_of
 from broker.handlers.fetch import FetchHandler
-from broker.handlers.find_coordinator import FindCoordinatorHandler
+from broker.handlers.find_coordinator import CoordinatorTopic, CoordinatorType, FindCoordinatorHandler
 from broker.handlers.heartbeat import HeartbeatHandler
 from broker.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from broker.handlers.init_producer_id import InitProducerIdHandler
@@ -42,6 +41,7 @@ from broker.replication.current_leaders import CurrentLeaders
 from broker.replication.replica_selector import selector_named
 from broker.request_context import RequestContext
 from broker.services import Services
+from cluster.topic_names import GROUP_METADATA_TOPIC
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -117,7 +117,8 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
 def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     """Consumer groups of the classic protocol."""
     groups, image = services.groups, services.image
-    find = FindCoordinatorHandler(coordinator_topics(groups), image, services.topic_creation)
+    coordinators = {CoordinatorType.GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, groups.partition_for)}
+    find = FindCoordinatorHandler(coordinators, image, services.topic_creation)
     dispatcher.register(ApiKey.FIND_COORDINATOR, find.handle)
     dispatcher.register(ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, parks=True)
     dispatcher.register(ApiKey.SYNC_GROUP, SyncGroupHandler(groups).handle, parks=True)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from broker.coordinator.outcome import Outcome
 from broker.groups.group import Group
 from broker.groups.offset_store import OffsetKey, OffsetStore
-from broker.groups.outcome import Outcome, Writes
+from broker.groups.outcome import Writes
 from broker.groups.records import CoordinatorRecord, group_tombstone, offset_tombstone
 from broker.groups.registry import GroupRegistry
 from broker.groups.states import GroupState

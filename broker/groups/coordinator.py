@@ -18,9 +18,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from uuid import UUID
 
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import NOTHING
 from broker.groups.administration import Administration
 from broker.groups.config import GroupConfig
-from broker.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines, Moment
+from broker.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
 from broker.groups.heartbeat import HeartbeatCommand
 from broker.groups.join import JoinCommand
 from broker.groups.leave import LeaveCommand
@@ -28,7 +30,7 @@ from broker.groups.offset_commands import OffsetCommands
 from broker.groups.offset_expiry import OffsetExpiry
 from broker.groups.offset_fetch import OffsetFetch
 from broker.groups.offset_store import OffsetStore
-from broker.groups.outcome import NOTHING, Writes
+from broker.groups.outcome import Writes
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import CoordinatorRecord, GroupMetadataRecord
 from broker.groups.registry import GroupRegistry

@@ -13,13 +13,6 @@ from typing import Final, NamedTuple
 _SPARE_ENTRIES: Final = 64
 
 
-class Moment(NamedTuple):
-    """One moment on two clocks: `wall_ms` stamps records and may jump, `monotonic_ms` measures time-outs."""
-
-    wall_ms: int
-    monotonic_ms: int
-
-
 class DeadlineKind(Enum):
     """What has to happen."""
 

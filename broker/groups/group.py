@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from broker.groups.deadlines import Moment
+from broker.coordinator.moment import Moment
 from broker.groups.member import Member
 from broker.groups.pending import Pending
 from broker.groups.states import NEXT_STATES, GroupState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from broker.groups.deadlines import Moment
+from broker.coordinator.moment import Moment
 from broker.groups.rebalance import Rebalance
 from broker.groups.registry import GroupRegistry
 from broker.groups.states import GroupState

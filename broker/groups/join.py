@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import NOTHING, Outcome, error_of_append
 from broker.groups.config import GroupConfig
-from broker.groups.deadlines import Moment
 from broker.groups.group import Group
 from broker.groups.member import Client, Member
-from broker.groups.outcome import NOTHING, Outcome, Writes, error_of_append
+from broker.groups.outcome import Writes
 from broker.groups.pending import Pending
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import new_group

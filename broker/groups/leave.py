@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 
-from broker.groups.deadlines import Moment
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import NOTHING, Outcome
 from broker.groups.group import Group
-from broker.groups.outcome import NOTHING, Outcome, Writes
+from broker.groups.outcome import Writes
 from broker.groups.rebalance import Rebalance
 from broker.groups.registry import GroupRegistry
 from broker.groups.states import GroupState

@@ -12,11 +12,12 @@ import logging
 from collections.abc import Mapping
 from uuid import UUID
 
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import Outcome
 from broker.groups.config import GroupConfig
-from broker.groups.deadlines import Moment
 from broker.groups.group import Group
 from broker.groups.offset_store import OffsetKey, OffsetStore
-from broker.groups.outcome import Outcome, Writes
+from broker.groups.outcome import Writes
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import CommittedOffset, OffsetCommitRecord, offset_commit, offset_tombstone
 from broker.groups.registry import GroupRegistry

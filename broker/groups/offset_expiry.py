@@ -14,8 +14,8 @@ Source: ClassicGroup.offsetExpirationCondition and OffsetMetadataManager of Apac
 
 from __future__ import annotations
 
+from broker.coordinator.moment import Moment
 from broker.groups.config import GroupConfig
-from broker.groups.deadlines import Moment
 from broker.groups.group import Group
 from broker.groups.offset_store import OffsetKey, OffsetStore
 from broker.groups.outcome import Writes

@@ -1,60 +1,11 @@
-"""What a command gives back: a reply, the records that must be in the log first, and what then happens."""
+"""What a command of the group coordinator has written: see `broker.coordinator.outcome`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias
 
-from broker.groups.deadlines import Moment
+from broker.coordinator import outcome
 from broker.groups.records import CoordinatorRecord
-from protocol.errors import ErrorCode
 
-R = TypeVar("R")
-
-
-Settled: TypeAlias = "Callable[[ErrorCode, Moment], Writes]"
-
-
-class Writes(NamedTuple):
-    """Records to append and replay, in order.
-
-    `settled` is called once: with NONE when they are committed, else with why they are not. It
-    may give further writes. `may_split`: they are independent and may go into several batches,
-    because there can be any number of them; otherwise all or none are written.
-    """
-
-    records: Sequence[CoordinatorRecord] = ()
-    settled: Settled | None = None
-    may_split: bool = False
-
-
-NOTHING = Writes()
-
-
-class Outcome(NamedTuple, Generic[R]):
-    """A reply that is valid once `writes` are committed."""
-
-    reply: R
-    writes: Writes = NOTHING
-
-
-def error_of_append(code: ErrorCode) -> ErrorCode:
-    """What a group member is told when its coordinator could not write.
-
-    Source: the coordinator's error translation in Apache Kafka.
-    """
-    return _REPLY_TO_APPEND_ERROR.get(code, code)
-
-
-_REPLY_TO_APPEND_ERROR = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-}
+Writes: TypeAlias = outcome.Writes[CoordinatorRecord]
+Settled: TypeAlias = "outcome.Settled[CoordinatorRecord]"

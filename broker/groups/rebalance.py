@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import logging
 
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import NOTHING
 from broker.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from broker.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines, Moment
+from broker.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
 from broker.groups.group import Group
 from broker.groups.member import Member
-from broker.groups.outcome import NOTHING, Settled, Writes
+from broker.groups.outcome import Settled, Writes
 from broker.groups.pending import Pending
 from broker.groups.records import group_metadata
 from broker.groups.states import CAN_START_REBALANCE, GroupState

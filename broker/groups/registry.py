@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from broker.groups.deadlines import Moment
+from broker.coordinator.moment import Moment
 from broker.groups.group import Group
 from broker.groups.rebalance import Rebalance
 from broker.groups.states import GroupState

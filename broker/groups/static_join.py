@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 from typing import TypeAlias
 
-from broker.groups.deadlines import Moment
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import NOTHING, error_of_append
 from broker.groups.group import NO_LEADER, Group
 from broker.groups.member import Member
-from broker.groups.outcome import NOTHING, Writes, error_of_append
+from broker.groups.outcome import Writes
 from broker.groups.pending import Pending
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import group_metadata

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.api_wiring import register_apis
+from broker.broker_channel import BrokerChannel, broker_address
 from broker.config import BrokerConfig
-from broker.consumer_offsets import ConsumerOffsetsLog
+from broker.coordinator_logs import StateTopic, TopicStateLog
 from broker.dispatch import Dispatcher
 from broker.dynamic_configs import DynamicBrokerConfig
 from broker.fetch_sessions import FetchSessionCache
 from broker.flusher import Flusher
 from broker.forwarding import Forwarder
-from broker.groups.config import GroupConfig
 from broker.groups.metrics import report_groups
-from broker.groups.service import GroupService
 from broker.housekeeping import Housekeeping
+from broker.in_process import InProcessRequests
 from broker.leadership_lease import LeadershipLease
 from broker.listeners import Listener
 from broker.log_maker import LogMaker
@@ -27,6 +26,7 @@ from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_creation import TopicCreation
 from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
+from broker.node_connections import node_connection_settings
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import TimerDriver, Timers
 from broker.registration import previous_broker_epoch
@@ -38,11 +38,12 @@ from broker.replication.throttles import ReplicationThrottles
 from broker.replication.waiting import WaitingRequests
 from broker.services import Services
 from broker.topic_traffic import TopicTraffic
+from broker.wiring.coordinators import Coordinators
 from broker.wiring.lifecycle import make_lifecycle
 from broker.wiring.network import listener_config, network_config, use_connection_limits
 from broker.wiring.node_context import NodeContext
 from broker.wiring.quorum_part import QuorumPart
-from broker.wiring.topic_followers import GroupRoles, follow_topics
+from broker.wiring.topic_followers import CoordinatorRoles, coordinators_of, follow_topics
 from cluster.delta import MetadataDelta
 from cluster.features import METADATA_VERSION, METADATA_VERSION_4_3
 from cluster.image import MetadataImage
@@ -170,8 +171,10 @@ class BrokerPart:
         undo.callback(self._driver.stop)
         undo.push_async_callback(self._flusher.close)
         self.remote = await self._make_remote(undo)
+        self._brokers = self._broker_channel()
+        undo.push_async_callback(self._brokers.close)
         self.services = self._make_services()
-        undo.push_async_callback(self._groups.stop)
+        undo.push_async_callback(self._coordinators.stop)
         self._replication = NodeReplication(
             self.config,
             self._replicas,
@@ -186,7 +189,7 @@ class BrokerPart:
         )
         undo.push_async_callback(self._replication.close)
         self._store.subscribe(partial(follow_topics, self.services))
-        self._replicas.listeners.append(GroupRoles(self._groups))
+        self._replicas.listeners.append(CoordinatorRoles(coordinators_of(self.services)))
         register_apis(self._dispatcher, self.services)
         self._housekeeping = Housekeeping(
             self._logs,
@@ -199,7 +202,7 @@ class BrokerPart:
         )
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
-        self._groups.start()
+        self._coordinators.start()
         if self.remote is not None:
             self.remote.follow(self._store.image)
             self.remote.remove_deleted(self._logs.found_out_of_use, self._store.image)
@@ -254,13 +257,12 @@ class BrokerPart:
         self._leadership.waiting = WaitingRequests(
             fetch_purgatory, produce_purgatory, delete_records_purgatory
         )
-        group_config = GroupConfig(
-            **{field.name: getattr(config, field.name) for field in fields(GroupConfig)}
+        self._coordinators = Coordinators(
+            config,
+            state_log=lambda topic: self._state_log(topic, fetch_purgatory),
+            timers=self._timers,
+            clock=self._clock,
         )
-        offsets_log = ConsumerOffsetsLog(
-            self._replicas, lambda: self._store.image, fetch_purgatory, group_config, self._clock, self._lease
-        )
-        self._groups = GroupService(group_config, offsets_log, self._timers, self._clock)
         return Services(
             config=config,
             clock=self._clock,
@@ -269,8 +271,8 @@ class BrokerPart:
             logs=self._logs,
             replicas=self._replicas,
             flusher=self._flusher,
-            groups=self._groups,
-            group_config=group_config,
+            groups=self._coordinators.groups,
+            group_config=self._coordinators.group_config,
             sessions=FetchSessionCache(
                 config.max_incremental_fetch_session_cache_slots,
                 lambda: self._context.randomness.below(2**31 - 1) + 1,
@@ -281,6 +283,7 @@ class BrokerPart:
             traffic=TopicTraffic(),
             throttles=self._throttles,
             channel=self._access.general,
+            brokers=self._brokers,
             forwarder=Forwarder(
                 self._access.forwarding,
                 self._channel,
@@ -298,6 +301,21 @@ class BrokerPart:
             remote=None if self.remote is None else self.remote.access,
         )
 
+    def _broker_channel(self) -> BrokerChannel:
+        config = self.config
+        return BrokerChannel(
+            node_id=config.node_id,
+            answer_here=InProcessRequests(self._dispatcher, self._clock, str(config.node_id)).answer,
+            find=lambda broker: broker_address(self._store.image, broker, config.inter_broker_listener),
+            environment=self._access.environment,
+            settings=node_connection_settings(config, request_timeout_ms=config.request_timeout_ms),
+        )
+
+    def _state_log(self, topic: StateTopic, fetch_purgatory: Purgatory) -> TopicStateLog:
+        return TopicStateLog(
+            topic, self._replicas, lambda: self._store.image, fetch_purgatory, self._clock, self._lease
+        )
+
     def _report_serving(self) -> None:
         services, metrics = self.services, self._context.metrics
         metrics.add_network(self._network)
@@ -306,7 +324,7 @@ class BrokerPart:
             services.produce_purgatory, services.fetch_purgatory, services.delete_records_purgatory
         )
         metrics.add_traffic(services.traffic)
-        report_groups(metrics, self._groups.group_counts)
+        report_groups(metrics, services.groups.group_counts)
         report_replicas(metrics, self._replicas, self._replication.fetchers)
 
     # ---- following the metadata
@@ -369,7 +387,8 @@ class BrokerPart:
             self.remote.answer_all()
             await self.remote.close(min(timeout_s, REMOTE_CLOSE_TIMEOUT_S))
         await self._network.close(timeout_s)
-        await self._groups.stop()
+        await self._coordinators.stop()
+        await self._brokers.close()
         await self._channel.close()
         await services.topic_creation.close()
         await self._flusher.close()
@@ -385,7 +404,8 @@ class BrokerPart:
         if self.remote is not None:
             await self.remote.close(REMOTE_ABANDON_TIMEOUT_S)
         await self._network.close(timeout_s=0)
-        await self._groups.stop()
+        await self._coordinators.stop()
+        await self._brokers.close()
         await self._channel.close()
         await self._flusher.close()
         self._driver.stop()

@@ -1,8 +1,10 @@
-"""What depends on partitions and follows the metadata after they have: groups, and requests that wait."""
+"""What depends on partitions and follows the metadata after they have: coordinators, and waiting requests."""
 
 from __future__ import annotations
 
-from broker.groups.service import GroupService
+from collections.abc import Mapping
+from typing import Protocol
+
 from broker.role_changes import RoleChanges
 from broker.services import Services
 from cluster.delta import MetadataDelta
@@ -11,25 +13,44 @@ from cluster.topic_names import GROUP_METADATA_TOPIC
 from protocol.ids import TopicPartition
 
 
-class GroupRoles:
-    """A listener of the ReplicaManager: groups of partitions that were being made, or that a disk took."""
+class TopicCoordinator(Protocol):
+    """A coordinator that keeps its state in the partitions of one topic."""
 
-    def __init__(self, groups: GroupService) -> None:
-        self._groups = groups
+    def on_leadership(self, partition: int) -> None:
+        """This node leads `partition` now; told again and again while it does."""
+
+    def on_resignation(self, partition: int) -> None:
+        """This node does not lead `partition` any more."""
+
+
+def coordinators_of(services: Services) -> dict[str, TopicCoordinator]:
+    """The coordinators of a node by the topics that keep their state."""
+    return {GROUP_METADATA_TOPIC: services.groups}
+
+
+class CoordinatorRoles:
+    """A listener of the ReplicaManager: state of partitions that were being made, or that a disk took."""
+
+    def __init__(self, coordinators: Mapping[str, TopicCoordinator]) -> None:
+        self._coordinators = coordinators
 
     def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        """Take over the groups of what is led here, and send those away that wait for what is gone."""
+        """Take over the state of what is led here, and send those away that wait for what is gone."""
         for gone in changes.gone:
-            if gone.topic == GROUP_METADATA_TOPIC:
-                self._groups.on_resignation(gone.partition)
+            coordinator = self._coordinators.get(gone.topic)
+            if coordinator is not None:
+                coordinator.on_resignation(gone.partition)
         for partition in changes.led:
-            if partition.topic_partition.topic == GROUP_METADATA_TOPIC:
-                self._groups.on_leadership(partition.topic_partition.partition)
+            topic, index = partition.topic_partition
+            coordinator = self._coordinators.get(topic)
+            if coordinator is not None:
+                coordinator.on_leadership(index)
 
 
 def follow_topics(services: Services, delta: MetadataDelta, image: MetadataImage) -> None:
-    """Coordinate the groups of partitions that are led here; answer whoever waits for what is gone."""
-    _follow_groups(services, delta, image)
+    """Coordinate what is led here; answer whoever waits for what is gone."""
+    for topic_name, coordinator in coordinators_of(services).items():
+        _follow_topic(topic_name, coordinator, services, delta, image)
     for topic in delta.deleted_topics:
         for index in topic.partitions:
             gone = TopicPartition(topic.name, index)
@@ -40,16 +61,22 @@ def follow_topics(services: Services, delta: MetadataDelta, image: MetadataImage
         services.groups.on_topics_deleted(deleted)
 
 
-def _follow_groups(services: Services, delta: MetadataDelta, image: MetadataImage) -> None:
-    groups, here = services.groups, services.replicas.partitions
+def _follow_topic(
+    topic_name: str,
+    coordinator: TopicCoordinator,
+    services: Services,
+    delta: MetadataDelta,
+    image: MetadataImage,
+) -> None:
+    here = services.replicas.partitions
     for topic in delta.deleted_topics:
-        if topic.name == GROUP_METADATA_TOPIC:
+        if topic.name == topic_name:
             for index in topic.partitions:
-                groups.on_resignation(index)
-    if GROUP_METADATA_TOPIC in delta.changed_topics:
-        for index, placed in image.topics_by_name[GROUP_METADATA_TOPIC].partitions.items():
+                coordinator.on_resignation(index)
+    if topic_name in delta.changed_topics:
+        for index, placed in image.topics_by_name[topic_name].partitions.items():
             if placed.leader == services.config.node_id:
-                if TopicPartition(GROUP_METADATA_TOPIC, index) in here:
-                    groups.on_leadership(index)
+                if TopicPartition(topic_name, index) in here:
+                    coordinator.on_leadership(index)
             else:
-                groups.on_resignation(index)
+                coordinator.on_resignation(index)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import Outcome
 from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
-from broker.groups.deadlines import Moment
 from broker.groups.member import Client
-from broker.groups.outcome import Outcome, Writes
+from broker.groups.outcome import Writes
 from broker.groups.pending import Pending
 from broker.groups.records import decode_record, encode_record
 from protocol.codec import encode

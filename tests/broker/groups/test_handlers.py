@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pytest
 
+from broker.coordinator.partitioning import partition_for
 from broker.groups.config import GroupConfig
-from broker.groups.partitioning import partition_for
 from broker.groups.service import GroupService
 from broker.handlers.delete_groups import DeleteGroupsHandler
 from broker.handlers.describe_groups import ALL_GROUP_OPERATIONS, DescribeGroupsHandler
@@ -64,7 +64,7 @@ from protocol.metadata_records.topic_record import TopicRecord
 from protocol.registry import response_type
 from protocol.schema import ZERO_UUID, ApiMessage, MetadataRecord
 from tests.support.metadata import LISTENER, broker_registration_record, replayed
-from tests.support.offsets_log import MemoryOffsetsLog
+from tests.support.state_log import MemoryStateLog
 from tests.support.virtual_timer import VirtualTime
 
 TOPIC_ID, OFFSETS_ID, UNKNOWN_ID = UUID(int=11), UUID(int=12), UUID(int=13)
@@ -88,7 +88,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.image: MetadataImage = replayed([broker_registration_record(1), *topic("t", TOPIC_ID, 2)])
-        self.log = MemoryOffsetsLog(1)
+        self.log = MemoryStateLog(1)
         self.time = VirtualTime()
         config = GroupConfig(group_initial_rebalance_delay_ms=0)
         self.service = GroupService(config, self.log, self.time, self.time)
@@ -149,7 +149,7 @@ async def broker() -> AsyncIterator[Broker]:
     made = Broker()
     for _ in range(20):
         await asyncio.sleep(0)
-    assert made.service._active_shards()
+    assert made.service._shards.active()
     yield made
     await made.service.stop()
 
@@ -190,7 +190,7 @@ async def test_a_group_is_formed_in_every_version_of_join_group(broker: Broker, 
     assert (answer.generation_id, answer.protocol_name, answer.leader) == (1, "range", answer.member_id)
     assert answer.protocol_type == ("consumer" if version >= 7 else None)
     assert [member.metadata for member in answer.members] == [b"m"]
-    member = broker.service._active_shards()[0].coordinator._groups.require("g").members[answer.member_id]
+    member = broker.service._shards.active()[0].coordinator._groups.require("g").members[answer.member_id]
     assert member.rebalance_timeout_ms == (10_000 if version == 0 else 20_000)
     assert member.client == ("me", "/10.0.0.1")
 

@@ -14,7 +14,7 @@ from broker.groups.records import CommittedOffset, GroupMetadataRecord, encode_r
 from broker.groups.service import GroupService
 from broker.groups.states import GroupState
 from broker.role_changes import RoleChanges
-from broker.wiring.topic_followers import GroupRoles
+from broker.wiring.topic_followers import CoordinatorRoles
 from cluster.image import MetadataImage
 from cluster.topic_names import GROUP_METADATA_TOPIC
 from protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
@@ -36,7 +36,7 @@ from protocol.messages.offset_delete import (
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from protocol.record import BatchBuilder
-from tests.support.offsets_log import MemoryOffsetsLog
+from tests.support.state_log import MemoryStateLog
 from tests.support.virtual_timer import VirtualTime
 
 CONFIG = GroupConfig(offsets_commit_timeout_ms=40)
@@ -47,8 +47,8 @@ CLIENT = Client("c", "/127.0.0.1")
 class Bench:
     """A service with its log and its time."""
 
-    def __init__(self, log: MemoryOffsetsLog | None = None, config: GroupConfig = CONFIG) -> None:
-        self.log = log or MemoryOffsetsLog()
+    def __init__(self, log: MemoryStateLog | None = None, config: GroupConfig = CONFIG) -> None:
+        self.log = log or MemoryStateLog()
         self.time = VirtualTime()
         self.service = GroupService(config, self.log, self.time, self.time)
 
@@ -463,7 +463,7 @@ async def test_a_group_is_deleted_for_good(bench: Bench) -> None:
 
 
 async def test_loading_lets_others_run_and_takes_every_record() -> None:
-    log = MemoryOffsetsLog()
+    log = MemoryStateLog()
     log.chunk_batches = 7
     for number in range(40):
         commits = (
@@ -568,6 +568,7 @@ async def test_a_coordinator_whose_disk_failed_sends_its_clients_to_another(benc
 async def test_joins_that_wait_at_a_coordinator_whose_disk_fails_are_sent_away_at_once(bench: Bench) -> None:
     waiting = bench.join()
     lost = RoleChanges(gone=[TopicPartition(GROUP_METADATA_TOPIC, 0), TopicPartition("t", 1)])
-    GroupRoles(bench.service).roles_changed(lost, MetadataImage(cluster_id="c"))
+    roles = CoordinatorRoles({GROUP_METADATA_TOPIC: bench.service})
+    roles.roles_changed(lost, MetadataImage(cluster_id="c"))
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
     assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)

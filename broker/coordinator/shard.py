@@ -1,6 +1,6 @@
-"""One partition of `__consumer_offsets` that this node leads: its coordinator, its log, its timer.
+"""One partition of an internal topic that this node leads: its coordinator, its log, its timer.
 
-I/O: appends through the OffsetsLog it is given; must be used from one event loop.
+I/O: appends through the StateLog it is given; must be used from one event loop.
 """
 
 from __future__ import annotations
@@ -8,17 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.clock import Clock
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.deadlines import Moment
-from broker.groups.loading import replay_batches
-from broker.groups.offsets_log import AppendedRecords, OffsetsLog
-from broker.groups.outcome import NOTHING, Writes
-from broker.groups.records import encode_record
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import NOTHING, Writes
+from broker.coordinator.state_log import AppendedRecords, StateLog
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset
 
@@ -31,6 +28,45 @@ RECORDS_BETWEEN_PAUSES: Final = 500
 """While loading: how much is replayed before others get their turn on the loop."""
 
 SettledCallback = Callable[[ErrorCode], None]
+
+
+class Coordinator(Protocol):
+    """The core of one partition; only `replay` changes what a restart must know."""
+
+    def replay(self, record: Any, record_offset: Offset, /) -> None:
+        """Apply one record of the log."""
+
+    def advance(self, high_watermark: Offset, /) -> None:
+        """Records below `high_watermark` are committed."""
+
+    def finish_loading(self, now: Moment, /) -> Sequence[Writes[Any]]:
+        """All records of the log are replayed; what is to be written first."""
+        ...
+
+    def next_due_ms(self) -> int | None:
+        """When `tick` must be called next, on the monotonic clock; None when nothing is pending."""
+        ...
+
+    def tick(self, now: Moment, /) -> Sequence[Writes[Any]]:
+        """Do what is due."""
+        ...
+
+    def resign(self) -> None:
+        """Another node leads the partition: whoever waits is sent there, and all is forgotten."""
+
+
+CoordinatorT = TypeVar("CoordinatorT", bound=Coordinator)
+
+
+class RecordForm(NamedTuple, Generic[CoordinatorT]):
+    """How a coordinator's records stand in its log.
+
+    `encode`: key and value of a record. `replay_batches` replays whole batches one after the other, and
+    gives after each its record count and the next offset; it raises DecodeError for what it cannot read.
+    """
+
+    encode: Callable[[Any], tuple[bytes, bytes | None]]
+    replay_batches: Callable[[CoordinatorT, bytes | memoryview], Iterator[tuple[int, Offset]]]
 
 
 class TimerHandle(Protocol):
@@ -49,7 +85,7 @@ class Timer(Protocol):
 
 
 class ShardState(Enum):
-    """Whether a partition's groups can be served."""
+    """Whether what a partition keeps can be served."""
 
     LOADING = 0
     ACTIVE = 1
@@ -62,11 +98,11 @@ class _InFlight(NamedTuple):
 
     next_offset: Offset
     committed: asyncio.Future[None]
-    writes: Writes
+    writes: Writes[Any]
     done: SettledCallback | None
 
 
-class Shard:
+class Shard(Generic[CoordinatorT]):
     """Performs what its coordinator decides.
 
     `on_diverged` is called when an append fails after it was replayed: memory is then ahead of
@@ -77,15 +113,17 @@ class Shard:
     def __init__(
         self,
         partition: int,
-        coordinator: GroupCoordinator,
-        log: OffsetsLog,
+        coordinator: CoordinatorT,
+        form: RecordForm[CoordinatorT],
+        log: StateLog,
         timer: Timer,
         clock: Clock,
-        on_diverged: Callable[[Shard], None],
+        on_diverged: Callable[[Shard[CoordinatorT]], None],
     ) -> None:
         self.partition = partition
         self.coordinator = coordinator
         self.state = ShardState.LOADING
+        self._form = form
         self._log = log
         self._timer = timer
         self._clock = clock
@@ -102,7 +140,7 @@ class Shard:
     async def load(self) -> None:
         """Replay the log; linear in its size, and other work goes on meanwhile.
 
-        A partition that cannot be read is not served: its groups would lose offsets.
+        A partition that cannot be read is not served: what it keeps would be lost.
         """
         started_ms = self._clock.monotonic_ms()
         try:
@@ -113,7 +151,7 @@ class Shard:
         except Exception as error:
             # Whatever it is, else clients would be told to wait for ever.
             bug = None if isinstance(error, KafkaError | OSError | ValueError) else error
-            logger.error("cannot load groups of partition %s: %s", self.partition, error, exc_info=bug)
+            logger.error("cannot load partition %s: %s", self.partition, error, exc_info=bug)
             if self.state is ShardState.LOADING:
                 self.state = ShardState.FAILED
             return
@@ -122,13 +160,13 @@ class Shard:
             self.perform(writes)
         self.arm()
         took_ms = self._clock.monotonic_ms() - started_ms
-        logger.info("groups of partition %s: %s records loaded in %s ms", self.partition, count, took_ms)
+        logger.info("partition %s: %s records loaded in %s ms", self.partition, count, took_ms)
 
     async def _replay_log(self) -> int:
         """Replay everything, or until the shard is closed; say how many records that were."""
         total = unpaused = 0
         async for batches in self._log.read(self.partition):
-            for count, next_offset in replay_batches(self.coordinator, batches):
+            for count, next_offset in self._form.replay_batches(self.coordinator, batches):
                 self.coordinator.advance(next_offset)
                 total += count
                 unpaused += count
@@ -139,7 +177,7 @@ class Shard:
                     return total
         return total
 
-    def perform(self, writes: Writes, done: SettledCallback | None = None) -> None:
+    def perform(self, writes: Writes[Any], done: SettledCallback | None = None) -> None:
         """Append and replay at once; `done` is called when that is committed, or with why it is not.
 
         Everything before the append returns is one step: nothing comes between.
@@ -153,13 +191,15 @@ class Shard:
                 break
         self.arm()
 
-    def _append(self, writes: Writes, done: SettledCallback | None) -> ErrorCode:
+    def _append(self, writes: Writes[Any], done: SettledCallback | None) -> ErrorCode:
         if not writes.records:
             if done is not None:
                 done(ErrorCode.NONE)
             return ErrorCode.NONE
         try:
-            appended = self._log.append(self.partition, [encode_record(record) for record in writes.records])
+            appended = self._log.append(
+                self.partition, [self._form.encode(record) for record in writes.records]
+            )
         except KafkaError as error:
             logger.warning("partition %s: records are not appended: %s", self.partition, error)
             return error.code
@@ -169,7 +209,7 @@ class Shard:
         self._replay(appended, writes, done)
         return ErrorCode.NONE
 
-    def _replay(self, appended: AppendedRecords, writes: Writes, done: SettledCallback | None) -> None:
+    def _replay(self, appended: AppendedRecords, writes: Writes[Any], done: SettledCallback | None) -> None:
         for offset, record in enumerate(writes.records, appended.base_offset):
             self.coordinator.replay(record, offset)
         committed = asyncio.ensure_future(appended.committed)
@@ -198,7 +238,7 @@ class Shard:
             self._wake_waiting(entry.next_offset)
         self.arm()
 
-    def _settle(self, writes: Writes, error: ErrorCode) -> None:
+    def _settle(self, writes: Writes[Any], error: ErrorCode) -> None:
         if writes.settled is not None:
             following = writes.settled(error, self.now())
             if following is not NOTHING:
@@ -266,7 +306,7 @@ class Shard:
             self.arm()
 
 
-def _split(writes: Writes) -> list[tuple[Writes, bool]]:
+def _split(writes: Writes[Any]) -> list[tuple[Writes[Any], bool]]:
     """Parts that each fit a batch, and whether a part is the last one."""
     records = writes.records
     if not writes.may_split or len(records) <= RECORDS_PER_BATCH_MAX:

@@ -1,4 +1,4 @@
-"""The log that keeps groups and offsets, as the group service sees it."""
+"""The log that keeps a coordinator's state, as the coordinator sees it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class AppendedRecords(NamedTuple):
     committed: Awaitable[None]
 
 
-class OffsetsLog(Protocol):
-    """`__consumer_offsets` as far as this node leads it."""
+class StateLog(Protocol):
+    """An internal topic as far as this node leads it."""
 
     def partition_count(self) -> int:
         """How many partitions the topic has, or will have once it is created."""
@@ -52,7 +52,7 @@ class OffsetsLog(Protocol):
     def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
         """Whole record batches from the start of the partition to its end, some of them at a time.
 
-        At most `offsets.load.buffer.size` bytes at once, or one batch if that is larger.
+        At most the load buffer's size at once, or one batch if that is larger.
         Errors: KafkaError, OSError.
         """
         ...

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from broker.groups.offsets_log import AppendedRecords
+from broker.coordinator.state_log import AppendedRecords
 from protocol.batch import read_header
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record import BatchBuilder
 
 
-class MemoryOffsetsLog:
+class MemoryStateLog:
     """Partitions as lists of batches.
 
     `append_error`: appends fail with it. `holds_commits`: appends are committed by

@@ -1,24 +1,21 @@
-"""`__consumer_offsets` on this node's partitions: where the group coordinator keeps what it must know.
+"""Internal topics on this node's partitions: where coordinators keep what they must know.
 
-Source: org.apache.kafka.coordinator.common.runtime.PartitionWriter; group.OffsetConfig.
+Source: org.apache.kafka.coordinator.common.runtime.PartitionWriter, and TransactionStateManager.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 
 from broker.clock import Clock
-from broker.groups.config import GroupConfig
-from broker.groups.offsets_log import AppendedRecords
-from broker.groups.service import GroupService
-from broker.handlers.find_coordinator import CoordinatorTopic, CoordinatorType
+from broker.coordinator.state_log import AppendedRecords
 from broker.leadership_lease import LeadershipLease
 from broker.partition import ACKS_ALL, Partition
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from cluster.image import MetadataImage
-from cluster.topic_names import GROUP_METADATA_TOPIC
 from protocol.batch import iterate_headers
 from protocol.compression import Compression
 from protocol.ids import TopicPartition
@@ -26,29 +23,44 @@ from protocol.record import BatchBuilder
 from storage.log import AppendOrigin
 
 
-class ConsumerOffsetsLog:
-    """Appends to and reads from the led partitions; fulfils `broker.groups.offsets_log.OffsetsLog`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateTopic:
+    """An internal topic: how many partitions it will be created with, how it is read and written.
+
+    `load_buffer_size` bytes are read at once. `loads_committed`: whoever loads a partition waits until
+    all that stands in its log is committed, so that nothing is done by what may be lost again.
+    """
+
+    name: str
+    num_partitions: int
+    load_buffer_size: int
+    compression: Compression = Compression.NONE
+    loads_committed: bool = False
+
+
+class TopicStateLog:
+    """Appends to and reads from the led partitions; fulfils `broker.coordinator.state_log.StateLog`."""
 
     def __init__(
         self,
+        topic: StateTopic,
         replicas: ReplicaManager,
         image: Callable[[], MetadataImage],
         fetch_purgatory: Purgatory,
-        config: GroupConfig,
         clock: Clock,
         lease: LeadershipLease,
     ) -> None:
+        self._topic = topic
         self._replicas = replicas
         self._lease = lease
         self._image = image
         self._fetch_purgatory = fetch_purgatory
-        self._config = config
         self._clock = clock
 
     def partition_count(self) -> int:
         """Partitions of the topic; before it exists, as many as it will get."""
-        topic = self._image().topics_by_name.get(GROUP_METADATA_TOPIC)
-        return len(topic.partitions) if topic is not None else self._config.offsets_topic_num_partitions
+        topic = self._image().topics_by_name.get(self._topic.name)
+        return len(topic.partitions) if topic is not None else self._topic.num_partitions
 
     def is_likely_led(self, partition: int) -> bool:
         """Whether this node was heard of as its leader lately."""
@@ -62,7 +74,7 @@ class ConsumerOffsetsLog:
         """Append all records as one batch. Errors: KafkaError when none of them is in the log."""
         led = self._partition(partition)
         now_ms = self._clock.wall_ms()
-        builder = BatchBuilder(compression=Compression(self._config.offsets_topic_compression_codec))
+        builder = BatchBuilder(compression=self._topic.compression)
         for key, value in records:
             builder.append(now_ms, key, value)
         info = led.append(builder.build(), ACKS_ALL, now_ms, AppendOrigin.COORDINATOR)
@@ -72,22 +84,20 @@ class ConsumerOffsetsLog:
 
     async def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
         """Whole batches from the log start to the log end, a few of them at a time."""
-        log = self._partition(partition).log
+        led = self._partition(partition)
+        log = led.log
         offset = log.log_start_offset
         while offset < log.log_end_offset:
-            read = log.read(offset, self._config.offsets_load_buffer_size, at_least_one=True)
+            read = log.read(offset, self._topic.load_buffer_size, at_least_one=True)
             if read.records is None:
-                return
+                break
             batches = read.records.read()
             for _, header in iterate_headers(batches):
                 offset = header.next_offset
             yield batches
             await asyncio.sleep(0)
+        if self._topic.loads_committed:
+            await self._replicas.leadership.commits.wait(led, offset)
 
     def _partition(self, partition: int) -> Partition:
-        return self._replicas.partition(TopicPartition(GROUP_METADATA_TOPIC, partition))
-
-
-def coordinator_topics(groups: GroupService) -> dict[CoordinatorType, CoordinatorTopic]:
-    """Where the coordinators that this cluster has keep their state."""
-    return {CoordinatorType.GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, groups.partition_for)}
+        return self._replicas.partition(TopicPartition(self._topic.name, partition))

@@ -1,4 +1,4 @@
-"""Which partition of `__consumer_offsets` keeps a group: Java's hash of the id, modulo the partitions."""
+"""Which partition of an internal topic keeps a key: Java's hash of it, modulo the partitions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def java_string_hash(text: str) -> int:
     return value
 
 
-def partition_for(group_id: str, partition_count: int) -> int:
-    """The partition of a group; Kafka takes the absolute value of the hash, and 0 for the lowest."""
-    value = java_string_hash(group_id)
+def partition_for(key: str, partition_count: int) -> int:
+    """The partition of a key; Kafka takes the absolute value of the hash, and 0 for the lowest."""
+    value = java_string_hash(key)
     if value > _MASK_31:
         value = (-value) & _MASK_32
     if value > _MASK_31:
