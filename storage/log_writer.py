@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.batch import ATTRIBUTE_CONTROL, LOG_OVERHEAD, BatchHeader, stamp, stamped
+from protocol.batch import (
+    ATTRIBUTE_CONTROL,
+    ATTRIBUTE_TRANSACTIONAL,
+    LOG_OVERHEAD,
+    BatchHeader,
+    stamp,
+    stamped,
+)
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import LeaderEpoch, Offset
 from storage.errors import CorruptFile, StorageFailure
@@ -20,6 +27,7 @@ from storage.segment import LogSegment
 from storage.transaction_marker import EndTransactionMarker
 from storage.txn_index import AbortedTransaction
 from storage.validation import AppendOrigin, read_single_batch, validate_batch
+from storage.verification import Verification
 
 _RAFT: Final = AppendOrigin.RAFT
 
@@ -37,11 +45,13 @@ class WritableLog(ReadableLog):
         *,
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
+        verification: Verification | None = None,
     ) -> AppendInfo:
         """Check one batch, give it the next offsets and the epoch (in place), and append it.
 
         With `AppendOrigin.RAFT` there may be several batches, which have their offsets and epoch already.
-        `transaction_version` is the transaction.version feature by which a coordinator's marker is checked.
+        `transaction_version` is the transaction.version feature by which a coordinator's marker is checked;
+        `verification`, where transactions are verified, what began before a batch of one (KIP-890).
         Errors: KafkaError, see storage.validation, storage.producer_entry and the module.
         """
         if self.failure is not None:
@@ -58,7 +68,9 @@ class WritableLog(ReadableLog):
         first_offset = self.log_end_offset
         stamp(records, 0, first_offset, leader_epoch)
         if not header.attributes & ATTRIBUTE_CONTROL:
-            return self._append_data(records, header, first_offset, leader_epoch, now_ms, origin)
+            return self._append_data(
+                records, header, first_offset, leader_epoch, now_ms, origin, verification
+            )
         header = stamped(header, first_offset, leader_epoch)
         return self._append(records, [header], now_ms, origin, transaction_version)
 
@@ -100,6 +112,7 @@ class WritableLog(ReadableLog):
         leader_epoch: LeaderEpoch,
         now_ms: int,
         origin: AppendOrigin,
+        verification: Verification | None,
     ) -> AppendInfo:
         """What `_append` comes to for one batch that is no control batch, without what only others need.
 
@@ -109,8 +122,12 @@ class WritableLog(ReadableLog):
         if size_bytes > rules.segment_bytes:
             raise self._too_large(size_bytes)
         producers, has_producer = self.producers, header.producer_id >= 0
+        is_transactional = has_producer and header.attributes & ATTRIBUTE_TRANSACTIONAL
         if has_producer:
-            duplicate = producers.check(header, first_offset, origin)
+            if is_transactional:
+                duplicate = producers.check_transactional(header, first_offset, origin, verification)
+            else:
+                duplicate = producers.check(header, first_offset, origin)
             if duplicate is not None:
                 return self._duplicate_info(duplicate, size_bytes)
         last_offset = first_offset + header.last_offset_delta
@@ -126,7 +143,7 @@ class WritableLog(ReadableLog):
         self.log_end_offset = producers.map_end_offset = last_offset + 1
         if has_producer:
             producers.update(header, first_offset)
-            if header.is_transactional:
+            if is_transactional:
                 self.update_first_unstable_offset()
         log_append_time = newest if rules.log_append_time else -1
         return AppendInfo(

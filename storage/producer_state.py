@@ -21,12 +21,14 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from protocol.batch import ATTRIBUTE_CONTROL, BatchHeader
+from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from storage.files import FileSystem
 from storage.producer_entry import BatchMetadata, ProducerEntry
 from storage.snapshot_files import SnapshotFiles
 from storage.transaction_marker import EndTransactionMarker
 from storage.validation import AppendOrigin
+from storage.verification import Verification
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
@@ -55,7 +57,8 @@ class ProducerStateManager:
     Invariant: `_open_transactions` (first offset -> producer) ascends and has one entry per producer with
     a `transaction_first_offset`, or whose marker is being completed; `_unreplicated` ascends.
     Bounds: producers are forgotten `producer_id_expiration_ms` after their last batch or marker (Kafka's
-    producer.id.expiration.ms); the caller runs `remove_expired` now and then.
+    producer.id.expiration.ms), verifications after their beginning; the caller runs `remove_expired` now
+    and then.
     """
 
     def __init__(
@@ -72,6 +75,7 @@ class ProducerStateManager:
         self._producers: dict[ProducerId, ProducerEntry] = {}
         self._open_transactions: OrderedDict[Offset, ProducerId] = OrderedDict()
         self._unreplicated: list[_UnreplicatedTransaction] = []
+        self._verifications: dict[ProducerId, Verification] = {}
         self._snapshot_offset: Offset = 0
 
     @property
@@ -97,6 +101,61 @@ class ProducerStateManager:
             and entry.transaction_first_offset is not None
             and entry.producer_epoch == producer_epoch
         )
+
+    def begin_verification(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        sequence: int,
+        now_ms: int,
+        *,
+        supports_epoch_bump: bool,
+    ) -> Verification | None:
+        """Stand for the question whether a transaction may begin here; None when it has begun.
+
+        `sequence` is that of the batch that is to come, -1 for a coordinator's.
+        """
+        if self.has_open_transaction(producer_id, producer_epoch):
+            return None
+        verification = self._verifications.get(producer_id)
+        if verification is None:
+            verification = Verification(producer_id, now_ms, sequence, producer_epoch, supports_epoch_bump)
+            self._verifications[producer_id] = verification
+        verification.saw(sequence, producer_epoch)
+        return verification
+
+    def check_transactional(
+        self,
+        header: BatchHeader,
+        first_offset: Offset,
+        origin: AppendOrigin,
+        verification: Verification | None,
+    ) -> BatchMetadata | None:
+        """`check` for a batch of a transaction: one that is not open must have been verified.
+
+        `verification` is what began with the batch, NO_VERIFICATION when nothing did; None asks for none.
+        Errors: INVALID_TXN_STATE when the verification is over, and those of `check`.
+        """
+        producer_id = header.producer_id
+        entry = self._producers.get(producer_id)
+        is_open = self.has_open_transaction(producer_id, header.producer_epoch)
+        if is_open or verification is None:
+            return self.check(header, first_offset, origin)
+        if entry is not None:
+            duplicate = entry.find_duplicate(header) if origin is _CLIENT else None
+            if duplicate is not None:
+                return duplicate
+            entry.check_epoch(header, first_offset)
+        if self._verifications.get(producer_id) is not verification:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"the batch of producer {producer_id} at offset {first_offset} of {self.topic_partition} is "
+                f"of no transaction under way",
+            )
+        if origin is _CLIENT:
+            is_known = entry is not None and bool(entry.batches)
+            verification.check_sequence(header, first_offset, is_producer_known=is_known)
+        return self.check(header, first_offset, origin)
 
     def check(
         self,
@@ -152,7 +211,9 @@ class ProducerStateManager:
         if marker is None:
             if entry.add_batch(header, first_offset):
                 self._open_transactions[first_offset] = producer_id
+                self._verifications.pop(producer_id, None)
             return None
+        self._verifications.pop(producer_id, None)
         started = entry.end_transaction(header.producer_epoch, marker)
         if started is None:
             return None
@@ -189,6 +250,11 @@ class ProducerStateManager:
         expired = [entry.producer_id for entry in self._producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self._producers[producer_id]
+        self._verifications = {
+            producer_id: verification
+            for producer_id, verification in self._verifications.items()
+            if now_ms - verification.begun_ms < self.producer_id_expiration_ms
+        }
 
     def load_entry(self, entry: ProducerEntry) -> None:
         """Take a producer from a snapshot, of this log or of the remote tier."""
