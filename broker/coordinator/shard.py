@@ -196,29 +196,56 @@ class Shard(Generic[CoordinatorT]):
             if done is not None:
                 done(ErrorCode.NONE)
             return ErrorCode.NONE
+
+        def append() -> AppendedRecords:
+            records = [self._form.encode(record) for record in writes.records]
+            return self._log.append(self.partition, records)
+
+        def replay(base_offset: Offset) -> None:
+            for offset, record in enumerate(writes.records, base_offset):
+                self.coordinator.replay(record, offset)
+
+        return self._append_and_replay(append, replay, len(writes.records), writes, done)
+
+    def append_and_replay(
+        self,
+        append: Callable[[], AppendedRecords],
+        replay: Callable[[Offset], None],
+        count: int,
+        done: SettledCallback,
+    ) -> None:
+        """`perform` for `count` records that are not written as others are; both or neither of the two.
+
+        `replay` gets the offset of the first of them, and must not fail.
+        """
+        error = self._append_and_replay(append, replay, count, NOTHING, done)
+        if error is not ErrorCode.NONE:
+            done(error)
+
+    def _append_and_replay(
+        self,
+        append: Callable[[], AppendedRecords],
+        replay: Callable[[Offset], None],
+        count: int,
+        writes: Writes[Any],
+        done: SettledCallback | None,
+    ) -> ErrorCode:
         try:
-            appended = self._log.append(
-                self.partition, [self._form.encode(record) for record in writes.records]
-            )
+            appended = append()
         except KafkaError as error:
             logger.warning("partition %s: records are not appended: %s", self.partition, error)
             return error.code
         except (OSError, ValueError) as error:
             logger.error("partition %s: records cannot be appended: %s", self.partition, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
-        self._replay(appended, writes, done)
-        return ErrorCode.NONE
-
-    def _replay(self, appended: AppendedRecords, writes: Writes[Any], done: SettledCallback | None) -> None:
-        for offset, record in enumerate(writes.records, appended.base_offset):
-            self.coordinator.replay(record, offset)
+        replay(appended.base_offset)
         committed = asyncio.ensure_future(appended.committed)
-        next_offset = appended.base_offset + len(writes.records)
-        self._in_flight.append(_InFlight(next_offset, committed, writes, done))
+        self._in_flight.append(_InFlight(appended.base_offset + count, committed, writes, done))
         if committed.done():
             self._drain()
         else:
             committed.add_done_callback(lambda _: self._drain())
+        return ErrorCode.NONE
 
     def _drain(self) -> None:
         """Settle what is committed, in the order of the log."""

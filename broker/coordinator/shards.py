@@ -19,9 +19,10 @@ from typing import Any, Final, Generic
 from broker.clock import Clock
 from broker.coordinator.outcome import Writes, error_of_append
 from broker.coordinator.partitioning import partition_for
-from broker.coordinator.shard import CoordinatorT, RecordForm, Shard, ShardState, Timer
-from broker.coordinator.state_log import StateLog
+from broker.coordinator.shard import CoordinatorT, RecordForm, SettledCallback, Shard, ShardState, Timer
+from broker.coordinator.state_log import AppendedRecords, StateLog
 from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 
@@ -178,19 +179,41 @@ class Shards(Generic[CoordinatorT]):
 
     async def write(self, shard: Shard[CoordinatorT], writes: Writes[Any]) -> None:
         """Append, replay and wait for the commit; KafkaError with the code for the reply."""
-        settled: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        error = await settled(lambda done: shard.perform(writes, done), self._commit_timeout_ms)
+        _check(error, shard.partition)
 
-        def done(error: ErrorCode) -> None:
-            if not settled.done():
-                settled.set_result(error)
+    async def append_and_replay(
+        self,
+        shard: Shard[CoordinatorT],
+        append: Callable[[], AppendedRecords],
+        replay: Callable[[Offset], None],
+        count: int,
+    ) -> None:
+        """`write` for records that are not written as others are; see `Shard.append_and_replay`."""
+        error = await settled(
+            lambda done: shard.append_and_replay(append, replay, count, done), self._commit_timeout_ms
+        )
+        _check(error, shard.partition)
 
-        shard.perform(writes, done)
-        try:
-            if not settled.done():
-                async with asyncio.timeout(self._commit_timeout_ms / 1000):
-                    await settled
-            error = settled.result()
-        except TimeoutError:
-            error = ErrorCode.REQUEST_TIMED_OUT
-        if error is not ErrorCode.NONE:
-            raise KafkaError(error_of_append(error), f"partition {shard.partition}: {error.text}")
+
+def _check(error: ErrorCode, partition: int) -> None:
+    if error is not ErrorCode.NONE:
+        raise KafkaError(error_of_append(error), f"partition {partition}: {error.text}")
+
+
+async def settled(write: Callable[[SettledCallback], None], timeout_ms: int) -> ErrorCode:
+    """What becomes of what `write` appends; REQUEST_TIMED_OUT when that takes too long."""
+    outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def done(error: ErrorCode) -> None:
+        if not outcome.done():
+            outcome.set_result(error)
+
+    write(done)
+    try:
+        if not outcome.done():
+            async with asyncio.timeout(timeout_ms / 1000):
+                await outcome
+        return outcome.result()
+    except TimeoutError:
+        return ErrorCode.REQUEST_TIMED_OUT
