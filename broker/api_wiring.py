@@ -37,6 +37,8 @@ from broker.handlers.offset_fetch import OffsetFetchHandler
 from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.sync_group import SyncGroupHandler
+from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
+from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
 from broker.replication.current_leaders import CurrentLeaders
 from broker.replication.replica_selector import selector_named
 from broker.request_context import RequestContext
@@ -73,6 +75,7 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
     """Register every API that the node serves."""
     _register_data(dispatcher, services)
     _register_groups(dispatcher, services)
+    _register_parts_of_transactions(dispatcher, services)
     _register_admin(dispatcher, services)
     _register_forwarded(dispatcher, services)
 
@@ -88,6 +91,7 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         services.traffic,
         services.flusher,
         leaders,
+        services.verifier,
     )
     fetch = FetchHandler(
         replicas,
@@ -130,6 +134,22 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups).handle)
     dispatcher.register(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(groups).handle)
     dispatcher.register(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(groups).handle)
+
+
+def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) -> None:
+    """What is written in partitions for producers and coordinators of transactions."""
+    groups = services.group_transactions
+    markers = WriteTxnMarkersHandler(
+        services.replicas,
+        groups,
+        services.produce_purgatory,
+        services.fetch_purgatory,
+        services.flusher,
+        services.clock,
+        services.config.request_timeout_ms,
+    )
+    dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, parks=True)
+    dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, TxnOffsetCommitHandler(groups, services.image).handle)
 
 
 def _register_admin(dispatcher: Dispatcher, services: Services) -> None:

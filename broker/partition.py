@@ -26,9 +26,18 @@ from cluster.replication.leader_state import LeaderState
 from cluster.replication.safeguards import Safeguard
 from cluster.topic_names import is_internal
 from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, TopicPartition
+from protocol.ids import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TopicPartition,
+)
 from storage.config import LogConfig
 from storage.log import AppendInfo, AppendOrigin, PartitionLog
+from storage.verification import NO_VERIFICATION, Verification
 
 
 class FetchIsolation(Enum):
@@ -131,8 +140,14 @@ class Partition:
         required_acks: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
+        *,
+        verification: Verification | None = None,
+        transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append one produce request's records; NOT_ENOUGH_REPLICAS when acks=all cannot be promised."""
+        """Append one produce request's records; NOT_ENOUGH_REPLICAS when acks=all cannot be promised.
+
+        `verification` and `transaction_version` as in `append_as_leader`.
+        """
         leader = self.leader
         if leader is None:
             raise self._not_leader()
@@ -144,13 +159,36 @@ class Partition:
             )
         log = self.log
         has_uncommitted = log.high_watermark < log.log_end_offset
-        info = log.append_as_leader(records, self.leader_epoch, now_ms, origin=origin)
+        info = log.append_as_leader(
+            records,
+            self.leader_epoch,
+            now_ms,
+            origin=origin,
+            transaction_version=transaction_version,
+            verification=verification,
+        )
         if leader.is_alone:
             log.advance_high_watermark(log.log_end_offset)
         elif not leader.waits_for_followers and self._advance_high_watermark(leader) and has_uncommitted:
             # A follower held those back; nobody else would tell who waits for them.
             self._leadership.progressed(self.topic_partition)
         return info
+
+    def begin_verification(
+        self,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        sequence: int,
+        now_ms: int,
+        *,
+        supports_epoch_bump: bool,
+    ) -> Verification:
+        """What must be verified before a batch of a transaction is appended; NO_VERIFICATION: it is open."""
+        self.led()
+        begun = self.log.producers.begin_verification(
+            producer_id, producer_epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
+        )
+        return begun or NO_VERIFICATION
 
     def committed(self, required_offset: Offset) -> ErrorCode | None:
         """Whether what ends at `required_offset`, appended with acks=all, may be answered, and with what.

@@ -13,6 +13,7 @@ from broker.flusher import Flusher
 from broker.forwarding import Forwarder
 from broker.groups.config import GroupConfig
 from broker.groups.service import GroupService
+from broker.groups.transactions import GroupTransactions
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.store import MetadataStore
 from broker.metadata.topic_creation import TopicCreation
@@ -21,6 +22,7 @@ from broker.remote_fetch import RemoteAccess
 from broker.replica_manager import ReplicaManager
 from broker.replication.throttles import ReplicationThrottles
 from broker.topic_traffic import TopicTraffic
+from broker.verification.verifier import TransactionVerifier
 from cluster.controller.settings import Randomness
 from cluster.image import MetadataImage
 from storage.log_manager import LogManager
@@ -50,6 +52,8 @@ class Services:
     forwarder: Forwarder
     producer_ids: ProducerIds
     topic_creation: TopicCreation
+    verifier: TransactionVerifier
+    group_transactions: GroupTransactions
     remote: RemoteAccess | None = None
     """Remote storage for requests of clients; None on a node without it."""
 

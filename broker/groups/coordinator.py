@@ -37,6 +37,7 @@ from broker.groups.registry import GroupRegistry
 from broker.groups.restore import restore
 from broker.groups.states import GroupState
 from broker.groups.sync import SyncCommand
+from broker.groups.transactional_offsets import TransactionalOffsetCommit
 from protocol.errors import ErrorCode
 from protocol.ids import NO_PRODUCER_ID, Offset, ProducerId
 from protocol.messages.join_group import JoinGroupResponse
@@ -65,6 +66,7 @@ class GroupCoordinator:
         self.heartbeat = HeartbeatCommand(self._groups, self._rebalance).heartbeat
         self.leave = LeaveCommand(self._groups, self._rebalance).leave
         self.commit_offsets = self._offset_commands.commit
+        self.commit_transactional_offsets = TransactionalOffsetCommit(self._groups, config).commit
         self.delete_offsets = self._offset_commands.delete
         self.fetch_offsets = self._fetch.fetch
         self.fetch_all_offsets = self._fetch.fetch_all

@@ -28,6 +28,7 @@ from broker.groups.member import Client
 from broker.groups.pending import Pending
 from broker.groups.records import encode_record
 from broker.groups.states import GroupState
+from broker.groups.transactions import GroupTransactions, TransactionalLog
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult
 from protocol.messages.describe_groups import DescribedGroup
@@ -188,6 +189,10 @@ class GroupService:
         """Topics, by name with their ids, are gone: forget all offsets in them."""
         for shard in self._shards.active():
             shard.perform(shard.coordinator.forget_topics(topics))
+
+    def transactions(self, log: TransactionalLog) -> GroupTransactions:
+        """What transactions write to these groups, by way of `log`."""
+        return GroupTransactions(self._shards, log)
 
     # Administration
 

@@ -7,7 +7,11 @@ leader names it (from version 10 on).
 
 The records stay where the network read them: the log checks and stamps them in place.
 
-Source: KIP-98, KIP-516 (topic ids), KIP-467 (record errors), KIP-951 (the leader in errors).
+A request with a transactional id may have to wait until the coordinator of its transaction has said that
+the partitions are part of it (`broker.verification`). It is not parked meanwhile: what comes behind it on its
+connection waits, so that the order of batches is kept.
+
+Source: KIP-98, KIP-890, KIP-516 (topic ids), KIP-467 (record errors), KIP-951 (the leader in errors).
 """
 
 from __future__ import annotations
@@ -19,11 +23,18 @@ from typing import Final
 from broker.delayed_produce import Appended, DelayedProduce
 from broker.flusher import Flusher
 from broker.network.request import Request
-from broker.partition import ACKS_ALL
+from broker.partition import ACKS_ALL, Partition
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.replication.current_leaders import CurrentLeaders
 from broker.topic_traffic import EXPECTED_OF_PRODUCE, TopicTraffic
+from broker.verification.produce import (
+    ProduceVerifications,
+    TransactionalBatches,
+    transactional_batches,
+)
+from broker.verification.transaction import ClientSupport
+from broker.verification.verifier import TransactionVerifier, Verifications
 from protocol.batch import claims_transaction
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.produce_view import (
@@ -36,6 +47,7 @@ from protocol.produce_view import (
 )
 from protocol.response_parts import NodeEndpoint
 from storage.errors import InvalidRecords
+from storage.verification import Verification
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +78,7 @@ class ProduceHandler:
         traffic: TopicTraffic,
         flusher: Flusher,
         leaders: CurrentLeaders,
+        verifier: TransactionVerifier,
     ) -> None:
         self._replicas = replicas
         self._produce_purgatory = produce_purgatory
@@ -73,16 +86,63 @@ class ProduceHandler:
         self._traffic = traffic
         self._flusher = flusher
         self._leaders = leaders
+        self._verifier = verifier
+        self._verifying: set[asyncio.Task[Verifications]] = set()
 
     def handle(self, request: Request) -> None:
         """Take one produce request to its end, or park it; DecodeError when it is malformed."""
         version = request.header.api_version
         view = read_produce_request(request.body, version)
+        if view.transactional_id is None:
+            self._append_all(request, view, None)
+        else:
+            self._append_in_transaction(request, view, ClientSupport.of_produce(version))
+
+    def _append_in_transaction(
+        self, request: Request, view: ProduceRequestView, support: ClientSupport
+    ) -> None:
+        """Append at once if the transaction is open everywhere; else its coordinator is asked before."""
+        found = transactional_batches(view, support, self._replicas)
+        begun = {} if found is None else self._verifier.begin(*found)
+        if found is None or not self._verifier.must_ask(begun):
+            self._append_all(request, view, ProduceVerifications(support, begun))
+        else:
+            self._append_when_verified(request, view, found)
+
+    def _append_when_verified(
+        self, request: Request, view: ProduceRequestView, found: TransactionalBatches
+    ) -> None:
+        asking = asyncio.get_running_loop().create_task(self._verifier.verify_patiently(*found))
+        self._verifying.add(asking)
+
+        def abandoned(_: Request) -> None:
+            asking.cancel()
+
+        def verified(done: asyncio.Task[Verifications]) -> None:
+            self._verifying.discard(done)
+            if done.cancelled() or not request.is_open:
+                return  # The frame, and with it the records, is another's by now.
+            request.on_abandoned = None
+            try:
+                verifications = ProduceVerifications(found.transaction.support, done.result())
+                self._append_all(request, view, verifications)
+            except DecodeError as error:
+                request.close(str(error))
+            except Exception as error:
+                request.fail(error)
+
+        request.on_abandoned = abandoned
+        asking.add_done_callback(verified)
+
+    def _append_all(
+        self, request: Request, view: ProduceRequestView, verifications: ProduceVerifications | None
+    ) -> None:
+        """Append the records of every partition, and answer or have the answer wait."""
         acks = view.acks
         results: Results = []
         appended: list[Appended] = []
         for asked in view.partitions:
-            results.append((asked, self._append(request, asked, acks, appended)))
+            results.append((asked, self._append(request, asked, acks, appended, verifications)))
         if self._fetch_purgatory.watched:
             for one in appended:
                 self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
@@ -110,6 +170,7 @@ class ProduceHandler:
         asked: ProducePartition,
         acks: int,
         appended: list[Appended],
+        verifications: ProduceVerifications | None,
     ) -> ProducePartitionResult:
         traffic = self._traffic
         traffic.produce_requests += 1
@@ -122,10 +183,10 @@ class ProduceHandler:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
             if asked.records is None:
                 raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+            verification = None
             if claims_transaction(asked.records):
-                # No coordinator could ever end it, and read_committed would stand still there for good.
-                raise KafkaError(ErrorCode.INVALID_TXN_STATE, "the records are of no transaction under way")
-            info = partition.append(asked.records, acks, request.received_ms)
+                verification = _verification(verifications, partition)
+            info = partition.append(asked.records, acks, request.received_ms, verification=verification)
         except DecodeError:
             raise
         except InvalidRecords as error:
@@ -219,6 +280,14 @@ class ProduceHandler:
                 request.close(f"acks=0 to partition {asked.partition} of {asked.topic} failed with {code}")
                 return
         request.respond(None)
+
+
+def _verification(verifications: ProduceVerifications | None, partition: Partition) -> Verification | None:
+    if verifications is None:
+        # Nobody without a transactional id may write to a transaction, and none is named.
+        text = "records of a transaction need a transactional id"
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+    return verifications.of(partition.topic_partition)
 
 
 def _failed(request: Request, asked: ProducePartition, error: Exception) -> ProducePartitionResult:

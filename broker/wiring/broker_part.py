@@ -44,6 +44,7 @@ from broker.wiring.network import listener_config, network_config, use_connectio
 from broker.wiring.node_context import NodeContext
 from broker.wiring.quorum_part import QuorumPart
 from broker.wiring.topic_followers import CoordinatorRoles, coordinators_of, follow_topics
+from broker.wiring.transactional_writes import TransactionalWrites
 from cluster.delta import MetadataDelta
 from cluster.features import METADATA_VERSION, METADATA_VERSION_4_3
 from cluster.image import MetadataImage
@@ -173,6 +174,14 @@ class BrokerPart:
         self.remote = await self._make_remote(undo)
         self._brokers = self._broker_channel()
         undo.push_async_callback(self._brokers.close)
+        self._transactional_writes = TransactionalWrites(
+            self._replicas,
+            self._brokers,
+            self._clock,
+            config=lambda: self._dynamic_config.current,
+            image=lambda: self._store.image,
+        )
+        undo.push_async_callback(self._transactional_writes.close)
         self.services = self._make_services()
         undo.push_async_callback(self._coordinators.stop)
         self._replication = NodeReplication(
@@ -298,6 +307,10 @@ class BrokerPart:
                 self._clock,
             ),
             topic_creation=TopicCreation(self._access.general, config, self._clock),
+            verifier=self._transactional_writes.verifier,
+            group_transactions=self._transactional_writes.in_groups(
+                self._coordinators.groups, fetch_purgatory
+            ),
             remote=None if self.remote is None else self.remote.access,
         )
 
@@ -386,6 +399,7 @@ class BrokerPart:
         if self.remote is not None:
             self.remote.answer_all()
             await self.remote.close(min(timeout_s, REMOTE_CLOSE_TIMEOUT_S))
+        await self._transactional_writes.close()
         await self._network.close(timeout_s)
         await self._coordinators.stop()
         await self._brokers.close()
@@ -404,6 +418,7 @@ class BrokerPart:
         if self.remote is not None:
             await self.remote.close(REMOTE_ABANDON_TIMEOUT_S)
         await self._network.close(timeout_s=0)
+        await self._transactional_writes.close()
         await self._coordinators.stop()
         await self._brokers.close()
         await self._channel.close()

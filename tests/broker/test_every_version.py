@@ -100,8 +100,18 @@ from protocol.messages.offset_for_leader_epoch import (
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from protocol.messages.unregister_broker import UnregisterBrokerRequest
 from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from protocol.record import BatchBuilder
 from protocol.registry import APIS, ApiKey, request_type, response_type
 from protocol.schema import ApiMessage, Struct
@@ -121,6 +131,8 @@ FITTING_ERRORS = {
     ApiKey.LEAVE_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
     ApiKey.DELETE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
     ApiKey.OFFSET_DELETE: {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
+    # Of a transaction that no coordinator knows.
+    ApiKey.TXN_OFFSET_COMMIT: {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
     ApiKey.LIST_OFFSETS: {ErrorCode.UNSUPPORTED_VERSION},
     ApiKey.ELECT_LEADERS: {ErrorCode.ELECTION_NOT_NEEDED},
@@ -429,6 +441,23 @@ REQUESTS: dict[ApiKey, Ask] = {
         topics=(
             OffsetDeleteRequestTopic(
                 name=TOPIC, partitions=(OffsetDeleteRequestPartition(partition_index=1),)
+            ),
+        ),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: lambda scene, _: WriteTxnMarkersRequest(
+        markers=(
+            WritableTxnMarker(
+                producer_id=77, topics=(WritableTxnMarkerTopic(name=TOPIC, partition_indexes=(0,)),)
+            ),
+        )
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: lambda scene, _: TxnOffsetCommitRequest(
+        transactional_id="every-version",
+        group_id=f"{GROUP}-offsets",
+        producer_id=77,
+        topics=(
+            TxnOffsetCommitRequestTopic(
+                name=TOPIC, partitions=(TxnOffsetCommitRequestPartition(committed_offset=1),)
             ),
         ),
     ),

@@ -169,6 +169,20 @@ class FakeRequest(Request):
         self.answers: list[bytes | None] = []
         self.from_listener = "PLAINTEXT"
         self.closed: list[str] = []
+        self.failed: list[BaseException] = []
+        self.on_abandoned = None
+        self.has_gone = False
+
+    @property
+    def is_open(self) -> bool:
+        return not (self.answers or self.closed or self.failed or self.has_gone)
+
+    def abandon(self) -> None:
+        """The peer goes away before the answer."""
+        self.has_gone = True
+        self.frame = self.body = memoryview(b"")
+        if self.on_abandoned is not None:
+            self.on_abandoned(self)
 
     @property
     def peer(self) -> str:
@@ -186,6 +200,9 @@ class FakeRequest(Request):
 
     def close(self, reason: str) -> None:
         self.closed.append(reason)
+
+    def fail(self, error: BaseException) -> None:
+        self.failed.append(error)
 
     @property
     def response(self) -> ApiMessage:

@@ -57,6 +57,7 @@ from storage.config_definition import ConfigError
 from storage.log import PartitionLog
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, Replicas
+from tests.support.transaction_coordinators import VerificationBench
 
 SECOND, THIRD = 2, 3
 ME = TopicPartition("t", 0)
@@ -87,7 +88,13 @@ class Cluster:
         manager, traffic = self.replicas.manager, TopicTraffic()
         leaders = CurrentLeaders(lambda: self.replicas.image, manager)
         self._produce = ProduceHandler(
-            manager, self.produces, self.fetches, traffic, cast(Flusher, flusher), leaders
+            manager,
+            self.produces,
+            self.fetches,
+            traffic,
+            cast(Flusher, flusher),
+            leaders,
+            VerificationBench(self.replicas).verifier,
         )
         self._fetch = FetchHandler(
             manager,

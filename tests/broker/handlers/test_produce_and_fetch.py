@@ -31,6 +31,7 @@ from protocol.record import BatchBuilder, read_records
 from storage.log import AppendInfo
 from tests.support.logs import append, append_marker
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
+from tests.support.transaction_coordinators import VerificationBench
 
 
 def batch(*values: bytes, timestamp: int = NOW_MS) -> bytes:
@@ -53,7 +54,16 @@ class Broker:
         flusher = cast(Flusher, None)
         manager = self.replicas.manager
         leaders = CurrentLeaders(lambda: self.replicas.image, manager)
-        self._produce = ProduceHandler(manager, self.produces, self.fetches, self.traffic, flusher, leaders)
+        self.verification = VerificationBench(self.replicas, self.clock)
+        self._produce = ProduceHandler(
+            manager,
+            self.produces,
+            self.fetches,
+            self.traffic,
+            flusher,
+            leaders,
+            self.verification.verifier,
+        )
         self._fetch = FetchHandler(
             manager,
             FetchSessionCache(10, lambda: 1),
@@ -206,7 +216,7 @@ def test_kip_890_records_of_no_known_transaction_do_not_stop_read_committed(brok
     builder = BatchBuilder(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     builder.append(NOW_MS, None, b"hanging")
     refused = produced(broker.produce(bytes(builder.build())))
-    assert refused.error_code == ErrorCode.INVALID_TXN_STATE
+    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     broker.produce(batch(b"goes on"))
     assert values(fetched(broker.fetch(at(0), isolation_level=1))[0]) == [b"goes on"]
 
@@ -321,10 +331,10 @@ def test_a_fault_in_one_partition_says_nothing_false_of_what_was_appended_to_oth
     """A producer that is told of a failure may send again what is in the log already."""
     append = Partition.append
 
-    def fails_at_1(partition: Partition, *arguments: object) -> AppendInfo:
+    def fails_at_1(partition: Partition, *arguments: object, **options: object) -> AppendInfo:
         if partition.topic_partition.partition == 1:
             raise RuntimeError("a bug")
-        return append(partition, *arguments)  # type: ignore[arg-type]
+        return append(partition, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Partition, "append", fails_at_1)
     data = tuple(PartitionProduceData(index=index, records=batch(b"a")) for index in (0, 1))

@@ -1,0 +1,57 @@
+"""What a broker writes for transactions, as the leader of partitions that are part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.clock import Clock
+from broker.config import BrokerConfig
+from broker.consumer_offsets import TransactionalOffsetsLog
+from broker.groups.service import GroupService
+from broker.groups.transactions import GroupTransactions
+from broker.purgatory.purgatory import Purgatory
+from broker.replica_manager import ReplicaManager
+from broker.verification.coordinator_questions import BrokerRequests, CoordinatorQuestions
+from broker.verification.verifier import TransactionVerifier, VerificationSettings
+from cluster.image import MetadataImage
+from protocol.compression import Compression
+
+
+class TransactionalWrites:
+    """Asks coordinators before the first batch of a transaction; `close` at the end."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        brokers: BrokerRequests,
+        clock: Clock,
+        *,
+        config: Callable[[], BrokerConfig],
+        image: Callable[[], MetadataImage],
+    ) -> None:
+        """`config` gives the settings of this moment."""
+        self._replicas = replicas
+        self._clock = clock
+        self._config = config
+        self._questions = CoordinatorQuestions(brokers, image)
+        self.verifier = TransactionVerifier(replicas, self._questions, clock, self._settings)
+
+    def in_groups(self, groups: GroupService, fetch_purgatory: Purgatory) -> GroupTransactions:
+        """The part that is written to `__consumer_offsets`."""
+        compression = Compression(self._config().offsets_topic_compression_codec)
+        log = TransactionalOffsetsLog(
+            self._replicas, self.verifier, fetch_purgatory, self._clock, compression
+        )
+        return groups.transactions(log)
+
+    async def close(self) -> None:
+        """Ask nothing more."""
+        await self._questions.close()
+
+    def _settings(self) -> VerificationSettings:
+        config = self._config()
+        return VerificationSettings(
+            config.transaction_partition_verification_enable,
+            config.add_partitions_to_txn_retry_backoff_ms,
+            min(config.add_partitions_to_txn_retry_backoff_max_ms, config.request_timeout_ms),
+        )

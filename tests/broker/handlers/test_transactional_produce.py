@@ -1,0 +1,281 @@
+"""Produce within transactions: what is verified, what waits, and what the producer hears (KIP-890)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+
+from broker.verification.verifier import VerificationSettings
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tests.support.logs import batch
+from tests.support.replicas import FakeRequest
+from tests.support.transactional_node import (
+    ADDS_PARTITIONS_VERSION,
+    PRODUCER,
+    T0,
+    TRANSACTIONAL_ID,
+    TransactionalNode,
+    answered,
+    turns,
+)
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[TransactionalNode]:
+    made = await TransactionalNode().started()
+    yield made
+    await made.stop()
+
+
+async def test_the_first_batch_in_a_partition_is_verified_and_those_behind_it_are_not(
+    node: TransactionalNode,
+) -> None:
+    assert [one.error_code for one in await node.produce(0, 1)] == [0, 0]
+    assert await node.produced(sequence=1, value="b") is ErrorCode.NONE
+    ((broker, request),) = node.coordinator.requests
+    (asked,) = request.transactions
+    assert (broker, asked.transactional_id, asked.producer_id) == (2, TRANSACTIONAL_ID, PRODUCER)
+    assert asked.verify_only
+    assert [(topic.name, topic.partitions) for topic in asked.topics] == [("t", (0, 1))]
+    assert node.values() == ["a", "b"]
+    assert node.last_stable_offset() == 0
+
+
+async def test_from_version_12_on_the_partition_is_added_to_the_transaction(node: TransactionalNode) -> None:
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
+    assert [asked.verify_only for asked in node.coordinator.asked] == [False]
+
+
+async def test_the_next_transaction_is_verified_again(node: TransactionalNode) -> None:
+    await node.produced()
+    assert await node.end(T0) == {T0: ErrorCode.NONE}
+    assert node.last_stable_offset() == 2
+    assert await node.produced(sequence=1) is ErrorCode.NONE
+    assert len(node.coordinator.asked) == 2
+
+
+async def test_what_the_coordinator_does_not_know_is_refused_where_it_is_not_known(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.refusals = {T0: ErrorCode.INVALID_TXN_STATE}
+    refused, taken = await node.produce(0, 1)
+    assert (refused.error_code, taken.error_code) == (ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE)
+    assert node.values() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "told"),
+    [
+        (ErrorCode.PRODUCER_FENCED, 11, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, 10, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, 12, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 11, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+async def test_producers_hear_what_they_can_act_on(
+    node: TransactionalNode, said: ErrorCode, version: int, told: ErrorCode
+) -> None:
+    node.coordinator.refusals = {T0: said}
+    assert await node.produced(version=version) is told
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS),
+        # It cannot verify, so that nothing is verified.
+        (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NONE),
+    ],
+)
+async def test_a_coordinator_that_cannot_be_asked_lets_the_producer_try_again(
+    node: TransactionalNode, failure: ErrorCode, told: ErrorCode
+) -> None:
+    node.coordinator.failure = failure
+    assert await node.produced() is told
+
+
+async def test_without_a_coordinator_nobody_is_asked(node: TransactionalNode) -> None:
+    node.replicas.register(2, fenced=True)
+    assert await node.produced() is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert node.coordinator.asked == []
+
+
+async def test_an_error_between_brokers_is_none_of_the_producers_business(node: TransactionalNode) -> None:
+    node.coordinator.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert await node.produced() is ErrorCode.INVALID_TXN_STATE
+
+
+async def test_while_the_last_transaction_ends_the_partition_is_asked_for_again(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.refusals = {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
+    await turns()
+    assert request.is_open
+    # The marker ends what was begun to be verified; the next attempt begins anew.
+    await node.end(T0, epoch=1)
+    node.coordinator.refusals = {}
+    await answered(request)
+    (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
+    assert len(node.coordinator.asked) > 1
+
+
+async def test_a_last_transaction_that_does_not_end_is_told_when_the_time_is_over(
+    node: TransactionalNode,
+) -> None:
+    node.use(VerificationSettings(is_enabled=True, retry_backoff_ms=0, retry_backoff_max_ms=0))
+    node.coordinator.refusals = {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+async def test_verification_can_be_switched_off_for_those_who_add_partitions_themselves(
+    node: TransactionalNode,
+) -> None:
+    node.use(VerificationSettings(is_enabled=False, retry_backoff_ms=0, retry_backoff_max_ms=0))
+    assert await node.produced() is ErrorCode.NONE
+    assert node.coordinator.asked == []
+    assert await node.produced(producer_id=8, version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
+    assert len(node.coordinator.asked) == 1
+
+
+async def test_records_of_a_transaction_need_a_transactional_id(node: TransactionalNode) -> None:
+    assert await node.produced(transactional_id=None) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+async def test_a_request_waits_in_its_place_until_it_is_verified(node: TransactionalNode) -> None:
+    node.coordinator.gate = asyncio.Event()
+    request = node.send()
+    await turns()
+    assert request.is_open and len(request.frame), "neither answered nor parked: the frame is still needed"
+    node.coordinator.gate.set()
+    await answered(request)
+    assert node.values() == ["a"]
+
+
+async def test_records_of_a_producer_that_went_away_meanwhile_are_not_appended(
+    node: TransactionalNode,
+) -> None:
+    # Its frame is another request's by then (CVE-2026-35554).
+    node.coordinator.gate = asyncio.Event()
+    request = node.send()
+    await turns()
+    request.abandon()
+    node.coordinator.gate.set()
+    await turns()
+    assert node.values() == []
+
+
+async def test_a_partition_that_moves_during_the_verification_is_not_appended_to(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.gate = asyncio.Event()
+    request = node.send()
+    await turns()
+    topic_id = node.replicas.image.topics_by_name["t"].id
+    node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2))
+    node.coordinator.gate.set()
+    await answered(request)
+    (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_kafka_14402_a_batch_that_is_late_does_not_open_a_transaction_that_nobody_ends(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.gate = asyncio.Event()
+    late = node.send()
+    await turns()
+    # The coordinator aborts by its time-out, after it has said yes.
+    assert await node.end(T0, commit=False, epoch=0) == {T0: ErrorCode.NONE}
+    node.coordinator.gate.set()
+    await answered(late)
+    (answer,) = cast(ProduceResponse, late.response).responses[0].partition_responses
+    assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+    assert node.last_stable_offset() == 1, "read_committed goes on"
+
+
+async def test_kafka_14402_a_batch_behind_the_abort_of_its_transaction_is_refused(
+    node: TransactionalNode,
+) -> None:
+    await node.produced()
+    await node.end(T0, commit=False, epoch=1)
+    node.coordinator.refusals = {T0: ErrorCode.INVALID_TXN_STATE}
+    assert await node.produced(sequence=1) is ErrorCode.INVALID_TXN_STATE
+    assert node.last_stable_offset() == 2
+
+
+async def test_questions_to_one_coordinator_go_together(node: TransactionalNode) -> None:
+    node.coordinator.gate = asyncio.Event()
+    first = node.send()
+    await turns()
+    others = [node.send(producer_id=20 + n, transactional_id=f"other-{n}") for n in range(3)]
+    await turns()
+    assert len(node.coordinator.requests) == 1, "one request at a time"
+    node.coordinator.gate.set()
+    for request in (first, *others):
+        await answered(request)
+    coordinators = {2}
+    assert {broker for broker, _ in node.coordinator.requests} == coordinators
+    assert [len(request.transactions) for _, request in node.coordinator.requests] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "told"),
+    [
+        ((0, 0), (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE)),
+        ((0, 1), (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NONE)),
+        ((1, 0), (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)),
+    ],
+)
+async def test_of_two_questions_of_a_transactional_id_the_newer_one_is_asked(
+    node: TransactionalNode, epochs: tuple[int, int], told: tuple[ErrorCode, ErrorCode]
+) -> None:
+    node.coordinator.gate = asyncio.Event()
+    node.send(producer_id=20, transactional_id="other")
+    await turns()
+    asked = [node.send(epoch=epoch) for epoch in epochs]
+    node.coordinator.gate.set()
+    for request in asked:
+        await answered(request)
+    responses = [cast(ProduceResponse, request.response).responses[0] for request in asked]
+    assert tuple(ErrorCode(one.partition_responses[0].error_code) for one in responses) == told
+
+
+async def test_records_of_two_producers_in_one_request_are_refused(node: TransactionalNode) -> None:
+    data = tuple(
+        PartitionProduceData(
+            index=index,
+            records=bytes(
+                batch(["a"], producer_id=index, producer_epoch=0, base_sequence=0, is_transactional=True)
+            ),
+        )
+        for index in range(2)
+    )
+    message = ProduceRequest(
+        transactional_id="tx", acks=-1, topic_data=(TopicProduceData(name="t", partition_data=data),)
+    )
+    with pytest.raises(KafkaError, check=lambda e: e.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+        node.produce_handler.handle(FakeRequest(message, 11))
+
+
+async def test_unknown_partitions_keep_no_others_from_being_verified(node: TransactionalNode) -> None:
+    unknown, taken = await node.produce(9, 1)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert taken.error_code == ErrorCode.NONE
+    assert node.values(TopicPartition("t", 1)) == ["a"]
