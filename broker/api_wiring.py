@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from broker.dispatch import Dispatcher
+from broker.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
+from broker.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from broker.handlers.alter_configs import ALTER_CONFIGS
 from broker.handlers.api_versions import ApiVersionsHandler
 from broker.handlers.config_alteration import ConfigAlterationForwarder
@@ -18,7 +20,9 @@ from broker.handlers.describe_groups import DescribeGroupsHandler
 from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
 from broker.handlers.describe_producers import DescribeProducersHandler
 from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from broker.handlers.describe_transactions import DescribeTransactionsHandler
 from broker.handlers.describe_user_scram_credentials import DescribeUserScramCredentialsHandler
+from broker.handlers.end_txn import EndTxnHandler
 from broker.handlers.features import features_of
 from broker.handlers.fetch import FetchHandler
 from broker.handlers.find_coordinator import CoordinatorTopic, CoordinatorType, FindCoordinatorHandler
@@ -30,6 +34,7 @@ from broker.handlers.leave_group import LeaveGroupHandler
 from broker.handlers.list_config_resources import ListConfigResourcesHandler
 from broker.handlers.list_groups import ListGroupsHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.handlers.list_transactions import ListTransactionsHandler
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.offset_commit import OffsetCommitHandler
 from broker.handlers.offset_delete import OffsetDeleteHandler
@@ -43,7 +48,7 @@ from broker.replication.current_leaders import CurrentLeaders
 from broker.replication.replica_selector import selector_named
 from broker.request_context import RequestContext
 from broker.services import Services
-from cluster.topic_names import GROUP_METADATA_TOPIC
+from cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -76,6 +81,7 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
     _register_data(dispatcher, services)
     _register_groups(dispatcher, services)
     _register_parts_of_transactions(dispatcher, services)
+    _register_transactions(dispatcher, services)
     _register_admin(dispatcher, services)
     _register_forwarded(dispatcher, services)
 
@@ -115,13 +121,16 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas).handle)
     dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs).handle)
     dispatcher.register(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(replicas).handle)
-    dispatcher.register(ApiKey.INIT_PRODUCER_ID, InitProducerIdHandler(services.producer_ids.next).handle)
 
 
 def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     """Consumer groups of the classic protocol."""
     groups, image = services.groups, services.image
-    coordinators = {CoordinatorType.GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, groups.partition_for)}
+    transactions = services.transactions
+    coordinators = {
+        CoordinatorType.GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, groups.partition_for),
+        CoordinatorType.TRANSACTION: CoordinatorTopic(TRANSACTION_STATE_TOPIC, transactions.partition_for),
+    }
     find = FindCoordinatorHandler(coordinators, image, services.topic_creation)
     dispatcher.register(ApiKey.FIND_COORDINATOR, find.handle)
     dispatcher.register(ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, parks=True)
@@ -150,6 +159,20 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
     )
     dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, parks=True)
     dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, TxnOffsetCommitHandler(groups, services.image).handle)
+
+
+def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
+    """Producers with a transactional id, and what is known of them."""
+    transactions, groups = services.transactions, services.groups
+    init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions)
+    dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle)
+    adding = AddPartitionsToTxnHandler(transactions, services.image)
+    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle)
+    adding_offsets = AddOffsetsToTxnHandler(transactions, groups.partition_for)
+    dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, adding_offsets.handle)
+    dispatcher.register(ApiKey.END_TXN, EndTxnHandler(transactions).handle)
+    dispatcher.register(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(transactions).handle)
+    dispatcher.register(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(transactions).handle)
 
 
 def _register_admin(dispatcher: Dispatcher, services: Services) -> None:

@@ -22,6 +22,7 @@ from broker.remote_fetch import RemoteAccess
 from broker.replica_manager import ReplicaManager
 from broker.replication.throttles import ReplicationThrottles
 from broker.topic_traffic import TopicTraffic
+from broker.transactions.service import TransactionService
 from broker.verification.verifier import TransactionVerifier
 from cluster.controller.settings import Randomness
 from cluster.image import MetadataImage
@@ -41,6 +42,7 @@ class Services:
     flusher: Flusher
     groups: GroupService
     group_config: GroupConfig
+    transactions: TransactionService
     sessions: FetchSessionCache
     produce_purgatory: Purgatory
     fetch_purgatory: Purgatory

@@ -15,6 +15,7 @@ from cluster.image import FeatureRange, MetadataImage
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
 METADATA_VERSION_4_3: Final = 30
@@ -22,7 +23,7 @@ METADATA_VERSION_4_3: Final = 30
 SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = {
     METADATA_VERSION: FeatureRange(7, METADATA_VERSION_4_3),
     KRAFT_VERSION: FeatureRange(0, 1),
-    "transaction.version": FeatureRange(0, 2),
+    TRANSACTION_VERSION: FeatureRange(0, 2),
     "group.version": FeatureRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(0, 1),
     "share.version": FeatureRange(0, 1),
@@ -35,7 +36,7 @@ BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = {
     "group.version": 1,
     "share.version": 1,
     "streams.version": 1,
-    "transaction.version": 2,
+    TRANSACTION_VERSION: 2,
 }
 """What a new cluster starts at, in the order in which its first records stand."""
 

@@ -8,9 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.api_wiring import register_apis
-from broker.broker_channel import BrokerChannel, broker_address
 from broker.config import BrokerConfig
-from broker.coordinator_logs import StateTopic, TopicStateLog
 from broker.dispatch import Dispatcher
 from broker.dynamic_configs import DynamicBrokerConfig
 from broker.fetch_sessions import FetchSessionCache
@@ -18,7 +16,6 @@ from broker.flusher import Flusher
 from broker.forwarding import Forwarder
 from broker.groups.metrics import report_groups
 from broker.housekeeping import Housekeeping
-from broker.in_process import InProcessRequests
 from broker.leadership_lease import LeadershipLease
 from broker.listeners import Listener
 from broker.log_maker import LogMaker
@@ -26,7 +23,6 @@ from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_creation import TopicCreation
 from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
-from broker.node_connections import node_connection_settings
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import TimerDriver, Timers
 from broker.registration import previous_broker_epoch
@@ -38,7 +34,9 @@ from broker.replication.throttles import ReplicationThrottles
 from broker.replication.waiting import WaitingRequests
 from broker.services import Services
 from broker.topic_traffic import TopicTraffic
-from broker.wiring.coordinators import Coordinators
+from broker.transactions.metrics import report_transactions
+from broker.wiring.brokers import make_broker_channel
+from broker.wiring.coordinators import CoordinatorPorts, Coordinators
 from broker.wiring.lifecycle import make_lifecycle
 from broker.wiring.network import listener_config, network_config, use_connection_limits
 from broker.wiring.node_context import NodeContext
@@ -172,7 +170,9 @@ class BrokerPart:
         undo.callback(self._driver.stop)
         undo.push_async_callback(self._flusher.close)
         self.remote = await self._make_remote(undo)
-        self._brokers = self._broker_channel()
+        self._brokers = make_broker_channel(
+            self.config, self._dispatcher, self._clock, self._access.environment, lambda: self._store.image
+        )
         undo.push_async_callback(self._brokers.close)
         self._transactional_writes = TransactionalWrites(
             self._replicas,
@@ -266,11 +266,21 @@ class BrokerPart:
         self._leadership.waiting = WaitingRequests(
             fetch_purgatory, produce_purgatory, delete_records_purgatory
         )
+        producer_ids = ProducerIds(
+            self._access.general, config.node_id, lambda: self._lifecycle.broker_epoch, self._clock
+        )
         self._coordinators = Coordinators(
             config,
-            state_log=lambda topic: self._state_log(topic, fetch_purgatory),
-            timers=self._timers,
-            clock=self._clock,
+            CoordinatorPorts(
+                replicas=self._replicas,
+                image=lambda: self._store.image,
+                fetch_purgatory=fetch_purgatory,
+                timers=self._timers,
+                clock=self._clock,
+                lease=self._lease,
+                brokers=self._brokers,
+                producer_ids=producer_ids,
+            ),
         )
         return Services(
             config=config,
@@ -281,6 +291,7 @@ class BrokerPart:
             replicas=self._replicas,
             flusher=self._flusher,
             groups=self._coordinators.groups,
+            transactions=self._coordinators.transactions,
             group_config=self._coordinators.group_config,
             sessions=FetchSessionCache(
                 config.max_incremental_fetch_session_cache_slots,
@@ -300,33 +311,13 @@ class BrokerPart:
                 config.request_timeout_ms,
                 self._maker.settled,
             ),
-            producer_ids=ProducerIds(
-                self._access.general,
-                config.node_id,
-                lambda: self._lifecycle.broker_epoch,
-                self._clock,
-            ),
+            producer_ids=producer_ids,
             topic_creation=TopicCreation(self._access.general, config, self._clock),
             verifier=self._transactional_writes.verifier,
             group_transactions=self._transactional_writes.in_groups(
                 self._coordinators.groups, fetch_purgatory
             ),
             remote=None if self.remote is None else self.remote.access,
-        )
-
-    def _broker_channel(self) -> BrokerChannel:
-        config = self.config
-        return BrokerChannel(
-            node_id=config.node_id,
-            answer_here=InProcessRequests(self._dispatcher, self._clock, str(config.node_id)).answer,
-            find=lambda broker: broker_address(self._store.image, broker, config.inter_broker_listener),
-            environment=self._access.environment,
-            settings=node_connection_settings(config, request_timeout_ms=config.request_timeout_ms),
-        )
-
-    def _state_log(self, topic: StateTopic, fetch_purgatory: Purgatory) -> TopicStateLog:
-        return TopicStateLog(
-            topic, self._replicas, lambda: self._store.image, fetch_purgatory, self._clock, self._lease
         )
 
     def _report_serving(self) -> None:
@@ -338,6 +329,7 @@ class BrokerPart:
         )
         metrics.add_traffic(services.traffic)
         report_groups(metrics, services.groups.group_counts)
+        report_transactions(metrics, services.transactions, self._coordinators.markers)
         report_replicas(metrics, self._replicas, self._replication.fetchers)
 
     # ---- following the metadata

@@ -2,45 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
+from broker.broker_channel import BrokerChannel
 from broker.clock import Clock
 from broker.config import BrokerConfig
 from broker.coordinator.shard import Timer
-from broker.coordinator.state_log import StateLog
-from broker.coordinator_logs import StateTopic
+from broker.coordinator_logs import StateTopic, TopicStateLog
 from broker.groups.config import GroupConfig
 from broker.groups.service import GroupService
-from cluster.topic_names import GROUP_METADATA_TOPIC
+from broker.leadership_lease import LeadershipLease
+from broker.metadata.producer_ids import ProducerIds
+from broker.purgatory.purgatory import Purgatory
+from broker.replica_manager import ReplicaManager
+from broker.transactions.config import TransactionConfig
+from broker.transactions.marker_sender import MarkerSender
+from broker.transactions.marking import Marking
+from broker.transactions.service import TransactionService
+from cluster.features import TRANSACTION_VERSION
+from cluster.image import MetadataImage
+from cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from protocol.compression import Compression
+from protocol.ids import LeaderEpoch, TopicPartition
+
+ConfigT = TypeVar("ConfigT", GroupConfig, TransactionConfig)
+
+_NOT_HERE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorPorts:
+    """What coordinators need of the node."""
+
+    replicas: ReplicaManager
+    image: Callable[[], MetadataImage]
+    fetch_purgatory: Purgatory
+    timers: Timer
+    clock: Clock
+    lease: LeadershipLease
+    brokers: BrokerChannel
+    producer_ids: ProducerIds
 
 
 class Coordinators:
-    """`state_log` opens the log of an internal topic; `start`, then `stop`, each once."""
+    """`start`, then `stop`, each once."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        *,
-        state_log: Callable[[StateTopic], StateLog],
-        timers: Timer,
-        clock: Clock,
-    ) -> None:
-        self.group_config = GroupConfig(
-            **{field.name: getattr(config, field.name) for field in fields(GroupConfig)}
-        )
-        self.groups = GroupService(
-            self.group_config, state_log(_offsets_topic(self.group_config)), timers, clock
+    def __init__(self, config: BrokerConfig, ports: CoordinatorPorts) -> None:
+        self._ports = ports
+        self.group_config = _part_of(config, GroupConfig)
+        offsets_log = self._state_log(_offsets_topic(self.group_config))
+        self.groups = GroupService(self.group_config, offsets_log, ports.timers, ports.clock)
+        self.markers = MarkerSender(ports.brokers, ports.image, ports.timers, self._marked)
+        transaction_config = _part_of(config, TransactionConfig)
+        self.transactions = TransactionService(
+            transaction_config,
+            self._state_log(_transactions_topic(transaction_config)),
+            ports.timers,
+            ports.clock,
+            leader_epoch=self._leader_epoch,
+            transaction_version=lambda: ports.image().features.get(TRANSACTION_VERSION, 0),
+            new_producer_id=ports.producer_ids.next,
+            send_markers=self.markers.send,
         )
 
     def start(self) -> None:
         """Serve requests from now on."""
         self.groups.start()
+        self.transactions.start()
 
     async def stop(self) -> None:
         """Send everybody who waits to other nodes."""
+        await self.markers.close()
+        await self.transactions.stop()
         await self.groups.stop()
+
+    def _marked(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+        self.transactions.marked(marking, partitions)
+
+    def _state_log(self, topic: StateTopic) -> TopicStateLog:
+        ports = self._ports
+        return TopicStateLog(
+            topic, ports.replicas, ports.image, ports.fetch_purgatory, ports.clock, ports.lease
+        )
+
+    def _leader_epoch(self, partition: int) -> LeaderEpoch:
+        here = self._ports.replicas.partitions.get(TopicPartition(TRANSACTION_STATE_TOPIC, partition))
+        return _NOT_HERE if here is None else here.leader_epoch
+
+
+def _part_of(config: BrokerConfig, part: type[ConfigT]) -> ConfigT:
+    """The node's settings that one coordinator has."""
+    values: dict[str, Any] = {field.name: getattr(config, field.name) for field in fields(part)}
+    return part(**values)
 
 
 def _offsets_topic(config: GroupConfig) -> StateTopic:
@@ -49,4 +104,13 @@ def _offsets_topic(config: GroupConfig) -> StateTopic:
         num_partitions=config.offsets_topic_num_partitions,
         load_buffer_size=config.offsets_load_buffer_size,
         compression=Compression(config.offsets_topic_compression_codec),
+    )
+
+
+def _transactions_topic(config: TransactionConfig) -> StateTopic:
+    return StateTopic(
+        name=TRANSACTION_STATE_TOPIC,
+        num_partitions=config.transaction_state_log_num_partitions,
+        load_buffer_size=config.transaction_state_log_load_buffer_size,
+        loads_committed=True,
     )

@@ -9,7 +9,7 @@ from broker.role_changes import RoleChanges
 from broker.services import Services
 from cluster.delta import MetadataDelta
 from cluster.image import MetadataImage
-from cluster.topic_names import GROUP_METADATA_TOPIC
+from cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from protocol.ids import TopicPartition
 
 
@@ -25,7 +25,7 @@ class TopicCoordinator(Protocol):
 
 def coordinators_of(services: Services) -> dict[str, TopicCoordinator]:
     """The coordinators of a node by the topics that keep their state."""
-    return {GROUP_METADATA_TOPIC: services.groups}
+    return {GROUP_METADATA_TOPIC: services.groups, TRANSACTION_STATE_TOPIC: services.transactions}
 
 
 class CoordinatorRoles:

@@ -1,0 +1,50 @@
+"""AddOffsetsToTxn (key 25), versions 0-4: the offsets of a group are part of a transaction.
+
+- 2: PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH (KIP-588)
+- 4: TRANSACTION_ABORTABLE (KIP-890)
+
+The partition of `__consumer_offsets` that keeps the group joins the transaction. Producers with
+transaction.version 2 do not ask: TxnOffsetCommit does it for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.handlers.fencing import fencing_error
+from broker.request_context import RequestContext
+from broker.transactions.init_producer import ProducerIdAndEpoch
+from broker.transactions.service import TransactionService
+from cluster.topic_names import GROUP_METADATA_TOPIC
+from protocol.errors import KafkaError
+from protocol.ids import TopicPartition
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+PRODUCER_FENCED_FROM_VERSION = 2
+_TRANSACTION_VERSION_OF_ASKERS = 0
+
+
+class AddOffsetsToTxnHandler:
+    """`partition_of_group` tells which partition of `__consumer_offsets` keeps a group."""
+
+    def __init__(self, transactions: TransactionService, partition_of_group: Callable[[str], int]) -> None:
+        self._transactions = transactions
+        self._partition_of_group = partition_of_group
+
+    async def handle(
+        self, context: RequestContext, request: AddOffsetsToTxnRequest
+    ) -> AddOffsetsToTxnResponse:
+        """Errors are in the reply."""
+        partition = TopicPartition(GROUP_METADATA_TOPIC, self._partition_of_group(request.group_id))
+        try:
+            await self._transactions.add_partitions(
+                request.transactional_id,
+                ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+                (partition,),
+                _TRANSACTION_VERSION_OF_ASKERS,
+            )
+        except KafkaError as error:
+            version = context.header.api_version
+            code = fencing_error(error.code, version, PRODUCER_FENCED_FROM_VERSION)
+            return AddOffsetsToTxnResponse(error_code=code)
+        return AddOffsetsToTxnResponse()

@@ -1,0 +1,22 @@
+"""DescribeTransactions (key 65), version 0: transactional ids with their transactions (KIP-664)."""
+
+from __future__ import annotations
+
+from broker.request_context import RequestContext
+from broker.transactions.service import TransactionService
+from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+
+
+class DescribeTransactionsHandler:
+    """Asks the coordinator for each id."""
+
+    def __init__(self, transactions: TransactionService) -> None:
+        self._transactions = transactions
+
+    def handle(
+        self, context: RequestContext, request: DescribeTransactionsRequest
+    ) -> DescribeTransactionsResponse:
+        """Answer every id by itself; errors are in the reply."""
+        return DescribeTransactionsResponse(
+            transaction_states=tuple(self._transactions.describe(each) for each in request.transactional_ids)
+        )

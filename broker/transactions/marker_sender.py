@@ -1,0 +1,228 @@
+"""Tells the leaders of partitions how transactions ended, until every one has written its marker.
+
+One request at a time is under way to a broker; what comes meanwhile goes together into the next. A partition
+whose leader does not answer, refuses or is not known is tried again at whoever leads it then; one that is not
+in the metadata any more needs no marker.
+
+| answer of a partition | what follows |
+|---|---|
+| NONE | it is marked |
+| INVALID_PRODUCER_EPOCH | it is marked: a later epoch is given only when a transaction has ended |
+| UNSUPPORTED_FOR_MESSAGE_FORMAT | it is marked: it has no records of the transaction |
+| any other, or none | again after `RETRY_MS` |
+
+Bounds: a request has at most `PARTITIONS_PER_REQUEST` partitions, or those of one transaction if these are
+more. What waits is what transactions that end have, of this node's coordinators.
+Source: TransactionMarkerChannelManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from broker.broker_channel import BrokerChannel
+from broker.coordinator.shard import Timer, TimerHandle
+from broker.transactions.marking import Marking
+from cluster.image import NO_LEADER, MetadataImage
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import BrokerId, ProducerId, TopicPartition
+from protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+PARTITIONS_PER_REQUEST: Final = 10_000
+RETRY_MS: Final = 50
+
+_MARKED: Final = frozenset(
+    {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
+)
+
+MarkedCallback = Callable[[Marking, Iterable[TopicPartition]], None]
+
+
+class _Markers(NamedTuple):
+    """Partitions that all need the same marker."""
+
+    marking: Marking
+    partitions: tuple[TopicPartition, ...]
+
+
+class MarkerSender:
+    """`on_marked` is told of partitions that have their marker, or need none. `close` at the end."""
+
+    def __init__(
+        self,
+        brokers: BrokerChannel,
+        image: Callable[[], MetadataImage],
+        timer: Timer,
+        on_marked: MarkedCallback,
+    ) -> None:
+        self._brokers = brokers
+        self._image = image
+        self._timer = timer
+        self._on_marked = on_marked
+        self._queues: dict[BrokerId, deque[_Markers]] = {}
+        self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
+        self._unplaced: list[_Markers] = []
+        """What has no leader, or has failed, and waits to be placed."""
+        self._placing: TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def unplaced(self) -> int:
+        """How many transactions wait for a leader of one of their partitions."""
+        return len(self._unplaced)
+
+    def send(self, marking: Marking) -> None:
+        """Have the markers of a transaction written. Returns at once, and calls nobody back before that."""
+        self._place_later(_Markers(marking, tuple(sorted(marking.partitions))), 0)
+
+    async def close(self) -> None:
+        """Send no more."""
+        self._closed = True
+        if self._placing is not None:
+            self._placing.cancel()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Where markers go
+
+    def _place_later(self, markers: _Markers, delay_ms: int) -> None:
+        if markers.marking.is_cancelled or self._closed:
+            return
+        self._unplaced.append(markers)
+        if delay_ms == 0:
+            asyncio.get_running_loop().call_soon(self._place_all)
+        elif self._placing is None:
+            self._placing = self._timer.schedule(delay_ms, self._retry)
+
+    def _retry(self) -> None:
+        self._placing = None
+        self._place_all()
+
+    def _place_all(self) -> None:
+        unplaced, self._unplaced = self._unplaced, []
+        for marking, partitions in unplaced:
+            if not marking.is_cancelled and not self._closed:
+                self._place(marking, partitions)
+
+    def _place(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+        image = self._image()
+        by_leader: defaultdict[BrokerId | None, list[TopicPartition]] = defaultdict(list)
+        for partition in partitions:
+            by_leader[_leader_of(image, partition)].append(partition)
+        gone = by_leader.pop(None, None)
+        for leader, led in by_leader.items():
+            markers = _Markers(marking, tuple(led))
+            if leader == NO_LEADER:
+                self._place_later(markers, RETRY_MS)
+            elif leader is not None:
+                self._queues.setdefault(leader, deque()).append(markers)
+                if leader not in self._tasks:
+                    self._begin(leader)
+        if gone:
+            logger.info("%s: no markers for %s, which are deleted", marking.transactional_id, gone)
+            self._on_marked(marking, gone)
+
+    def _begin(self, broker: BrokerId) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(broker), name=f"markers-to-{broker}")
+        self._tasks[broker] = task
+
+    # Sending
+
+    async def _serve(self, broker: BrokerId) -> None:
+        """Send what is queued for one broker until there is nothing left."""
+        queue = self._queues[broker]
+        try:
+            while batch := _take(queue):
+                try:
+                    await self._write(broker, batch)
+                except Exception:
+                    logger.exception("markers to broker %s", broker)
+                    self._again(batch)
+        finally:
+            # Nothing comes between the last look at the queue and this.
+            del self._tasks[broker], self._queues[broker]
+
+    async def _write(self, broker: BrokerId, batch: list[_Markers]) -> None:
+        request = WriteTxnMarkersRequest(markers=tuple(_message(*markers) for markers in batch))
+        try:
+            response = await self._brokers.request(broker, request, WriteTxnMarkersResponse)
+        except KafkaError as error:
+            logger.info("markers of %d transactions are not written: %s", len(batch), error)
+            self._again(batch)
+            return
+        answers = _answers(response)
+        for marking, partitions in batch:
+            errors = answers.get(marking.producer_id, {})
+            marked = [each for each in partitions if errors.get(each) in _MARKED]
+            if len(marked) < len(partitions):
+                left = {each: errors.get(each) for each in partitions if errors.get(each) not in _MARKED}
+                logger.info("%s: markers are not written yet: %s", marking.transactional_id, left)
+                self._place_later(_Markers(marking, tuple(left)), RETRY_MS)
+            if marked and not marking.is_cancelled:
+                self._on_marked(marking, marked)
+
+    def _again(self, batch: Iterable[_Markers]) -> None:
+        for markers in batch:
+            self._place_later(markers, RETRY_MS)
+
+
+def _leader_of(image: MetadataImage, partition: TopicPartition) -> BrokerId | None:
+    """Who leads a partition; NO_LEADER while nobody can be asked, None when there is no such partition."""
+    topic = image.topics_by_name.get(partition.topic)
+    placed = None if topic is None else topic.partitions.get(partition.partition)
+    if placed is None:
+        return None
+    broker = image.brokers.get(placed.leader)
+    return NO_LEADER if broker is None or broker.fenced else placed.leader
+
+
+def _take(queue: deque[_Markers]) -> list[_Markers]:
+    """The next markers that still have to be written, as many as go into a request."""
+    batch: list[_Markers] = []
+    size = 0
+    while queue and (not batch or size + len(queue[0].partitions) <= PARTITIONS_PER_REQUEST):
+        markers = queue.popleft()
+        if not markers.marking.is_cancelled:
+            batch.append(markers)
+            size += len(markers.partitions)
+    return batch
+
+
+def _message(marking: Marking, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, index in partitions:
+        topics[topic].append(index)
+    return WritableTxnMarker(
+        producer_id=marking.producer_id,
+        producer_epoch=marking.producer_epoch,
+        transaction_result=marking.is_commit,
+        topics=tuple(
+            WritableTxnMarkerTopic(name=topic, partition_indexes=tuple(indexes))
+            for topic, indexes in topics.items()
+        ),
+        coordinator_epoch=marking.coordinator_epoch,
+        transaction_version=marking.transaction_version,
+    )
+
+
+def _answers(response: WriteTxnMarkersResponse) -> dict[ProducerId, dict[TopicPartition, int]]:
+    answers: defaultdict[ProducerId, dict[TopicPartition, int]] = defaultdict(dict)
+    for marker in response.markers:
+        for topic in marker.topics:
+            for result in topic.partitions:
+                partition = TopicPartition(topic.name, result.partition_index)
+                answers[marker.producer_id][partition] = result.error_code
+    return answers

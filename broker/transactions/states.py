@@ -1,0 +1,86 @@
+"""The states of a transactional id and the moves between them.
+
+    Empty, CompleteCommit, CompleteAbort -> Ongoing        the first partition or group is added
+    Ongoing -> Ongoing                                     more are added
+    Ongoing -> PrepareCommit, PrepareAbort                 EndTxn
+    Ongoing -> PrepareEpochFence -> PrepareAbort           in one step: a new producer, or the time is over
+    Empty, CompleteCommit, CompleteAbort -> PrepareAbort   an abort of nothing, from transaction.version 2 on
+    PrepareCommit -> CompleteCommit                        every partition has its marker
+    PrepareAbort -> CompleteAbort
+    Empty, CompleteCommit, CompleteAbort -> Empty          InitProducerId
+    Empty, CompleteCommit, CompleteAbort -> Dead           the id has expired
+
+PrepareEpochFence and Dead are never written.
+
+Source: TransactionState of Apache Kafka 4.3; the names are those that DescribeTransactions shows, the
+numbers those of TransactionLogValue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+
+
+class TransactionState(Enum):
+    """Where a transactional id stands; the value is the name that admin replies show."""
+
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+    DEAD = "Dead"
+    PREPARE_EPOCH_FENCE = "PrepareEpochFence"
+
+    @property
+    def status(self) -> int:
+        """Its number in the log."""
+        return _STATUS[self]
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the end is decided and markers are being written."""
+        return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+
+
+_STATUS: Final = {state: number for number, state in enumerate(TransactionState)}
+STATE_OF_STATUS: Final[Mapping[int, TransactionState]] = MappingProxyType(
+    {number: state for state, number in _STATUS.items()}
+)
+
+AT_REST: Final = frozenset(
+    {TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+)
+"""No transaction is under way; an id in one of these states may expire."""
+
+_FROM_REST: Final = frozenset(
+    {
+        TransactionState.EMPTY,
+        TransactionState.ONGOING,
+        TransactionState.PREPARE_ABORT,
+        TransactionState.DEAD,
+    }
+)
+
+NEXT_STATES: Final[Mapping[TransactionState, frozenset[TransactionState]]] = MappingProxyType(
+    {
+        **dict.fromkeys(AT_REST, _FROM_REST),
+        TransactionState.ONGOING: frozenset(
+            {
+                TransactionState.ONGOING,
+                TransactionState.PREPARE_COMMIT,
+                TransactionState.PREPARE_ABORT,
+                TransactionState.PREPARE_EPOCH_FENCE,
+            }
+        ),
+        TransactionState.PREPARE_EPOCH_FENCE: frozenset({TransactionState.PREPARE_ABORT}),
+        TransactionState.PREPARE_COMMIT: frozenset({TransactionState.COMPLETE_COMMIT}),
+        TransactionState.PREPARE_ABORT: frozenset({TransactionState.COMPLETE_ABORT}),
+        TransactionState.DEAD: frozenset(),
+    }
+)
+"""Every state and the states it may move to."""

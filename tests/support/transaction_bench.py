@@ -1,0 +1,175 @@
+"""A transaction coordinator without a node: its log is a list, and what is appended is committed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import pytest
+
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import Outcome, Writes
+from broker.transactions.config import TransactionConfig
+from broker.transactions.coordinator import TransactionCoordinator
+from broker.transactions.init_producer import ProducerIdAndEpoch, ProducerIdNeeded
+from broker.transactions.marking import Marking
+from broker.transactions.metadata import TransactionMetadata
+from broker.transactions.records import TransactionRecord
+from broker.transactions.safeguards import NONE_DISABLED, SafeguardSet
+from broker.transactions.states import TransactionState
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import ProducerId, TopicPartition
+
+R = TypeVar("R")
+
+ID = "tides"
+TIMEOUT_MS = 60_000
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+OTHER_ID = 999
+
+
+class TransactionBench:
+    """One id's worth of commands; `holds_commits` leaves appended records uncommitted until `commit`."""
+
+    def __init__(
+        self,
+        config: TransactionConfig | None = None,
+        *,
+        transaction_version: int = 2,
+        disabled: SafeguardSet = NONE_DISABLED,
+    ) -> None:
+        self.config = config or TransactionConfig()
+        self.transaction_version = transaction_version
+        self.log: list[TransactionRecord] = []
+        self.markings: list[Marking] = []
+        self.now_ms = 1_000_000
+        self.holds_commits = False
+        self.append_error: ErrorCode | None = None
+        self.next_producer_id = 100
+        self._disabled = disabled
+        self._held: list[Writes[TransactionRecord]] = []
+        self.core = self._new_core(1)
+
+    def _new_core(self, epoch: int) -> TransactionCoordinator:
+        return TransactionCoordinator(
+            0, epoch, self.config, lambda: self.transaction_version, self.markings.append, self._disabled
+        )
+
+    # Time and the log
+
+    def now(self) -> Moment:
+        return Moment(self.now_ms, self.now_ms)
+
+    def start(self) -> TransactionBench:
+        """The coordinator has loaded what is in the log."""
+        for offset, record in enumerate(self.log):
+            self.core.replay(record, offset)
+            self.core.advance(offset + 1)
+        for writes in self.core.finish_loading(self.now()):
+            self.write(writes)
+        return self
+
+    def fail_over(self, epoch: int) -> None:
+        """Another coordinator begins with the log, in a later leader epoch."""
+        self.core.resign()
+        self._held.clear()
+        self.core = self._new_core(epoch)
+        self.start()
+
+    def write(self, writes: Writes[TransactionRecord]) -> None:
+        if self.append_error is not None:
+            if writes.settled is not None:
+                writes.settled(self.append_error, self.now())
+            raise KafkaError(self.append_error)
+        for record in writes.records:
+            self.core.replay(record, len(self.log))
+            self.log.append(record)
+        self._held.append(writes)
+        if not self.holds_commits:
+            self.commit()
+
+    def commit(self) -> None:
+        """What is appended is committed."""
+        held, self._held = self._held, []
+        self.core.advance(len(self.log))
+        for writes in held:
+            if writes.settled is not None:
+                self.write(writes.settled(ErrorCode.NONE, self.now()))
+
+    def tick(self) -> None:
+        for writes in self.core.tick(self.now()):
+            self.write(writes)
+
+    # Commands
+
+    def _do(self, command: Callable[[ProducerId | None], Outcome[R]]) -> R:
+        try:
+            outcome = command(None)
+        except ProducerIdNeeded:
+            self.next_producer_id += 1
+            outcome = command(self.next_producer_id)
+        self.write(outcome.writes)
+        return outcome.reply
+
+    def init(
+        self, expected: tuple[int, int] | None = None, timeout_ms: int = TIMEOUT_MS
+    ) -> ProducerIdAndEpoch:
+        given = None if expected is None else ProducerIdAndEpoch(*expected)
+        return self._do(lambda new: self.core.init_producer(ID, timeout_ms, given, new, self.now()))
+
+    def add(self, producer: tuple[int, int], *partitions: TopicPartition, version: int = 2) -> None:
+        given = ProducerIdAndEpoch(*producer)
+        self._do(lambda _: self.core.add_partitions(ID, given, partitions, version, self.now()))
+
+    def end(self, producer: tuple[int, int], is_commit: bool, version: int = 2) -> ProducerIdAndEpoch:
+        given = ProducerIdAndEpoch(*producer)
+        return self._do(lambda new: self.core.end_transaction(ID, given, is_commit, version, new, self.now()))
+
+    def verify(self, producer: tuple[int, int], *partitions: TopicPartition) -> list[ErrorCode]:
+        errors = self.core.verify_partitions(ID, ProducerIdAndEpoch(*producer), partitions)
+        return [errors[partition] for partition in partitions]
+
+    def mark(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """The newest markers are written, of all or of some partitions."""
+        marking = self.markings[-1]
+        wanted = marking.partitions if partitions is None else partitions
+        self.write(self.core.marked(marking, wanted, self.now()))
+
+    def look_for_timeouts(self) -> None:
+        for writes in self.core.abort_timed_out(self.now()):
+            self.write(writes)
+
+    def expire(self) -> None:
+        self.write(self.core.expire(self.now()))
+
+    # Looking
+
+    @property
+    def metadata(self) -> TransactionMetadata:
+        found = self.core.registry.committed(ID)
+        assert found is not None
+        return found
+
+    @property
+    def state(self) -> TransactionState:
+        return self.metadata.state
+
+    def put(self, **fields: object) -> TransactionMetadata:
+        """A coordinator wrote this, which begins the log."""
+        values: dict[str, object] = {
+            "transactional_id": ID,
+            "producer_id": 7,
+            "producer_epoch": 3,
+            "timeout_ms": TIMEOUT_MS,
+            "last_update_wall_ms": self.now_ms,
+        }
+        metadata = TransactionMetadata(**{**values, **fields})  # type: ignore[arg-type]
+        self.log.append(TransactionRecord(ID, metadata))
+        return metadata
+
+
+def refusal(command: Callable[[], object]) -> ErrorCode:
+    """The error with which a command is refused."""
+    with pytest.raises(KafkaError) as error:
+        command()
+    return error.value.code
