@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from itertools import chain
 from uuid import UUID
 
 from broker.coordinator.moment import Moment
@@ -149,14 +150,15 @@ class OffsetCommands:
     def forget_topics(self, topics: Mapping[str, UUID]) -> Writes:
         """Topics, by name with their ids, are deleted; so are the offsets in them.
 
-        An offset that was committed for another topic of the same name stays.
+        An offset that was committed for another topic of the same name stays. What transactions commit
+        that have not ended is forgotten, too: else it would come back with them.
         """
-        records = [
-            offset_tombstone(*key)
-            for key, committed in self._offsets.latest.items()
+        gone = dict.fromkeys(
+            key
+            for key, committed in chain(self._offsets.latest.items(), self._offsets.undecided())
             if key.topic in topics and not ids_differ(committed.topic_id, topics[key.topic])
-        ]
-        return Writes(tuple(records), may_split=True)
+        )
+        return Writes(tuple(offset_tombstone(*key) for key in gone), may_split=True)
 
 
 def ids_differ(left: UUID, right: UUID) -> bool:

@@ -121,6 +121,11 @@ class OffsetStore:
         """The offsets of a group that transactions commit which have not ended."""
         return list(self._unstable.get(group_id, ()))
 
+    def undecided(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Every offset that a transaction commits which has not ended, and what it would be."""
+        for offsets in self._in_transactions.values():
+            yield from offsets.items()
+
     def _mark_stable(self, key: OffsetKey) -> None:
         counts = self._unstable[key.group_id]
         counts[key] -= 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import cast
+from uuid import UUID
 
 from broker.consumer_offsets import TransactionalOffsetsLog
 from broker.coordinator_logs import StateTopic, TopicStateLog
@@ -31,6 +32,16 @@ from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.framing import RequestHeader
 from protocol.ids import TopicPartition
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from protocol.messages.produce import (
     PartitionProduceData,
@@ -268,6 +279,21 @@ class TransactionalNode:
         context = request_context(ApiKey.TXN_OFFSET_COMMIT, version)
         response = await self._offset_commits.handle(context, request)
         return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    async def commit_plainly(self, offset: int, partition: int = 0) -> None:
+        """Commit an offset outside of transactions, as an administrator does."""
+        committed = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        topic = OffsetCommitRequestTopic(name="t", topic_id=self._topic_id(), partitions=(committed,))
+        await self.groups.commit_offsets(OffsetCommitRequest(group_id="g", topics=(topic,)), 9)
+
+    async def delete_offset(self, partition: int = 0) -> None:
+        """Forget an offset of `t`."""
+        deleted = OffsetDeleteRequestPartition(partition_index=partition)
+        topic = OffsetDeleteRequestTopic(name="t", partitions=(deleted,))
+        await self.groups.delete_offsets(OffsetDeleteRequest(group_id="g", topics=(topic,)))
+
+    def _topic_id(self) -> UUID:
+        return self.replicas.image.topics_by_name["t"].id
 
     async def offset(self, partition: int = 0, *, require_stable: bool = True) -> tuple[int, ErrorCode]:
         """What the group has committed of a partition of `t`."""
