@@ -183,10 +183,11 @@ class ProduceHandler:
                 raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
             if asked.records is None:
                 raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
-            verification = None
             if claims_transaction(asked.records):
                 verification = _verification(verifications, partition)
-            info = partition.append(asked.records, acks, request.received_ms, verification=verification)
+                info = partition.append(asked.records, acks, request.received_ms, verification=verification)
+            else:
+                info = partition.append(asked.records, acks, request.received_ms)
         except DecodeError:
             raise
         except InvalidRecords as error:

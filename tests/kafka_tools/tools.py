@@ -23,6 +23,8 @@ MAIN_CLASSES = {
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
+    "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
 }
@@ -45,7 +47,8 @@ class KafkaTools:
 
     def call(self, tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """The ended tool, however it ended."""
-        servers = [] if tool == "kafka-dump-log" else ["--bootstrap-server", self.bootstrap_servers]
+        option = "--broker-list" if tool == "kafka-transactional-message-copier" else "--bootstrap-server"
+        servers = [] if tool == "kafka-dump-log" else [option, self.bootstrap_servers]
         if tool == "kafka-cluster":
             # Its options belong to the command that follows.
             arguments, servers = (*arguments, *servers), []

@@ -12,9 +12,11 @@ from uuid import UUID
 
 from broker.consumer_offsets import TransactionalOffsetsLog
 from broker.coordinator_logs import StateTopic, TopicStateLog
+from broker.fetch_sessions import FetchSessionCache
 from broker.flusher import Flusher
 from broker.groups.config import GroupConfig
 from broker.groups.service import GroupService
+from broker.handlers.fetch import FetchHandler
 from broker.handlers.produce import ProduceHandler
 from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
@@ -32,6 +34,7 @@ from protocol.compression import Compression
 from protocol.errors import ErrorCode
 from protocol.framing import RequestHeader
 from protocol.ids import TopicPartition
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -98,6 +101,15 @@ class TransactionalNode:
             flusher,
             CurrentLeaders(lambda: self.replicas.image, manager),
             self._verification.verifier,
+        )
+        self._fetch = FetchHandler(
+            manager,
+            FetchSessionCache(10, lambda: 1),
+            self.fetches,
+            TopicTraffic(),
+            self.clock,
+            50_000_000,
+            CurrentLeaders(lambda: self.replicas.image, manager),
         )
         self.groups = self._group_service()
         offsets_log = TransactionalOffsetsLog(
@@ -198,6 +210,22 @@ class TransactionalNode:
         )
         request = FakeRequest(message, version)
         self.produce_handler.handle(request)
+        return request
+
+    def fetch(self, offset: int = 0, *, committed: bool = True, max_wait_ms: int = 0) -> FakeRequest:
+        """Ask for the records of partition 0 of `t`, by default for those of decided transactions."""
+        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
+        message = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1_000_000,
+            isolation_level=int(committed),
+            session_epoch=-1,
+            topics=(FetchTopic(topic="t", partitions=(asked,)),),
+        )
+        request = FakeRequest(message, 12)
+        self._fetch.handle(request)
         return request
 
     async def produce(self, *partitions: int, **options: object) -> list[PartitionProduceResponse]:

@@ -331,10 +331,10 @@ def test_a_fault_in_one_partition_says_nothing_false_of_what_was_appended_to_oth
     """A producer that is told of a failure may send again what is in the log already."""
     append = Partition.append
 
-    def fails_at_1(partition: Partition, *arguments: object, **options: object) -> AppendInfo:
+    def fails_at_1(partition: Partition, *arguments: object) -> AppendInfo:
         if partition.topic_partition.partition == 1:
             raise RuntimeError("a bug")
-        return append(partition, *arguments, **options)  # type: ignore[arg-type]
+        return append(partition, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Partition, "append", fails_at_1)
     data = tuple(PartitionProduceData(index=index, records=batch(b"a")) for index in (0, 1))
