@@ -122,7 +122,7 @@ def _parse(data: bytes, header: BatchHeader) -> Iterator[Record]:
     base_timestamp = header.base_timestamp
     append_timestamp = header.max_timestamp if header.is_log_append_time else None
     zigzag = _ZIGZAG
-    varint = _read_varint
+    varint = read_varint
     new = tuple.__new__
     previous_delta = -1
     at = 0
@@ -175,23 +175,23 @@ def _null(length: int) -> bytes | None:
 
 def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], int]:
     """The headers whose count is at `start`, and the position behind them; bounds as in `_parse`."""
-    count, last = _read_varint(data, start)
+    count, last = read_varint(data, start)
     if count < 0:
         raise DecodeError(f"{count} headers")
     headers: list[RecordHeader] = []
     for _ in range(count):
-        length, last = _read_varint(data, last + 1)
+        length, last = read_varint(data, last + 1)
         if length < 0:
             raise DecodeError(f"length {length} of a header key")
         # Brokers look at no record, so there may be any bytes; Java's consumer replaces them, too.
         key = data[last + 1 : last + 1 + length].decode(errors="replace")
-        length, last = _read_varint(data, last + 1 + length)
+        length, last = read_varint(data, last + 1 + length)
         headers.append((key, data[last + 1 : last + 1 + length] if length >= 0 else _null(length)))
         last += max(length, 0)
     return tuple(headers), last + 1
 
 
-def _read_varint(data: bytes, start: int) -> tuple[int, int]:
+def read_varint(data: bytes, start: int) -> tuple[int, int]:
     """The zigzag varint at `start` and the position of its last byte; IndexError past the end."""
     byte = data[start]
     value = byte & 0x7F
@@ -205,7 +205,7 @@ def _read_varint(data: bytes, start: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), last
 
 
-def _varint(number: int) -> bytes:
+def encode_varint(number: int) -> bytes:
     """The zigzag varint of any 64-bit number; ValueError for a larger one."""
     encoded = bytearray()
     write_varlong(encoded, number)
@@ -216,12 +216,12 @@ _ZIGZAG: Final[tuple[int | None, ...]] = (
     *((value >> 1) ^ -(value & 1) for value in range(0x80)),
     *(None for _ in range(0x80)),
 )
-_VARINTS: Final = tuple(map(_varint, range(_TABLE_SIZE)))
-_NULL: Final = _varint(-1)
+_VARINTS: Final = tuple(map(encode_varint, range(_TABLE_SIZE)))
+_NULL: Final = encode_varint(-1)
 
 
 def _signed_varint(number: int) -> bytes:
-    return _VARINTS[number] if 0 <= number < _TABLE_SIZE else _varint(number)
+    return _VARINTS[number] if 0 <= number < _TABLE_SIZE else encode_varint(number)
 
 
 def _encode_headers(headers: Iterable[RecordHeader]) -> bytes:
@@ -324,7 +324,7 @@ class BatchBuilder:
         elif timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         length = len(body)
-        prefix = _VARINTS[length] if length < _TABLE_SIZE else _varint(length)
+        prefix = _VARINTS[length] if length < _TABLE_SIZE else encode_varint(length)
         self._parts += (prefix, body)
         self._size_bytes += length + len(prefix)
         self._count = count + 1
@@ -377,8 +377,10 @@ class BatchBuilder:
         return b"".join(
             (
                 b"\0",
-                varints[timestamp_delta] if 0 <= timestamp_delta < _TABLE_SIZE else _varint(timestamp_delta),
-                varints[offset_delta] if offset_delta < _TABLE_SIZE else _varint(offset_delta),
+                varints[timestamp_delta]
+                if 0 <= timestamp_delta < _TABLE_SIZE
+                else encode_varint(timestamp_delta),
+                varints[offset_delta] if offset_delta < _TABLE_SIZE else encode_varint(offset_delta),
                 _NULL if key is None else _signed_varint(len(key)),
                 key or b"",
                 _NULL if value is None else _signed_varint(len(value)),

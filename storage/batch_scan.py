@@ -72,19 +72,21 @@ class CheckedBatch(NamedTuple):
     data: memoryview
 
 
-def checked_batches(file: File) -> Iterator[CheckedBatch]:
-    """Every batch of the file, read and verified, up to the first damage.
+def checked_batches(
+    file: File, start: int = 0, chunk_bytes: int = VERIFIED_SCAN_BYTES
+) -> Iterator[CheckedBatch]:
+    """Every batch of the file from the boundary `start` on, read and verified, up to the first damage.
 
     Bounds: holds one chunk, or one batch where that is longer.
     Errors: CorruptLog at the first bytes that are no valid batch; UnsupportedFormat for magic 0 and 1.
     """
     size = file.size()
-    position = 0
-    chunk, chunk_start = b"", 0
+    position = start
+    chunk, chunk_start = b"", start
     while position < size:
         at = position - chunk_start
         if at + BATCH_OVERHEAD > len(chunk):
-            chunk, chunk_start, at = file.pread(VERIFIED_SCAN_BYTES, position), position, 0
+            chunk, chunk_start, at = file.pread(chunk_bytes, position), position, 0
         header = _read_header_of(file, chunk, at, position)
         end = position + header.size_bytes
         if end > size:
@@ -92,7 +94,7 @@ def checked_batches(file: File) -> Iterator[CheckedBatch]:
                 file.path, position, f"a batch of {header.size_bytes} bytes, only {size - position} are there"
             )
         if at + header.size_bytes > len(chunk):
-            chunk = file.pread(max(VERIFIED_SCAN_BYTES, header.size_bytes), position)
+            chunk = file.pread(max(chunk_bytes, header.size_bytes), position)
             chunk_start, at = position, 0
         if not crc_is_valid(chunk, at, header):
             raise CorruptLog(file.path, position, f"checksum {header.crc:#010x} does not hold")

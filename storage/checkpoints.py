@@ -2,7 +2,7 @@
 
 | file | content |
 |---|---|
-| {recovery-point,replication,log-start}-offset-checkpoint | `0`, count, `topic partition offset` per line |
+| {recovery-point,replication,log-start,cleaner}-offset-checkpoint | `0`, count, `topic partition offset` |
 | leader-epoch-checkpoint | `0`, count, then `epoch start-offset` per line |
 | partition.metadata | `version: 0`, `topic_id: <22 base64 characters>` (no newline at the end) |
 | .kafka_cleanshutdown | `{"version":0,"brokerEpoch":N}` |
@@ -30,6 +30,7 @@ from storage.leader_epoch import EpochEntry
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

@@ -69,6 +69,11 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def max_segment_ms(self) -> int:
+        """Age at which a segment is sealed: segment.ms, or the longest compaction lag if that is shorter."""
+        return min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
+
+    @property
     def is_deleted_by_retention(self) -> bool:
         """Whether whole segments are removed by age and size."""
         return "delete" in self.cleanup_policy

@@ -1,4 +1,6 @@
-"""The offset checkpoints of one log directory: how far its logs are durable and replicated, where they start.
+"""The offset checkpoints of one log directory: how far its logs are durable, replicated and compacted.
+
+And where they start.
 
 Each is written when something changed, atomically. A partition whose files are damaged keeps its lines,
 so that nothing is lost when the files come back.
@@ -14,6 +16,7 @@ from threading import Lock
 
 from protocol.ids import Offset, TopicPartition
 from storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -32,10 +35,11 @@ class CheckpointKind(Enum):
     RECOVERY_POINT = "recovery point"
     HIGH_WATERMARK = "high watermark"
     LOG_START_OFFSET = "log start offset"
+    FIRST_DIRTY_OFFSET = "first dirty offset"
 
 
 class DirectoryCheckpoints:
-    """The three files, and what belongs in them.
+    """The files, and what belongs in them.
 
     `logs` and `damaged` are the directory's own, and looked at when something is written.
     Errors of what writes: OSError, StorageFailure.
@@ -62,6 +66,10 @@ class DirectoryCheckpoints:
     def offset(self, kind: CheckpointKind, topic_partition: TopicPartition) -> Offset:
         """What was written last of the partition; 0 when nothing was."""
         return self._checkpoints[kind].written.get(topic_partition, 0)
+
+    def first_dirty_offset(self, topic_partition: TopicPartition) -> Offset | None:
+        """Where compaction of the partition goes on; None when it has never come by."""
+        return self._checkpoints[CheckpointKind.FIRST_DIRTY_OFFSET].written.get(topic_partition)
 
     def write(self, kind: CheckpointKind) -> None:
         """Write one file, if that changed."""
@@ -107,10 +115,15 @@ def _log_start_offset(log: PartitionLog) -> Offset | None:
     return log.log_start_offset if is_kept else None
 
 
+def _first_dirty_offset(log: PartitionLog) -> Offset | None:
+    return log.first_dirty_offset
+
+
 _CONTENTS = {
     CheckpointKind.RECOVERY_POINT: (RECOVERY_POINT_CHECKPOINT, _recovery_point),
     CheckpointKind.HIGH_WATERMARK: (HIGH_WATERMARK_CHECKPOINT, _high_watermark),
     CheckpointKind.LOG_START_OFFSET: (LOG_START_OFFSET_CHECKPOINT, _log_start_offset),
+    CheckpointKind.FIRST_DIRTY_OFFSET: (CLEANER_OFFSET_CHECKPOINT, _first_dirty_offset),
 }
 """By kind: the file's name, and what it holds of a log; None for a log that has no line in it."""
 

@@ -154,6 +154,7 @@ class LogDirectory:
             self.damaged[topic_partition] = f"it cannot be opened: {bug}"
             return
         log.advance_high_watermark(self.checkpoints.offset(CheckpointKind.HIGH_WATERMARK, topic_partition))
+        log.first_dirty_offset = self.checkpoints.first_dirty_offset(topic_partition)
         self.logs[topic_partition] = log
 
     def _read_topic_id(self, topic_partition: TopicPartition) -> UUID | None:
@@ -332,6 +333,10 @@ class LogDirectory:
     def recovery_point_lowered(self, log: PartitionLog) -> None:
         """See LogObserver."""
         self.checkpoints.write(CheckpointKind.RECOVERY_POINT)
+
+    def first_dirty_offset_lowered(self, log: PartitionLog) -> None:
+        """See LogObserver."""
+        self.checkpoints.write(CheckpointKind.FIRST_DIRTY_OFFSET)
 
     # -- closing
 

@@ -22,6 +22,10 @@ class LogObserver(Protocol):
         """The log is about to be cut to `log.recovery_point` or above: make that durable now."""
         ...
 
+    def first_dirty_offset_lowered(self, log: PartitionLog) -> None:
+        """The log is about to be cut to `log.first_dirty_offset`: what comes there is not compacted."""
+        ...
+
 
 class NoObserver:
     """For a log that stands alone, whose opener keeps no checkpoints."""
@@ -30,4 +34,7 @@ class NoObserver:
         """Nothing is kept."""
 
     def recovery_point_lowered(self, log: PartitionLog) -> None:
+        """Nothing is kept."""
+
+    def first_dirty_offset_lowered(self, log: PartitionLog) -> None:
         """Nothing is kept."""

@@ -21,7 +21,7 @@ def roll_jitter_ms(config: LogConfig, topic_partition: TopicPartition, base_offs
 
     Kafka draws it at random; here it follows from the names, so that runs can be repeated.
     """
-    limit = min(config.segment_jitter_ms, config.segment_ms)
+    limit = min(config.segment_jitter_ms, config.max_segment_ms)
     return crc32(f"{topic_partition}-{base_offset}".encode()) % limit if limit > 0 else 0
 
 

@@ -55,6 +55,8 @@ class LogState:
         self.local_log_start_offset: Offset = loaded.local_log_start_offset
         """The first offset on local disk; what is below it can be in remote storage only."""
         self.high_watermark: Offset = loaded.local_log_start_offset
+        self.first_dirty_offset: Offset | None = None
+        """Where compaction goes on; None before it has come by."""
         self.has_start_in_local_part = False
         """Whether the log start has risen into the local part, and is not known to be durable."""
         self.remote_storage_system_enable = remote_storage_system_enable

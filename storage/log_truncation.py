@@ -147,6 +147,9 @@ def _prepare_checkpoints(log: PartitionLog, log_start_offset: Offset, recovery_p
     if log.recovery_point > recovery_point:
         log.recovery_point = recovery_point
         log.observer.recovery_point_lowered(log)
+    if log.first_dirty_offset is not None and log.first_dirty_offset > recovery_point:
+        log.first_dirty_offset = recovery_point
+        log.observer.first_dirty_offset_lowered(log)
 
 
 def _reload_producers(log: PartitionLog, now_ms: int) -> None:

@@ -246,7 +246,7 @@ class WritableLog(ReadableLog):
         """Roll a segment that has been the active one for longer than segment.ms, however old its records."""
         active = self.segments.active
         age_ms = now_ms - active.created_ms
-        if active.size_bytes == 0 or age_ms <= self.config.segment_ms - active.roll_jitter_ms:
+        if active.size_bytes == 0 or age_ms <= self.config.max_segment_ms - active.roll_jitter_ms:
             return False
         self.roll(now_ms)
         return True

@@ -242,7 +242,7 @@ class LogSegment:
             return True
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
-        if size_bytes and self.waited_ms(now_ms, max_timestamp) > config.segment_ms - self.roll_jitter_ms:
+        if size_bytes and self.waited_ms(now_ms, max_timestamp) > config.max_segment_ms - self.roll_jitter_ms:
             return True
         return self.offset_index.is_full or self.time_index.is_full
 

@@ -26,16 +26,18 @@ class TieredLog(WritableLog):
 
         A log that is tiered no more starts where its local part does: its remote part is deleted.
         """
-        had_remote_part = self._has_remote_part()
+        had_remote_part = self.may_have_remote_part
         super().update_config(config)
         self.remote_log_enabled = is_tiered(
             self.topic_partition, config, is_system_enabled=self.remote_storage_system_enable
         )
-        if had_remote_part and not self._has_remote_part():
+        if had_remote_part and not self.may_have_remote_part:
             self.lose_remote_log()
             self.advance_log_start_offset(self.local_log_start_offset)
 
-    def _has_remote_part(self) -> bool:
+    @property
+    def may_have_remote_part(self) -> bool:
+        """Whether something of the log may be in remote storage, also while it is compacted by a default."""
         return has_remote_part(
             self.topic_partition, self.config, is_system_enabled=self.remote_storage_system_enable
         )
