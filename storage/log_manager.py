@@ -333,12 +333,12 @@ class LogManager:
     def logs_to_flush(self, now_ms: int) -> list[PartitionLog]:
         """The logs whose flush.messages or flush.ms is reached, or that sealed a segment.
 
-        For each: run `flush_plan()` in another thread, then call `flushed`, or `flush_failed`.
+        For each: run `flush_plan()` in another thread, then call `flushed`, or `disk_failed`.
         """
         return [log for log in self.logs if log.needs_flush(now_ms)]
 
-    def flush_failed(self, log: PartitionLog, error: Exception) -> None:
-        """A flush plan of `log` failed: its directory goes offline, nothing is tried again."""
+    def disk_failed(self, log: PartitionLog, error: Exception) -> None:
+        """The disk failed under `log`: its directory goes offline, nothing is tried again."""
         for directory in self.online_directories:
             if directory.logs.get(log.topic_partition) is log:
                 self.take_offline(directory, str(error))

@@ -8,6 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.api_wiring import register_apis
+from broker.cleaning.log_cleaner import LogCleaner
+from broker.cleaning.metrics import report_cleaning
 from broker.config import BrokerConfig
 from broker.dispatch import Dispatcher
 from broker.dynamic_configs import DynamicBrokerConfig
@@ -123,6 +125,9 @@ class BrokerPart:
         )
         self._flusher = Flusher(self._context.threads.flush, self._clock, self._flush_failed)
         self._dynamic_config = DynamicBrokerConfig(config)
+        self._cleaner = LogCleaner(
+            self._logs, self._context.threads.cleaning, self._clock, lambda: self._dynamic_config.current
+        )
         self._leadership = Leadership(
             config.node_id,
             clock=self._clock,
@@ -211,6 +216,8 @@ class BrokerPart:
         )
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
+        undo.push_async_callback(self._cleaner.close)
+        self._cleaner.start()
         self._coordinators.start()
         if self.remote is not None:
             self.remote.follow(self._store.image)
@@ -331,6 +338,7 @@ class BrokerPart:
         report_groups(metrics, services.groups.group_counts)
         report_transactions(metrics, services.transactions, self._coordinators.markers)
         report_replicas(metrics, self._replicas, self._replication.fetchers)
+        report_cleaning(metrics, self._cleaner, self._logs)
 
     # ---- following the metadata
 
@@ -348,6 +356,7 @@ class BrokerPart:
         self._cordon(config, image)
         self._logs.use_producer_id_expiration(config.producer_id_expiration_ms)
         self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
+        self._cleaner.follow_settings()
 
     def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
         """Take no new partitions into some directories; a controller that is old enough is not told."""
@@ -359,7 +368,7 @@ class BrokerPart:
             )
 
     def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
-        self._logs.flush_failed(log, failure)
+        self._logs.disk_failed(log, failure)
 
     # ---- addresses
 
@@ -388,6 +397,7 @@ class BrokerPart:
         ):
             purgatory.force_all()
         self._housekeeping.stop()
+        await self._cleaner.close()
         if self.remote is not None:
             self.remote.answer_all()
             await self.remote.close(min(timeout_s, REMOTE_CLOSE_TIMEOUT_S))
@@ -407,6 +417,7 @@ class BrokerPart:
         await self._lifecycle.close()
         await self._replication.close()
         self._housekeeping.stop()
+        await self._cleaner.close()
         if self.remote is not None:
             await self.remote.close(REMOTE_ABANDON_TIMEOUT_S)
         await self._network.close(timeout_s=0)

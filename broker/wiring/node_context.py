@@ -23,6 +23,7 @@ _QUORUM_THREADS: Final = 2
 _FLUSH_THREADS: Final = 4
 # Threads of their own: a produce that waits for its fsync must not wait for large files to be removed too.
 _HOUSEKEEPING_THREADS: Final = 2
+_CLEANING_THREADS_MAX: Final = 32
 
 
 class NodeThreads:
@@ -34,10 +35,12 @@ class NodeThreads:
         self.housekeeping = ThreadPoolExecutor(_HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
         # One, which keeps the order of what is made.
         self.making = ThreadPoolExecutor(1, thread_name_prefix="tidelog-make-logs")
+        # There are as many as log.cleaner.threads asks for, up to this.
+        self.cleaning = ThreadPoolExecutor(_CLEANING_THREADS_MAX, thread_name_prefix="tidelog-log-cleaner")
 
     def shut_down(self) -> None:
         """Wait for what they do, and end them."""
-        for executor in (self.quorum, self.flush, self.housekeeping, self.making):
+        for executor in (self.quorum, self.flush, self.housekeeping, self.making, self.cleaning):
             executor.shutdown(wait=True)
 
 

@@ -54,7 +54,10 @@ def is_due(log: PartitionLog, cleanable: Cleanable) -> bool:
 
 
 def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
-    """What compaction of the log would find. I/O: with max.compaction.lag.ms headers of first batches."""
+    """What compaction of the log would find.
+
+    I/O: with max.compaction.lag.ms the headers of first batches. Errors: KafkaError when that fails.
+    """
     first_dirty_offset = _first_dirty_offset(log)
     sealed = list(log.segments)[:-1]
     ends = [segment.base_offset for segment in sealed[1:]]
@@ -72,7 +75,9 @@ def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
         else:
             clean_bytes += segment.size_bytes
     dirty = [segment for segment, end in zip(sealed, ends, strict=False) if end > first_dirty_offset]
-    return Cleanable(first_dirty_offset, end_offset, clean_bytes, dirty_bytes, _delay_ms(log, dirty, now_ms))
+    with log.storage_errors("compaction"):
+        delay_ms = _delay_ms(log, dirty, now_ms)
+    return Cleanable(first_dirty_offset, end_offset, clean_bytes, dirty_bytes, delay_ms)
 
 
 def _first_dirty_offset(log: PartitionLog) -> Offset:

@@ -26,7 +26,7 @@ class House:
         self.clock = HandClock()
         self.timers = Timers(self.clock.monotonic_ms)
         self.replicas = Replicas()
-        self.flusher = Flusher(executor, self.clock, self.replicas.logs.flush_failed)
+        self.flusher = Flusher(executor, self.clock, self.replicas.logs.disk_failed)
         self.housekeeping = Housekeeping(
             self.replicas.logs, self.flusher, executor, self.timers, self.clock, config
         )

@@ -114,7 +114,7 @@ class TestDamage:
         try:
             plan.run()
         except KafkaError as error:
-            manager.flush_failed(first, error)
+            manager.disk_failed(first, error)
         assert manager.get(EVENTS) is None
         assert found(manager, TopicPartition("other", 0)) is second
         assert "/a goes offline: fsync of /a/events-0" in caplog.text
