@@ -1,0 +1,123 @@
+"""Topics that are compacted while clients write and read them, and groups whose offsets are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from broker.node import BrokerNode
+from storage.log import PartitionLog
+from tests.support.compaction import latest_of, read_log
+from tests.support.eventually import wait_until
+from tidelog.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+CONFIG = {
+    "log.cleaner.backoff.ms": "20",
+    "log.cleaner.min.cleanable.ratio": "0.01",
+    "log.roll.ms": "50",
+    "log.retention.check.interval.ms": "30",
+    "log.flush.scheduler.interval.ms": "20",
+    "log.segment.delete.delay.ms": "100",
+    "offsets.topic.num.partitions": "1",
+}
+KEYS = 50
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """A broker that seals and compacts all the time."""
+    with EmbeddedCluster(config=CONFIG) as running:
+        yield running
+
+
+def log_of(node: BrokerNode, topic: str) -> PartitionLog:
+    (log,) = [log for log in node.services.logs.logs if log.topic_partition.topic == topic]
+    return log
+
+
+def is_compacted(node: BrokerNode, topic: str) -> bool:
+    """Whether nothing dirty is left, in the active segment neither."""
+    log = log_of(node, topic)
+    return log.first_dirty_offset == log.log_end_offset
+
+
+def values(messages: list[Message]) -> dict[bytes, bytes | None]:
+    return {message.key(): message.value() for message in messages}
+
+
+def read_all(consumer: Consumer, topic: str, end: int) -> list[Message]:
+    """Everything from the start to the offset `end`, which is not there to be read itself."""
+    found: list[Message] = []
+    consumer.assign([TopicPartition(topic, 0, 0)])
+
+    def is_at_end() -> bool:
+        found.extend(one for one in consumer.consume(500, 0.05) if one.error() is None)
+        return consumer.position([TopicPartition(topic, 0)])[0].offset >= end
+
+    wait_until(is_at_end, 30)
+    return found
+
+
+def test_a_reader_of_a_topic_that_is_compacted_meanwhile_misses_no_latest_record(
+    cluster: EmbeddedCluster, new_topic: Callable[..., str]
+) -> None:
+    topic = new_topic(1, {"cleanup.policy": "compact"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True})
+    reader = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "r", "fetch.wait.max.ms": 10}
+    )
+    reader.assign([TopicPartition(topic, 0, 0)])
+    expected: dict[bytes, bytes] = {}
+    seen: list[Message] = []
+    for number in range(60):
+        for key in range(KEYS):
+            expected[b"key-%d" % key] = b"%d-%d" % (number, key)
+            producer.produce(topic, key=b"key-%d" % key, value=b"%d-%d" % (number, key))
+        producer.flush()
+        seen += (one for one in reader.consume(200, 0.02) if one.error() is None)
+    wait_until(lambda: cluster.run(lambda node: is_compacted(node, topic)))
+
+    def has_read_all() -> bool:
+        seen.extend(one for one in reader.consume(500, 0.05) if one.error() is None)
+        return values(seen) == expected
+
+    wait_until(has_read_all, 30)
+    offsets = [message.offset() for message in seen]
+    assert offsets == sorted(set(offsets))
+    reader.close()
+    for clean in (True, False):
+        cluster.restart(clean=clean)
+        again = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "r"})
+        found = read_all(again, topic, 60 * KEYS)
+        again.close()
+        assert values(found) == expected
+        assert len(found) == KEYS
+
+
+def test_groups_are_what_they_were_when_their_compacted_offsets_are_loaded_again(
+    cluster: EmbeddedCluster, new_topic: Callable[..., str]
+) -> None:
+    topic, group = new_topic(1), f"group-{uuid4().hex[:8]}"
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    for offset in range(1, 301):
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
+    wait_until(lambda: cluster.run(lambda node: is_compacted(node, "__consumer_offsets")))
+
+    def kept(node: BrokerNode) -> tuple[int, int]:
+        records = read_log(log_of(node, "__consumer_offsets"))
+        return len(records), len(latest_of(records))
+
+    count, latest = cluster.run(kept)
+    assert count == latest < 20
+    for clean in (True, False):
+        cluster.restart(clean=clean)
+        again = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+        (committed,) = again.committed([TopicPartition(topic, 0)], timeout=20)
+        again.close()
+        assert committed.offset == 300
