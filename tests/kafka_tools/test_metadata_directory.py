@@ -24,7 +24,7 @@ WITHIN_S = 90.0
 class Node:
     """A node that is broker and controller, whose processes take turns."""
 
-    def __init__(self, root: Path, jars: str) -> None:
+    def __init__(self, root: Path, jars: str, settings: str = "") -> None:
         self.data = root / "data"
         self._config = root / "server.properties"
         self._jars = jars
@@ -37,7 +37,7 @@ class Node:
             f"listeners=PLAINTEXT://127.0.0.1:{client_port},CONTROLLER://127.0.0.1:{controller_port}\n"
             f"log.dirs={self.data}\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
             # A snapshot every few topics.
-            "metadata.log.max.record.bytes.between.snapshots=3000\n"
+            "metadata.log.max.record.bytes.between.snapshots=3000\n" + settings
         )
 
     def format(self) -> None:
