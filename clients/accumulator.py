@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from clients.backoff import ExponentialBackoff, RandomSource
 from clients.metadata import ClusterMetadata
@@ -82,6 +83,8 @@ class RecordAccumulator:
         compression_level: int | None = None,
         identity: ProducerIdentity | None = None,
     ) -> None:
+        is_transactional = identity is not None and identity.is_transactional
+        self._new_builder = partial(new_builder, compression, compression_level, is_transactional)
         self.batch_size = batch_size
         self.buffer_memory = buffer_memory
         self.memory_used = 0
@@ -91,8 +94,6 @@ class RecordAccumulator:
         self._retry_backoff = retry_backoff
         self._rng = rng
         self._delivery_timeout_ms = delivery_timeout_ms
-        self._compression = compression
-        self._compression_level = compression_level
         self._identity = identity
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._nonempty: dict[TopicPartition, PartitionQueue] = {}
@@ -151,7 +152,7 @@ class RecordAccumulator:
             return False
         batch = ProducerBatch(
             queue.topic_partition,
-            new_builder(self._compression, self._compression_level),
+            self._new_builder(),
             created_ms=now_ms,
             reserved_bytes=reserved_bytes,
             serial=self._last_serial + 1,
@@ -270,7 +271,7 @@ class RecordAccumulator:
     def _part_of(self, batch: ProducerBatch) -> ProducerBatch:
         part = ProducerBatch(
             batch.topic_partition,
-            new_builder(self._compression, self._compression_level),
+            self._new_builder(),
             created_ms=batch.created_ms,
             reserved_bytes=0,
             serial=batch.serial,
@@ -319,6 +320,14 @@ class RecordAccumulator:
         for queue in self._nonempty.values():
             queue.batches.clear()
         self._nonempty.clear()
+        return taken
+
+    def take_unsent(self) -> list[ProducerBatch]:
+        """Take out what was never sent, because its transaction is rolled back."""
+        taken = []
+        for queue in self._nonempty.values():
+            taken += [batch for batch in queue.batches if not batch.has_sequence]
+            queue.batches = deque(batch for batch in queue.batches if batch.has_sequence)
         return taken
 
     def release(self, batch: ProducerBatch) -> None:

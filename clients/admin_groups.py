@@ -58,7 +58,7 @@ class GroupAdmin(AdminBase):
         deadline_ms = self._deadline_ms(timeout_ms)
 
         async def describe(lookup: CoordinatorLookup) -> GroupDescription:
-            request = DescribeGroupsRequest(groups=(lookup.group_id,))
+            request = DescribeGroupsRequest(groups=(lookup.key,))
             response = await lookup.request(
                 ApiKey.DESCRIBE_GROUPS, lambda version: request, DescribeGroupsResponse, deadline_ms
             )
@@ -76,7 +76,7 @@ class GroupAdmin(AdminBase):
         deadline_ms = self._deadline_ms(timeout_ms)
 
         async def delete(lookup: CoordinatorLookup) -> None:
-            request = DeleteGroupsRequest(groups_names=(lookup.group_id,))
+            request = DeleteGroupsRequest(groups_names=(lookup.key,))
             response = await lookup.request(
                 ApiKey.DELETE_GROUPS, lambda version: request, DeleteGroupsResponse, deadline_ms
             )

@@ -5,7 +5,8 @@ Source: KIP-35 (negotiation), KIP-511 (the odd answer to an ApiVersions version 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from protocol.codec import decode_prefix
 from protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -16,12 +17,27 @@ _SOFTWARE_NAME = "tidelog"
 _SOFTWARE_VERSION = "0.1.0"
 
 
+class FinalizedFeatures(NamedTuple):
+    """Levels of features that count in the whole cluster, as of `epoch`; -1 from a broker that tells none.
+
+    Source: KIP-584.
+    """
+
+    epoch: int = -1
+    levels: Mapping[str, int] = {}
+
+    def level(self, name: str) -> int:
+        """The level in force; 0 for a feature that is not."""
+        return self.levels.get(name, 0)
+
+
 class ApiVersions:
     """The versions that one broker offers, met with those that we can send."""
 
-    __slots__ = ("_chosen", "_offered")
+    __slots__ = ("_chosen", "_offered", "features")
 
-    def __init__(self, offered: Iterable[ApiVersion]) -> None:
+    def __init__(self, offered: Iterable[ApiVersion], features: FinalizedFeatures | None = None) -> None:
+        self.features = features or FinalizedFeatures()
         self._offered = {entry.api_key: (entry.min_version, entry.max_version) for entry in offered}
         self._chosen: dict[int, int] = {}
 
@@ -78,6 +94,12 @@ def decode_negotiation(body: memoryview, version: int) -> ApiVersionsResponse:
         return decode_prefix(ApiVersionsResponse, body, 0, 0)[0]
     except DecodeError:
         return ApiVersionsResponse(error_code=error_code)
+
+
+def finalized_features(response: ApiVersionsResponse) -> FinalizedFeatures:
+    """What an answer says of the cluster's features."""
+    levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    return FinalizedFeatures(response.finalized_features_epoch, levels)
 
 
 def fallback_version(response: ApiVersionsResponse) -> int:

@@ -63,7 +63,7 @@ async def commit_once(
         )
         topics.append(OffsetCommitRequestTopic(name=topic, partitions=partitions))
     request = OffsetCommitRequest(
-        group_id=coordinator.group_id,
+        group_id=coordinator.key,
         generation_id_or_member_epoch=committer.generation,
         member_id=committer.member_id,
         group_instance_id=committer.group_instance_id,
@@ -123,7 +123,7 @@ async def _fetch_once(
     *,
     require_stable: bool,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    group_id = coordinator.group_id
+    group_id = coordinator.key
     grouped = None if topic_partitions is None else partitions_by_topic(topic_partitions)
 
     def make(version: int) -> OffsetFetchRequest:

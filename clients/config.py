@@ -83,7 +83,8 @@ class ProducerConfig(ClientConfig):
     """Options of a producer.
 
     `acks`: 0 (do not wait), 1 (leader) or "all"; `compression_level`: gzip 1-9, lz4 1-17, zstd -131072-22;
-    None takes the codec's default.
+    None takes the codec's default. `transaction_timeout_ms`: the coordinator aborts a transaction that is
+    open for so long.
     """
 
     acks: int | str = "all"
@@ -102,6 +103,8 @@ class ProducerConfig(ClientConfig):
     partitioner_ignore_keys: bool = False
     receive_buffer_bytes: int = 32_768
     retries: int = _INT32_MAX
+    transaction_timeout_ms: int = 60_000
+    transactional_id: str | None = None
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -134,6 +137,12 @@ class ProducerConfig(ClientConfig):
                 self.delivery_timeout_ms,
                 f"at least linger_ms + request_timeout_ms = {least}",
             )
+        require_between("transaction_timeout_ms", self.transaction_timeout_ms, 1, _INT32_MAX)
+        if self.transactional_id is not None:
+            require_text("transactional_id", self.transactional_id)
+            if not self.transactional_id:
+                raise ConfigError("transactional_id", "", "a name of at least one character, or None")
+            require_one_of("enable_idempotence", self.enable_idempotence, (True,))
         if self.enable_idempotence:
             self._require_idempotence_possible()
 

@@ -13,7 +13,13 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
-from clients.api_versions import ApiVersions, decode_negotiation, fallback_version, negotiation_request
+from clients.api_versions import (
+    ApiVersions,
+    decode_negotiation,
+    fallback_version,
+    finalized_features,
+    negotiation_request,
+)
 from clients.failures import failure
 from clients.frames import FrameReader
 from clients.in_flight import InFlightRequest, InFlightRequests
@@ -192,7 +198,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             response = await self._ask_versions(fallback_version(response))
         if response.error_code != ErrorCode.NONE:
             raise failure(response.error_code, f"ApiVersions to {self.peer}")
-        self.api_versions = ApiVersions(response.api_keys)
+        self.api_versions = ApiVersions(response.api_keys, finalized_features(response))
 
     def close(self) -> None:
         """Close the stream; what is in flight fails."""

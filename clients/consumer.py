@@ -24,7 +24,7 @@ from clients.committed_offsets import fetch_committed
 from clients.config import ConsumerConfig, make_config
 from clients.connection import Authenticator
 from clients.consumer_positions import ConsumerPositions
-from clients.consumer_types import ConsumerRecord, OffsetAndMetadata
+from clients.consumer_types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
 from clients.coordinator_lookup import CoordinatorLookup
 from clients.environment import Environment
 from clients.fetch_driver import FetchDriver
@@ -116,6 +116,7 @@ class Consumer(ConsumerPositions):
             self._fetcher.reset_timestamp,
             config.default_api_timeout_ms,
             self._wake_poll,
+            require_stable=config.read_committed,
         )
         await client.open(client.now_ms() + config.default_api_timeout_ms)
         client.updater.on_update.append(self._on_metadata)
@@ -320,8 +321,17 @@ class Consumer(ConsumerPositions):
         assert self._lookup is not None
         wanted = [TopicPartition(*partition) for partition in partitions]
         deadline_ms = self._deadline_ms(timeout_ms)
-        found = await fetch_committed(self._client, self._lookup, wanted, deadline_ms)
+        stable = self.config.read_committed
+        found = await fetch_committed(self._client, self._lookup, wanted, deadline_ms, require_stable=stable)
         return {partition: found.get(partition) for partition in wanted}
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """In whose name a producer commits what this consumer has read (KIP-447).
+
+        Ask for it after the records were polled: a rebalance since then makes the commit fail.
+        KafkaError(UNKNOWN_MEMBER_ID) while a consumer that has subscribed is no member.
+        """
+        return self._require_committer().group_metadata()
 
     # --- inside ---------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Finding a group's coordinator and talking to it (shell)."""
+"""Finding the coordinator of a group or a transactional id, and talking to it (shell)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ from protocol.schema import ApiMessage
 
 _log = logging.getLogger("tidelog.clients.group")
 GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
 _BATCHED_VERSION = 4
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 
 class CoordinatorLookup:
-    """The coordinator of one group; looked up when needed, forgotten when it errs."""
+    """The coordinator of a group or transactional id; looked up when needed, forgotten when it errs."""
 
-    def __init__(self, client: ClientBase, group_id: str) -> None:
-        self.group_id = group_id
+    def __init__(self, client: ClientBase, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
+        self.key = key
         self.node_id: BrokerId | None = None
         self._client = client
+        self._key_type = key_type
+        kind = "group" if key_type == GROUP_KEY_TYPE else "transactional id"
+        self._subject = f"coordinator of {kind} {key!r}"
 
     def forget(self) -> None:
         """Look it up again before the next request."""
@@ -54,7 +58,7 @@ class CoordinatorLookup:
                 delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
                 if self._client.now_ms() + delay_ms >= deadline_ms:
                     raise
-                _log.debug("coordinator of %r: %s", self.group_id, error)
+                _log.debug("%s: %s", self._subject, error)
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
         return self.node_id
@@ -86,21 +90,20 @@ class CoordinatorLookup:
         connection = await self._client.network.any_connection()
         version = connection.version_of(ApiKey.FIND_COORDINATOR)
         if version < _BATCHED_VERSION:
-            request = FindCoordinatorRequest(key=self.group_id, key_type=GROUP_KEY_TYPE)
+            request = FindCoordinatorRequest(key=self.key, key_type=self._key_type)
         else:
-            request = FindCoordinatorRequest(coordinator_keys=(self.group_id,), key_type=GROUP_KEY_TYPE)
+            request = FindCoordinatorRequest(coordinator_keys=(self.key,), key_type=self._key_type)
         response = await connection.request(request, FindCoordinatorResponse)
-        subject = f"coordinator of group {self.group_id!r}"
         if version < _BATCHED_VERSION:
             found = BrokerAddress(response.node_id, response.host, response.port)
             code, message = response.error_code, response.error_message
         else:
             if not response.coordinators:
-                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{subject}: none in the answer")
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._subject}: none in the answer")
             entry = response.coordinators[0]
             found = BrokerAddress(entry.node_id, entry.host, entry.port)
             code, message = entry.error_code, entry.error_message
         if code != ErrorCode.NONE:
-            raise failure(code, subject, message)
+            raise failure(code, self._subject, message)
         self._client.network.learn(found)
         return found.node_id

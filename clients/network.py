@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from clients.api_versions import FinalizedFeatures
 from clients.backoff import ExponentialBackoff
 from clients.config import ClientConfig
 from clients.connecting import ConnectionSettings, open_connection
@@ -45,6 +46,7 @@ class _Attempts:
 class Network:
     """The pool: at most one connection per broker and purpose.
 
+    `features`: the newest that a broker told when it was connected to.
     Bootstrap servers have ids -1, -2, ... until metadata tells the real ones.
     """
 
@@ -67,6 +69,7 @@ class Network:
         self._connecting: dict[_Key, asyncio.Task[BrokerConnection]] = {}
         self._attempts: dict[BrokerId, _Attempts] = {}
         self._closed = False
+        self.features = FinalizedFeatures()
 
     def set_brokers(self, brokers: Iterable[BrokerAddress]) -> None:
         """Take the brokers that metadata names; idle connections to removed ones are closed."""
@@ -211,6 +214,8 @@ class Network:
             text = f"{name}{address.host}:{address.port} cannot be reached: {reason}"
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
         attempts.failures = 0
+        if connection.api_versions.features.epoch > self.features.epoch:
+            self.features = connection.api_versions.features
         self._connections[key] = connection
         return connection
 

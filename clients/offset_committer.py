@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from clients.client import ClientBase
 from clients.committed_offsets import Committer, commit_once
 from clients.config import ConsumerConfig
-from clients.consumer_types import OffsetAndMetadata
+from clients.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
 from clients.coordinator_lookup import CoordinatorLookup
 from clients.failures import failure
 from clients.membership import Membership, MemberState
@@ -62,7 +62,7 @@ class OffsetCommitter:
                     codes = await commit_once(self._lookup, left, committer, deadline_ms)
                 error = self._judge(codes, committer)
             except TimeoutError:
-                text = f"commit to group {self._lookup.group_id!r} did not end in time"
+                text = f"commit to group {self._lookup.key!r} did not end in time"
                 raise error or KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
             except KafkaError as caught:
                 error, codes = caught, {}
@@ -76,6 +76,19 @@ class OffsetCommitter:
                 raise error
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """In whose name offsets are committed now; KafkaError(UNKNOWN_MEMBER_ID) while that is nobody's."""
+        group_id, membership = self._lookup.key, self.membership
+        if membership is None:
+            return ConsumerGroupMetadata(group_id)
+        if membership.generation < 0:
+            # Offsets in nobody's name would be taken, and what this consumer has read may be another's now.
+            text = f"this consumer is no member of group {group_id!r} now"
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        return ConsumerGroupMetadata(
+            group_id, membership.generation, membership.member_id, membership.group_instance_id
+        )
 
     def auto_commit_if_due(self) -> None:
         """Begin a commit in the background when `auto_commit_interval_ms` has passed."""
@@ -104,7 +117,7 @@ class OffsetCommitter:
             await self.commit(offsets, deadline_ms)
             self._last_auto = offsets
         except KafkaError as error:
-            _log.warning("auto commit of group %r failed: %s", self._lookup.group_id, error)
+            _log.warning("auto commit of group %r failed: %s", self._lookup.key, error)
 
     async def close(self) -> None:
         """Stop a commit that is under way."""
@@ -117,7 +130,7 @@ class OffsetCommitter:
             await self.commit(offsets, self._client.now_ms() + self._config.default_api_timeout_ms)
             self._last_auto = offsets
         except KafkaError as error:
-            _log.warning("auto commit of group %r failed: %s", self._lookup.group_id, error)
+            _log.warning("auto commit of group %r failed: %s", self._lookup.key, error)
 
     def _committer(self) -> Committer:
         membership = self.membership
@@ -134,7 +147,7 @@ class OffsetCommitter:
         for topic_partition, code in codes.items():
             if code is ErrorCode.NONE:
                 continue
-            error = failure(code, f"commit of {topic_partition} to group {self._lookup.group_id!r}")
+            error = failure(code, f"commit of {topic_partition} to group {self._lookup.key!r}")
             membership = self.membership
             if membership is not None and membership.generation == committer.generation:
                 if code is ErrorCode.REBALANCE_IN_PROGRESS:

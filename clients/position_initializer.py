@@ -18,7 +18,8 @@ class PositionInitializer:
     """Starts partitions from what the group committed, or from `reset_timestamp`.
 
     `lookup` None: there is no group. `reset_timestamp` None: a partition without a committed offset is
-    an error. `on_change` runs when partitions have positions, or an error is there to be taken.
+    an error. `require_stable`: wait for offsets of open transactions. `on_change` runs when partitions
+    have positions, or an error is there to be taken.
     """
 
     def __init__(
@@ -29,7 +30,10 @@ class PositionInitializer:
         reset_timestamp: int | None,
         timeout_ms: int,
         on_change: Callable[[], None],
+        *,
+        require_stable: bool,
     ) -> None:
+        self._require_stable = require_stable
         self._client = client
         self._assigned = assigned
         self._lookup = lookup
@@ -66,7 +70,7 @@ class PositionInitializer:
         deadline_ms = self._client.now_ms() + self._timeout_ms
         try:
             committed = await fetch_committed(
-                self._client, lookup, partitions, deadline_ms, require_stable=True
+                self._client, lookup, partitions, deadline_ms, require_stable=self._require_stable
             )
         except KafkaError as error:
             self._error = error

@@ -120,6 +120,15 @@ class ProduceCore:
             self._give_up(batch)
         _log_lost(lost, str(error))
 
+    def drop_unsent(self, error: KafkaError) -> bool:
+        """Fail what was never sent, because its transaction is rolled back; whether there was any."""
+        dropped = self.accumulator.take_unsent()
+        for batch in dropped:
+            batch.fail(KafkaError(error.code, str(error)))
+            self.accumulator.release(batch)
+        _log_lost(dropped, str(error))
+        return bool(dropped)
+
     def _complete(self, batch: ProducerBatch, answer: BatchAnswer) -> None:
         offset = -1 if answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else answer.base_offset
         if self.identity is not None:
@@ -149,13 +158,17 @@ class ProduceCore:
         self.accumulator.release(batch)
 
     def _give_up(self, batch: ProducerBatch) -> None:
-        if self.identity is not None and batch.has_sequence:
+        if self.identity is not None:
             self.identity.given_up(batch)
         self.accumulator.release(batch)
 
 
 def produce_request(
-    batches: Sequence[ProducerBatch], metadata: ClusterMetadata, acks: int, timeout_ms: int
+    batches: Sequence[ProducerBatch],
+    metadata: ClusterMetadata,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
 ) -> ProduceRequest:
     """The request that carries `batches`, one per partition."""
     by_topic: dict[str, list[PartitionProduceData]] = {}
@@ -168,7 +181,9 @@ def produce_request(
         TopicProduceData(name=topic, topic_id=metadata.topic_id(topic), partition_data=tuple(partitions))
         for topic, partitions in by_topic.items()
     )
-    return ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+    return ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=topics
+    )
 
 
 def _size_and_place(batch: ProducerBatch) -> tuple[int, str]:

@@ -28,8 +28,12 @@ from clients.produce_core import ProduceCore
 from clients.producer_batch import RecordMetadata
 from clients.producer_identity import ProducerIdentity
 from clients.producer_topics import ProducerTopics, TopicState
-from clients.record_checks import refuse_bad_record, refuse_bad_timestamp
+from clients.producer_transactions import ProducerTransactions
+from clients.progress import Progress
+from clients.record_checks import refuse_bad_record, refuse_bad_timestamp, too_large
 from clients.sender import Sender
+from clients.transaction_driver import TransactionDriver
+from clients.transaction_manager import TransactionManager
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record import RecordHeader
@@ -41,7 +45,7 @@ _ENCODING_ERRORS = (TypeError, AttributeError, ValueError)
 DeliveryFuture = asyncio.Future[RecordMetadata]
 
 
-class Producer:
+class Producer(ProducerTransactions):
     """An asyncio producer; use it as an async context manager, or call `start` and `close`.
 
     Leaving the context delivers what was sent, after an error within `request_timeout_ms`; a task that is
@@ -63,11 +67,12 @@ class Producer:
         self.config = config
         self._environment = environment
         self._authenticator = authenticator
+        self._transactions = None
         self._states: dict[str, TopicState] = {}
         self._line = MemoryLine()
         self._largest_record = min(config.max_request_size, config.buffer_memory)
         self._uses_keys = not config.partitioner_ignore_keys
-        self._flush_waiters: set[asyncio.Future[None]] = set()
+        self._progress = Progress()
         self._new_batches = 0
         self._is_closed = False
         self._takes_records = True
@@ -90,6 +95,9 @@ class Producer:
         )
         environment = self._client.environment
         identity = ProducerIdentity() if config.enable_idempotence else None
+        if config.transactional_id is not None:
+            manager = TransactionManager(config.transactional_id, config.transaction_timeout_ms)
+            self._transactions, identity = manager, manager.identity
         self._accumulator = RecordAccumulator(
             batch_size=config.batch_size,
             linger_ms=config.linger_ms,
@@ -111,10 +119,18 @@ class Producer:
             keep_order=config.max_in_flight_requests_per_connection == 1,
         )
         updater = self._client.updater
-        self._sender = Sender(core, config, updater, self._client.network, environment, self._on_progress)
+        network = self._client.network
+        self._sender = Sender(
+            core, config, updater, network, environment, self._on_progress, self._transactions
+        )
         await self._client.open(self._client.now_ms() + config.max_block_ms)
         updater.on_update.append(self._topics.refresh)
         self._sender.start()
+        if self._transactions is not None:
+            self._driver = TransactionDriver(
+                self._transactions, core, self._client, config, self._on_transaction
+            )
+            self._driver.start()
         self._started = True
 
     async def __aenter__(self) -> Producer:
@@ -144,23 +160,16 @@ class Producer:
         serial = self._accumulator.begin_flush()
         self._sender.wake()
         try:
-            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                while not self._accumulator.is_flushed(serial):
-                    waiter: asyncio.Future[None] = self._loop.create_future()
-                    self._flush_waiters.add(waiter)
-                    try:
-                        await waiter
-                    finally:
-                        self._flush_waiters.discard(waiter)
+            await self._progress.wait_until(lambda: self._accumulator.is_flushed(serial), timeout_ms)
         except TimeoutError:
-            text = f"flush did not end within {timeout_ms} ms"
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no end of flush in {timeout_ms} ms") from None
         finally:
             self._accumulator.end_flush()
 
     async def close(self, timeout_ms: int | None = None) -> None:
         """Flush for at most `timeout_ms` (None: as long as deliveries take), then stop.
 
+        An open transaction is aborted.
         What is left then fails with NETWORK_EXCEPTION, also when the task that closes is cancelled.
         """
         if not self._started or self._is_closed:
@@ -170,10 +179,13 @@ class Producer:
         self._accumulator.close()
         self._line.wake()  # who waits for room is refused now, one after the other
         try:
+            await self._end_transactions(timeout_ms)
             if timeout_ms != 0:
                 with suppress(KafkaError):
                     await self.flush(timeout_ms)
         finally:
+            if self._transactions is not None:
+                await self._driver.close()
             await self._sender.close()
             await self._client.close()
 
@@ -202,8 +214,8 @@ class Producer:
                 future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
             if future is None:
                 future = await self._enqueue_later(topic, value, key, headers, partition, timestamp_ms)
-        except _ENCODING_ERRORS as error:
-            refuse_bad_record(value, key, headers, error)
+        except (KafkaError, *_ENCODING_ERRORS) as error:
+            self._refuse(error, value, key, headers)
             raise
         if self._new_batches >= _BATCHES_BEFORE_YIELD:
             # A loop of sends that never waits would starve the sender.
@@ -229,8 +241,8 @@ class Producer:
             return None
         try:
             return self._enqueue(topic, value, key, headers, partition, timestamp_ms)
-        except _ENCODING_ERRORS as error:
-            refuse_bad_record(value, key, headers, error)
+        except (KafkaError, *_ENCODING_ERRORS) as error:
+            self._refuse(error, value, key, headers)
             raise
 
     async def send_and_wait(
@@ -266,13 +278,14 @@ class Producer:
         timestamp_ms: int | None,
     ) -> DeliveryFuture | None:
         """Append if topic and memory allow; None if the caller has to wait."""
+        transactions = self._transactions
         state = self._states.get(topic)
-        if state is None or not self._takes_records:
-            self._check_usable()
+        if state is None or not self._takes_records or not (transactions is None or transactions.is_open):
+            self._check_sendable()
             return None
         size = record_size_bound(key, value, headers)
         if size > self._largest_record:
-            raise self._too_large(size)
+            raise too_large(size, self.config)
         is_sticky = False
         if partition is None:
             metadata = state.metadata
@@ -300,6 +313,9 @@ class Producer:
             state.was_used = True
             self._new_batches += 1
             self._sender.wake()
+            if transactions is not None:
+                transactions.add_partition(queue.topic_partition)
+                self._driver.wake()
         if is_sticky:
             self._topics.count_sticky(state, size, is_ready=is_new and len(queue.batches) > 1)
         return future
@@ -323,7 +339,7 @@ class Producer:
             at_front = True
         while True:
             try:
-                self._check_usable()
+                self._check_sendable()
                 future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
             except BaseException:
                 self._line.wake()  # what cannot be sent needs no room: it is the next one's turn
@@ -349,34 +365,36 @@ class Producer:
         finally:
             self._accumulator.memory_waiters -= 1
 
+    def _check_sendable(self) -> None:
+        self._check_usable()
+        if self._transactions is not None:
+            self._transactions.require_open()
+
+    def _refuse(
+        self, error: Exception, value: bytes | None, key: bytes | None, headers: Sequence[RecordHeader]
+    ) -> None:
+        """A record was not taken: say what is wrong with it, and let its transaction not be committed."""
+        if not isinstance(error, KafkaError):
+            refuse_bad_record(value, key, headers, error)
+        elif self._transactions is not None:
+            self._transactions.send_failed(error)
+
     async def _load_topic(self, topic: str, deadline_ms: int) -> TopicState:
         self._check_usable()
         return await self._topics.load(topic, deadline_ms)
 
+    def _on_transaction(self) -> None:
+        """Batches may be sent that were not allowed before, or were dropped."""
+        self._sender.wake()
+        self._on_progress()
+
     def _on_progress(self) -> None:
+        if self._transactions is not None:
+            self._driver.wake()
         if self._sender.has_ended:
             self._takes_records = False  # nobody would send them
         self._line.wake()
-        for flush_waiter in self._flush_waiters:
-            if not flush_waiter.done():
-                flush_waiter.set_result(None)
-
-    def _check_usable(self) -> None:
-        if not self._started:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is not started")
-        if self._is_closed:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed")
-        if self._sender.fatal_error is not None:
-            raise self._sender.fatal_error
-
-    def _too_large(self, size: int) -> KafkaError:
-        config = self.config
-        limit = (
-            f"max_request_size={config.max_request_size}"
-            if size > config.max_request_size
-            else f"buffer_memory={config.buffer_memory}"
-        )
-        return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size} bytes is over {limit}")
+        self._progress.tell()
 
     def _block_deadline_ms(self) -> int:
         return self._client.now_ms() + self.config.max_block_ms

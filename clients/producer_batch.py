@@ -200,6 +200,10 @@ class ProducerBatch:
         write_header(self.payload, 0, header)
 
 
-def new_builder(compression: Compression, compression_level: int | None) -> BatchBuilder:
+def new_builder(
+    compression: Compression, compression_level: int | None, is_transactional: bool = False
+) -> BatchBuilder:
     """A builder for a batch whose producer state comes later."""
-    return BatchBuilder(compression=compression, compression_level=compression_level)
+    return BatchBuilder(
+        compression=compression, compression_level=compression_level, is_transactional=is_transactional
+    )

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from clients.producer_batch import ProducerBatch
 from protocol.errors import ErrorCode
@@ -71,6 +72,9 @@ class _PartitionSequence:
 
 class ProducerIdentity:
     """Gives out sequences and judges errors that concern them."""
+
+    is_transactional: ClassVar[bool] = False
+    """Whether a coordinator gives the id, not any broker."""
 
     def __init__(self) -> None:
         self.producer_id: ProducerId = NO_PRODUCER_ID
@@ -153,7 +157,9 @@ class ProducerIdentity:
             self._to_renumber[batch.topic_partition] = None
 
     def given_up(self, batch: ProducerBatch) -> None:
-        """The batch expired after it was sent: nobody knows whether it was written."""
+        """The batch expired: if it was sent, nobody knows whether it was written."""
+        if not batch.has_sequence:
+            return
         behind = next_sequence(batch.last_sequence, 1)
         topic_partition = batch.topic_partition
         self._unresolved[topic_partition] = max(behind, self._unresolved.get(topic_partition, behind))

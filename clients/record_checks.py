@@ -1,9 +1,10 @@
-"""Says what is wrong with a record that could not be encoded, or with a timestamp that was given for one."""
+"""Says what is wrong with a record: its types, once encoding it has failed, its timestamp, its size."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from clients.config import ProducerConfig
 from protocol.errors import ErrorCode, KafkaError
 
 _TIMESTAMP_MAX: Final = 2**63 - 1
@@ -28,6 +29,16 @@ def refuse_bad_record(value: object, key: object, headers: object, cause: Except
     text = _explain(value, key, headers)
     if text is not None:
         raise TypeError(text) from cause
+
+
+def too_large(size: int, config: ProducerConfig) -> KafkaError:
+    """The refusal of a record of at most `size` bytes, which names the option that bounds it."""
+    limit = (
+        f"max_request_size={config.max_request_size}"
+        if size > config.max_request_size
+        else f"buffer_memory={config.buffer_memory}"
+    )
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size} bytes is over {limit}")
 
 
 def _explain(value: object, key: object, headers: object) -> str | None:

@@ -23,6 +23,8 @@ from clients.metadata_updater import MetadataUpdater
 from clients.network import Network
 from clients.produce_core import BatchAnswer, ProduceCore, produce_request
 from clients.producer_batch import ProducerBatch
+from clients.transaction_manager import TransactionManager
+from clients.transaction_requests import PRODUCE_HIGHEST_V1
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, TopicPartition
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -49,7 +51,9 @@ class Sender:
         network: Network,
         environment: Environment,
         on_progress: Callable[[], None],
+        transactions: TransactionManager | None = None,
     ) -> None:
+        self._transactions = transactions
         self._core = core
         self._config = config
         self._updater = updater
@@ -118,7 +122,9 @@ class Sender:
         if core.expire(now_ms):
             self._on_progress()
         readiness = core.ready(self._metadata, now_ms)
-        if core.identity is not None and not core.identity.has_id and core.accumulator.incomplete:
+        identity = core.identity
+        asks_for_id = identity is not None and not (identity.has_id or identity.is_transactional)
+        if asks_for_id and core.accumulator.incomplete:
             self._ensure_identity()
         for topic in readiness.unknown_leader_topics:
             self._updater.use_topic(topic)
@@ -146,9 +152,12 @@ class Sender:
 
     def _send(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         by_name = any(self._metadata.topic_id(batch.topic_partition.topic) == ZERO_UUID for batch in batches)
-        request = produce_request(batches, self._metadata, self._acks, self._config.request_timeout_ms)
+        config = self._config
+        request = produce_request(
+            batches, self._metadata, self._acks, config.request_timeout_ms, config.transactional_id
+        )
         try:
-            version = connection.version_of(ApiKey.PRODUCE, _HIGHEST_VERSION_BY_NAME if by_name else None)
+            version = connection.version_of(ApiKey.PRODUCE, self._highest_version(by_name))
             if self._acks == 0:
                 connection.send_unanswered(request, version)
                 self._settle(batches, BatchAnswer(ErrorCode.NONE))
@@ -158,6 +167,12 @@ class Sender:
             self._settle(batches, BatchAnswer(error.code, error_message=str(error)))
             return
         future.add_done_callback(partial(self._on_answer, batches))
+
+    def _highest_version(self, by_name: bool) -> int | None:
+        """The highest version of Produce that means what we mean."""
+        if self._transactions is not None and not self._transactions.is_v2:
+            return PRODUCE_HIGHEST_V1
+        return _HIGHEST_VERSION_BY_NAME if by_name else None
 
     def _on_answer(self, batches: list[ProducerBatch], future: asyncio.Future[ApiMessage]) -> None:
         if future.cancelled():
