@@ -1,4 +1,4 @@
-"""The admin client: topics, configurations, groups and offsets of a cluster (shell).
+"""The admin client: topics, configurations, groups, offsets and transactions of a cluster (shell).
 
     async with Admin("localhost:9092") as admin:
         await admin.create_topic("tides", num_partitions=6)
@@ -25,6 +25,7 @@ from clients.admin_security import (
     SecurityAdmin,
 )
 from clients.admin_topics import TopicAdmin
+from clients.admin_transactions import TransactionAdmin, TransactionDescription, TransactionListing
 from clients.admin_types import (
     ActiveProducer,
     AlterOperation,
@@ -86,12 +87,23 @@ __all__ = [
     "ResourceType",
     "TopicDescription",
     "TopicListing",
+    "TransactionDescription",
+    "TransactionListing",
     "UpgradeType",
     "VoterEndpoint",
 ]
 
 
-class Admin(TopicAdmin, PartitionAdmin, ClusterAdmin, FeatureAdmin, QuorumAdmin, SecurityAdmin, GroupAdmin):
+class Admin(
+    TopicAdmin,
+    PartitionAdmin,
+    ClusterAdmin,
+    FeatureAdmin,
+    QuorumAdmin,
+    SecurityAdmin,
+    GroupAdmin,
+    TransactionAdmin,
+):
     """An asyncio admin client; use it as an async context manager, or call `start` and `close`.
 
     Options are those of `AdminConfig` (Kafka's names with underscores).

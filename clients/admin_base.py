@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from clients.client import ClientBase
 from clients.config import AdminConfig, make_config
 from clients.connection import Authenticator, BrokerConnection
-from clients.coordinator_lookup import CoordinatorLookup
+from clients.coordinator_lookup import GROUP_KEY_TYPE, CoordinatorLookup
 from clients.environment import Environment
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId
@@ -21,6 +21,7 @@ ResultT = TypeVar("ResultT")
 KeyT = TypeVar("KeyT")
 SelfT = TypeVar("SelfT", bound="AdminBase")
 
+COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _TOPIC_IDLE_MS = 300_000
 
 
@@ -108,6 +109,33 @@ class AdminBase:
             self._client.updater.request_update()
             await asyncio.sleep(delay_ms / 1000)
             attempt += 1
+
+    async def _for_each(
+        self,
+        keys: tuple[str, ...],
+        call: Callable[[CoordinatorLookup], Awaitable[ResultT]],
+        deadline_ms: int,
+        key_type: int = GROUP_KEY_TYPE,
+    ) -> dict[str, ResultT | KafkaError]:
+        """Run `call` for every group or transactional id at its coordinator, again after passing errors."""
+
+        async def one(key: str) -> ResultT | KafkaError:
+            lookup = CoordinatorLookup(self._client, key, key_type)
+
+            async def attempt() -> ResultT:
+                try:
+                    return await call(lookup)
+                except KafkaError as error:
+                    if error.code in COORDINATOR_MOVED:
+                        lookup.forget()
+                    raise
+
+            try:
+                return await self._retrying(attempt, deadline_ms)
+            except KafkaError as error:
+                return error
+
+        return dict(zip(keys, await asyncio.gather(*map(one, keys)), strict=True))
 
     async def _ask_any(self, request: ApiMessage, response: type[ResponseT], deadline_ms: int) -> ResponseT:
         """Ask whichever broker is least busy."""

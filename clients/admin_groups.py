@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
 
-from clients.admin_base import AdminBase, name_tuple
+from clients.admin_base import COORDINATOR_MOVED, AdminBase, name_tuple
 from clients.admin_types import GroupDescription, GroupListing, GroupMember
 from clients.assignors.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from clients.committed_offsets import Committer, commit_once, fetch_committed
@@ -31,9 +30,6 @@ from protocol.messages.offset_delete import (
     OffsetDeleteResponse,
 )
 from protocol.registry import ApiKey
-
-_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-ResultT = TypeVar("ResultT")
 
 
 class GroupAdmin(AdminBase):
@@ -67,7 +63,7 @@ class GroupAdmin(AdminBase):
             assert lookup.node_id is not None
             return _description(group, lookup.node_id)
 
-        return await self._for_each(group_ids, describe, deadline_ms)
+        return await self._for_each(name_tuple(group_ids, "group_ids"), describe, deadline_ms)
 
     async def delete_groups(
         self, group_ids: Iterable[str], *, timeout_ms: int | None = None
@@ -83,7 +79,7 @@ class GroupAdmin(AdminBase):
             for result in response.results:
                 raise_for(result.error_code, f"delete group {result.group_id!r}")
 
-        return await self._for_each(group_ids, delete, deadline_ms)
+        return await self._for_each(name_tuple(group_ids, "group_ids"), delete, deadline_ms)
 
     async def list_group_offsets(
         self,
@@ -113,7 +109,7 @@ class GroupAdmin(AdminBase):
         async def alter(lookup: CoordinatorLookup) -> dict[TopicPartition, ErrorCode]:
             codes = await commit_once(lookup, wanted, Committer(), deadline_ms)
             for code in codes.values():
-                if code in _MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                if code in COORDINATOR_MOVED or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     raise failure(code, f"offsets of group {group_id!r}")
             return codes
 
@@ -145,7 +141,7 @@ class GroupAdmin(AdminBase):
             response = await lookup.request(
                 ApiKey.OFFSET_DELETE, lambda version: request, OffsetDeleteResponse, deadline_ms
             )
-            if response.error_code in _MOVED:
+            if response.error_code in COORDINATOR_MOVED:
                 lookup.forget()
             raise_for(response.error_code, f"delete offsets of group {group_id!r}")
             return response
@@ -179,33 +175,6 @@ class GroupAdmin(AdminBase):
             )
             for group in response.groups
         ]
-
-    async def _for_each(
-        self,
-        group_ids: Iterable[str],
-        call: Callable[[CoordinatorLookup], Awaitable[ResultT]],
-        deadline_ms: int,
-    ) -> dict[str, ResultT | KafkaError]:
-        """Run `call` for every group at its coordinator, again after errors that may pass."""
-
-        async def one(group_id: str) -> ResultT | KafkaError:
-            lookup = self._coordinator(group_id)
-
-            async def attempt() -> ResultT:
-                try:
-                    return await call(lookup)
-                except KafkaError as error:
-                    if error.code in _MOVED:
-                        lookup.forget()
-                    raise
-
-            try:
-                return await self._retrying(attempt, deadline_ms)
-            except KafkaError as error:
-                return error
-
-        names = name_tuple(group_ids, "group_ids")
-        return dict(zip(names, await asyncio.gather(*map(one, names)), strict=True))
 
 
 def _description(group: DescribedGroup, coordinator_id: BrokerId) -> GroupDescription:

@@ -33,6 +33,9 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "produce": LazyCommand("tidelog.cli.produce", "Write records to a topic from standard input."),
     "consume": LazyCommand("tidelog.cli.consume", "Read records from topics to standard output."),
     "group": LazyCommand("tidelog.cli.group", "List, describe and delete consumer groups."),
+    "transactions": LazyCommand(
+        "tidelog.cli.transactions", "List, describe and abort transactions, and find those that hang."
+    ),
     "cluster": LazyCommand(
         "tidelog.cli.cluster", "Show a cluster and its health; start one on this machine."
     ),

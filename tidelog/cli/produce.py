@@ -66,6 +66,10 @@ DelimiterOption = Annotated[
 AcksOption = Annotated[
     str, typer.Option("--acks", metavar="ACKS", help="Who must have the record: all, 1 or 0.")
 ]
+TransactionOption = Annotated[
+    str | None,
+    typer.Option("--transaction", metavar="ID", help="Write all or nothing, as this transactional id."),
+]
 VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Print where each record was written.")]
 
 
@@ -91,6 +95,7 @@ def produce(
     tombstone: TombstoneOption = False,
     delimiter: DelimiterOption = "\\n",
     acks: AcksOption = "all",
+    transaction: TransactionOption = None,
     verbose: VerboseOption = False,
     client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
@@ -105,6 +110,7 @@ def produce(
         "linger_ms": LINGER_MS,
         "batch_size": BATCH_BYTES,
         "max_block_ms": CONNECT_TIMEOUT_MS,
+        "transactional_id": transaction,
         **client_options(client_option, ProducerConfig),
     }
     producer = Producer(bootstrap, **options)
@@ -150,6 +156,12 @@ async def _produce(producer: Producer, splitter: RecordSplitter, target: Target)
                 raise UsageFailure(
                     f"topic {target.topic!r} has no partition {target.partition}, only {len(known)}"
                 )
+        if producer.config.transactional_id is not None:
+            await producer.init_transactions()
+            async with producer.transaction():
+                await _send_input(producer, splitter, deliveries)
+                deliveries.raise_failure()
+            return
         try:
             await _send_input(producer, splitter, deliveries)
         except (asyncio.CancelledError, UsageFailure):

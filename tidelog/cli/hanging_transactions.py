@@ -1,0 +1,104 @@
+"""Finding transactions that hang: open in a partition, and no coordinator will end them.
+
+A transaction that is open for longer than any may be hangs when its producer has no transactional id that a
+coordinator knows, or when the coordinator does not count the partition among those of its transaction.
+
+Source: KIP-664.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from clients.admin import Admin, TransactionDescription
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import BrokerId, Offset, TopicPartition
+from tidelog.cli.admin import succeeded
+
+_PARTITIONS_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingTransaction:
+    """One of them; `last_timestamp` in ms since 1970."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    start_offset: Offset
+    last_timestamp: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where it is open."""
+        return TopicPartition(self.topic, self.partition)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+async def find_hanging(
+    admin: Admin, topics: Sequence[str], broker_id: BrokerId | None, max_timeout_ms: int
+) -> list[HangingTransaction]:
+    """Those open for longer than `max_timeout_ms` that nobody will end, in `topics` or (none named) all."""
+    partitions = await _partitions(admin, topics, broker_id)
+    open_long: list[HangingTransaction] = []
+    for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
+        some = partitions[start : start + _PARTITIONS_AT_ONCE]
+        open_long += await _open_for_long(admin, some, now_ms() - max_timeout_ms)
+    if not open_long:
+        return []
+    known = await _known_transactions(admin, {one.producer_id for one in open_long})
+    return [one for one in open_long if one.topic_partition not in known.get(one.producer_id, ())]
+
+
+async def _partitions(
+    admin: Admin, topics: Sequence[str], broker_id: BrokerId | None
+) -> list[TopicPartition]:
+    names = list(topics) or sorted(await admin.list_topics(include_internal=True))
+    described = succeeded(await admin.describe_topics(names))
+    return [
+        TopicPartition(name, partition.partition)
+        for name, topic in described.items()
+        for partition in topic.partitions
+        if broker_id is None or broker_id in partition.replicas
+    ]
+
+
+async def _open_for_long(
+    admin: Admin, partitions: Sequence[TopicPartition], before_ms: int
+) -> list[HangingTransaction]:
+    producers = succeeded(await admin.describe_producers(partitions))
+    return [
+        HangingTransaction(
+            topic=where.topic,
+            partition=where.partition,
+            producer_id=one.producer_id,
+            producer_epoch=one.producer_epoch,
+            coordinator_epoch=one.coordinator_epoch,
+            start_offset=one.current_transaction_start_offset,
+            last_timestamp=one.last_timestamp,
+        )
+        for where, active in producers.items()
+        for one in active
+        if one.current_transaction_start_offset is not None and one.last_timestamp < before_ms
+    ]
+
+
+async def _known_transactions(admin: Admin, producer_ids: set[int]) -> dict[int, tuple[TopicPartition, ...]]:
+    """The partitions in which coordinators will end what these producers have open."""
+    listed = await admin.list_transactions(producer_ids=sorted(producer_ids))
+    described = await admin.describe_transactions(sorted(listed))
+    known: dict[int, tuple[TopicPartition, ...]] = {}
+    for found in described.values():
+        if isinstance(found, TransactionDescription):
+            known[found.producer_id] = found.partitions
+        elif isinstance(found, KafkaError) and found.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise found
+    return known

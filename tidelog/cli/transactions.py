@@ -1,0 +1,228 @@
+"""`tidelog transactions`: what is open, who writes it, and how to end what hangs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clients.admin import ActiveProducer, Admin, TransactionDescription
+from clients.admin_base import one_result
+from protocol.ids import TopicPartition
+from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.hanging_transactions import HangingTransaction, find_hanging, now_ms
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.output import print_json, print_table
+
+DEFAULT_TIMEOUT_MINUTES = 15
+"""Kafka's default of transaction.max.timeout.ms: no transaction is open for longer, unless it hangs."""
+
+app = typer.Typer(
+    help="List, describe and abort transactions, and find those that hang.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="Transactional ids.")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+Partition = Annotated[int, typer.Option("-p", "--partition", metavar="N", min=0, help="The partition.")]
+
+
+@app.command("list")
+def list_transactions(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    state: Annotated[
+        list[str],
+        typer.Option("-s", "--state", metavar="STATE", help="Only in this state, e.g. Ongoing or Empty."),
+    ] = [],  # noqa: B006
+    producer_id: Annotated[
+        list[int], typer.Option("--producer-id", metavar="N", help="Only of this producer.")
+    ] = [],  # noqa: B006
+    longer_than: Annotated[
+        int | None,
+        typer.Option("--longer-than", metavar="MS", min=0, help="Only those open for longer."),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option("--pattern", metavar="REGEX", help="Only ids that match as a whole."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List transactional ids."""
+    found = with_admin(
+        bootstrap,
+        lambda admin: admin.list_transactions(
+            states=state, producer_ids=producer_id, duration_ms=longer_than, pattern=pattern
+        ),
+    )
+    listings = [found[name] for name in sorted(found)]
+    if as_json:
+        print_json(listings)
+        return
+    rows = [(one.transactional_id, one.coordinator_id, one.producer_id, one.state) for one in listings]
+    print_table(("id", "coordinator", "producer", "state"), rows)
+
+
+@app.command()
+def describe(ids: Ids, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+    """Show transactional ids with their producers, and the partitions of what is open."""
+    described = succeeded(with_admin(bootstrap, lambda admin: admin.describe_transactions(ids)))
+    if as_json:
+        print_json([_as_document(one) for one in described.values()])
+    else:
+        rows = [
+            (
+                one.transactional_id,
+                one.coordinator_id,
+                one.producer_id,
+                one.producer_epoch,
+                one.state,
+                one.timeout_ms,
+                one.start_time_ms,
+                _duration_ms(one),
+                ",".join(str(partition) for partition in one.partitions),
+            )
+            for one in described.values()
+        ]
+        columns = "id coordinator producer epoch state timeout_ms start_ms duration_ms partitions"
+        print_table(columns.split(), rows)
+    fail_unless_all(len(set(ids)), len(described))
+
+
+@app.command("describe-producers")
+def describe_producers(
+    topic: Topic,
+    partition: Partition,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    as_json: AsJson = False,
+) -> None:
+    """Show the producers that a partition remembers, and where their open transactions begin."""
+    producers = with_admin(bootstrap, lambda admin: _producers(admin, TopicPartition(topic, partition)))
+    if as_json:
+        print_json(producers)
+        return
+    rows = [
+        (
+            one.producer_id,
+            one.producer_epoch,
+            one.coordinator_epoch,
+            one.last_sequence,
+            one.last_timestamp,
+            one.current_transaction_start_offset,
+        )
+        for one in producers
+    ]
+    print_table(
+        ("producer", "epoch", "coordinator_epoch", "last_sequence", "last_timestamp", "start_offset"), rows
+    )
+
+
+@app.command()
+def abort(
+    topic: Topic,
+    partition: Partition,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    start_offset: Annotated[
+        int | None,
+        typer.Option("-o", "--start-offset", metavar="N", min=0, help="Where the transaction begins."),
+    ] = None,
+    producer_id: Annotated[
+        int | None,
+        typer.Option("--producer-id", metavar="N", help="In place of the offset; with epochs."),
+    ] = None,
+    producer_epoch: Annotated[int | None, typer.Option("--producer-epoch", metavar="N")] = None,
+    coordinator_epoch: Annotated[int | None, typer.Option("--coordinator-epoch", metavar="N")] = None,
+) -> None:
+    """End a transaction of a partition that hangs, without asking its coordinator."""
+    by_producer = (producer_id, producer_epoch, coordinator_epoch)
+    if (start_offset is None) != all(part is not None for part in by_producer):
+        raise UsageFailure(
+            "give --start-offset, or all of --producer-id, --producer-epoch, --coordinator-epoch"
+        )
+    where = TopicPartition(topic, partition)
+
+    async def work(admin: Admin) -> None:
+        ids = by_producer
+        if start_offset is not None:
+            ids = await _open_at(admin, where, start_offset)
+        producer, epoch, coordinator = ids
+        assert producer is not None and epoch is not None and coordinator is not None
+        await admin.abort_transaction(where, producer, epoch, coordinator, timeout_ms=OPERATION_TIMEOUT_MS)
+
+    with_admin(bootstrap, work)
+    print(f"aborted the transaction in {where}")
+
+
+@app.command("find-hanging")
+def find_hanging_transactions(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    topic: Annotated[
+        list[str], typer.Option("-t", "--topic", metavar="TOPIC", help="Look only here; may be repeated.")
+    ] = [],  # noqa: B006
+    broker_id: Annotated[
+        int | None,
+        typer.Option("--broker", metavar="ID", help="Only partitions that have a replica there."),
+    ] = None,
+    max_timeout_minutes: Annotated[
+        int,
+        typer.Option(
+            "--max-timeout", metavar="MINUTES", min=0, help="What no transaction is open for unless it hangs."
+        ),
+    ] = DEFAULT_TIMEOUT_MINUTES,
+    as_json: AsJson = False,
+) -> None:
+    """Find transactions that are open in a partition and that no coordinator will end."""
+    hanging = with_admin(
+        bootstrap, lambda admin: find_hanging(admin, topic, broker_id, max_timeout_minutes * 60_000)
+    )
+    if as_json:
+        print_json(hanging)
+        return
+    print_table(
+        ("topic", "partition", "producer", "epoch", "coordinator_epoch", "start_offset", "last_timestamp"),
+        [_hanging_row(one) for one in hanging],
+    )
+
+
+def _hanging_row(one: HangingTransaction) -> tuple[object, ...]:
+    return (
+        one.topic,
+        one.partition,
+        one.producer_id,
+        one.producer_epoch,
+        one.coordinator_epoch,
+        one.start_offset,
+        one.last_timestamp,
+    )
+
+
+async def _producers(admin: Admin, where: TopicPartition) -> tuple[ActiveProducer, ...]:
+    return one_result(await admin.describe_producers([where]), where)
+
+
+async def _open_at(admin: Admin, where: TopicPartition, start_offset: int) -> tuple[int, int, int]:
+    """Producer id and the two epochs of the transaction that begins at an offset."""
+    for one in await _producers(admin, where):
+        if one.current_transaction_start_offset == start_offset:
+            return one.producer_id, one.producer_epoch, one.coordinator_epoch
+    raise UsageFailure(f"no open transaction of {where} begins at offset {start_offset}")
+
+
+def _duration_ms(one: TransactionDescription) -> int | None:
+    return None if one.start_time_ms is None else max(0, now_ms() - one.start_time_ms)
+
+
+def _as_document(one: TransactionDescription) -> dict[str, object]:
+    return {
+        "transactional_id": one.transactional_id,
+        "coordinator_id": one.coordinator_id,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.producer_epoch,
+        "state": one.state,
+        "timeout_ms": one.timeout_ms,
+        "start_time_ms": one.start_time_ms,
+        "duration_ms": _duration_ms(one),
+        "partitions": one.partitions,
+    }
