@@ -69,7 +69,8 @@ class _Transaction:
     sent: dict[int, int] = field(default_factory=dict)
     acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
-    may_be_committed: bool = False
+    commit_asked: int | None = None
+    commit_told: int | None = None
     is_committed: bool | None = None
     read: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
 
@@ -84,10 +85,11 @@ class TransactionChecker:
         self._highest: dict[tuple[str, int], int] = {}
         self._stable: dict[int, int] = {}
         self._committed: dict[int, int] = {}
-        self._committed_order: list[Name] = []
+        self._now = 0
 
     def feed(self, event: Event) -> None:
         """Take the next event."""
+        self._now += 1
         match event.f, event.type:
             case "send", "invoke":
                 number, partition, record = event.value
@@ -99,11 +101,10 @@ class TransactionChecker:
                 number, partition, offset = event.value
                 self.transactions[Name(event.process, number)].offsets[partition] = offset
             case "commit", "invoke":
-                self.transactions[Name(event.process, event.value)].may_be_committed = True
+                self.transactions[Name(event.process, event.value)].commit_asked = self._now
             case "commit", "ok":
-                name = Name(event.process, event.value)
-                self.transactions[name].is_committed = True
-                self._committed_order.append(name)
+                transaction = self.transactions[Name(event.process, event.value)]
+                transaction.is_committed, transaction.commit_told = True, self._now
             case "abort", "ok":
                 self.transactions[Name(event.process, event.value)].is_committed = False
             case "poll", "ok":
@@ -144,7 +145,7 @@ class TransactionChecker:
             if reader.startswith(UNCOMMITTED_READER):
                 continue
             self._highest[reader, partition] = max(offset, self._highest.get((reader, partition), -1))
-            if not transaction.may_be_committed:
+            if transaction.commit_asked is None:
                 self._add(Anomaly.EARLY_READ, f"{value} at {partition}@{offset}")
             if reader == FINAL_READER:
                 transaction.read[record].append((partition, offset))
@@ -191,22 +192,28 @@ class TransactionChecker:
                 self._add(Anomaly.DISORDER, f"producer {producer} in partition {partition}: {order}")
 
     def _judge_offsets(self) -> None:
-        """What a group has committed is what the last transaction with an offset of the partition said."""
-        unknown = {
-            (partition, offset)
-            for transaction in self.transactions.values()
-            if transaction.is_committed is None and transaction.may_be_committed
-            for partition, offset in transaction.offsets.items()
-        }
+        """What a group has committed is what one of the last transactions with an offset there said.
+
+        One is not the last if another's commit was asked for after its own was told; commits that overlap,
+        or whose end nobody knows, may be in any order.
+        """
         for partition, told in self._committed.items():
             said = [
-                self.transactions[name].offsets[partition]
-                for name in self._committed_order
-                if partition in self.transactions[name].offsets
+                transaction
+                for transaction in self.transactions.values()
+                if partition in transaction.offsets
+                and transaction.commit_asked is not None
+                and transaction.is_committed is not False
             ]
-            last = said[-1] if said else -1
-            if told != last and (partition, told) not in unknown:
-                self._add(Anomaly.OFFSET_WRONG, f"partition {partition}: {told}, committed was {last}")
+            last_asked = max((one.commit_asked or 0 for one in said if one.is_committed), default=0)
+            possible = {
+                one.offsets[partition]
+                for one in said
+                if one.commit_told is None or one.commit_told >= last_asked
+            }
+            if told not in possible:
+                text = f"partition {partition}: {told}, the last committed are {sorted(possible)}"
+                self._add(Anomaly.OFFSET_WRONG, text)
 
 
 def check(events: Iterable[Event]) -> list[Violation]:
