@@ -44,6 +44,7 @@ class Life:
         self.batches: list[ProducerBatch] = []
         self.number = -1
         self.records = 0
+        self.offset_of = -1
         self.bench.manager.begin_init(is_v2=world.cluster.is_v2)
 
     @property
@@ -89,6 +90,10 @@ class Life:
         self.world.deliveries.append((self.name, number, where, record, outcome))
 
     def send_offset(self, offset: int) -> None:
+        """Once in a transaction: a lost TxnOffsetCommit that is late may undo a second one, in Kafka, too."""
+        if self.offset_of == self.number:
+            return
+        self.offset_of = self.number
         self.note("offset", "invoke", [self.number, 0, offset])
         self.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(offset)})
 
