@@ -16,7 +16,7 @@ import confluent_kafka
 import pytest
 
 from clients.consumer import Consumer
-from clients.consumer_types import ConsumerRecord, OffsetAndMetadata
+from clients.consumer_types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
 from clients.partition_reader import PartitionReader
 from clients.producer import Producer
 from protocol.errors import ErrorCode, KafkaError
@@ -318,3 +318,22 @@ async def test_an_unreachable_cluster_is_an_error_that_names_the_server() -> Non
         await producer.start()
     with suppress(KafkaError):
         await producer.close()
+
+
+async def test_transactions_as_librdkafka_s_coordinator_knows_them(servers: str, topic: str) -> None:
+    group = ConsumerGroupMetadata(f"group-{topic}")
+    async with Producer(servers, transactional_id=topic, linger_ms=1_000) as producer:
+        await producer.init_transactions()
+        for number in range(3):
+            async with producer.transaction():
+                await producer.send(topic, b"%d" % number, partition=0)
+                await producer.send_offsets_to_transaction({TopicPartition(topic, 0): number}, group)
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction():
+                dropped = await producer.send(topic, b"dropped", partition=0)
+                raise ZeroDivisionError
+        with pytest.raises(KafkaError, match="aborted"):
+            await dropped
+    # The checksums of the markers that the mock writes do not hold.
+    records = await consume(servers, topic, 3, isolation_level="read_committed", check_crcs=False)
+    assert [(record.offset, record.value) for record in records] == [(0, b"0"), (2, b"1"), (4, b"2")]
