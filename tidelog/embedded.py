@@ -31,6 +31,7 @@ STOP_TIMEOUT_S = 30.0
 # Nothing here should wait for the comfort of a large production cluster.
 EMBEDDED_DEFAULTS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
 }
 SINGLE_NODE_DEFAULTS: Mapping[str, str] = {
@@ -38,6 +39,8 @@ SINGLE_NODE_DEFAULTS: Mapping[str, str] = {
     "listeners": "PLAINTEXT://127.0.0.1:0",
     "node.id": "1",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
 }
 CLUSTER_DEFAULTS: Mapping[str, str] = {**EMBEDDED_DEFAULTS, **QUICK_TIMEOUTS}
 

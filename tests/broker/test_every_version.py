@@ -17,6 +17,12 @@ import pytest
 from protocol.errors import ErrorCode
 from protocol.messages import alter_configs, describe_quorum, incremental_alter_configs
 from protocol.messages import describe_topic_partitions as topic_partitions
+from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from protocol.messages.add_raft_voter import AddRaftVoterRequest
 from protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -54,9 +60,11 @@ from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from protocol.messages.describe_producers import DescribeProducersRequest
 from protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from protocol.messages.describe_quorum import DescribeQuorumRequest
+from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from protocol.messages.elect_leaders import ElectLeadersRequest
 from protocol.messages.elect_leaders import TopicPartitions as ElectLeadersTopic
+from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.heartbeat import HeartbeatRequest
@@ -75,6 +83,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from protocol.messages.list_transactions import ListTransactionsRequest
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -131,6 +140,11 @@ FITTING_ERRORS = {
     ApiKey.LEAVE_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
     ApiKey.DELETE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
     ApiKey.OFFSET_DELETE: {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
+    # Nobody has looked for the coordinator, so the topic that keeps transactions is not there.
+    ApiKey.ADD_PARTITIONS_TO_TXN: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.ADD_OFFSETS_TO_TXN: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.END_TXN: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.DESCRIBE_TRANSACTIONS: {ErrorCode.NOT_COORDINATOR},
     # Of a transaction that no coordinator knows.
     ApiKey.TXN_OFFSET_COMMIT: {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
@@ -303,6 +317,8 @@ def incremental(scene: Scene, version: int) -> incremental_alter_configs.Increme
 
 
 Ask = Callable[[Scene, int], ApiMessage]
+TXN_TOPICS = (AddPartitionsToTxnTopic(name=TOPIC, partitions=(0,)),)
+
 REQUESTS: dict[ApiKey, Ask] = {
     ApiKey.PRODUCE: lambda scene, _: produce_request(scene.topic_id),
     ApiKey.FETCH: fetch,
@@ -411,6 +427,19 @@ REQUESTS: dict[ApiKey, Ask] = {
         cluster_id=None, voter_id=1, voter_directory_id=UUID(int=1234)
     ),
     ApiKey.INIT_PRODUCER_ID: lambda scene, _: InitProducerIdRequest(transactional_id=None),
+    ApiKey.ADD_PARTITIONS_TO_TXN: lambda scene, _: AddPartitionsToTxnRequest(
+        transactions=(AddPartitionsToTxnTransaction(transactional_id="tides", topics=TXN_TOPICS),),
+        v3_and_below_transactional_id="tides",
+        v3_and_below_topics=TXN_TOPICS,
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda scene, _: AddOffsetsToTxnRequest(
+        transactional_id="tides", group_id=GROUP
+    ),
+    ApiKey.END_TXN: lambda scene, _: EndTxnRequest(transactional_id="tides"),
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda scene, _: DescribeTransactionsRequest(transactional_ids=("tides",)),
+    ApiKey.LIST_TRANSACTIONS: lambda scene, _: ListTransactionsRequest(
+        state_filters=("Empty",), transactional_id_pattern="t.*"
+    ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda scene, _: OffsetForLeaderEpochRequest(
         replica_id=-1,
         topics=(

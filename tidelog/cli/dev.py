@@ -20,6 +20,9 @@ DEV_SETTINGS: Final = {
     "node.id": "1",
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
 

@@ -1,0 +1,146 @@
+"""Transactions of producers that others wrote: commit, abort, fencing, offsets of groups, time-outs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import uuid4
+
+import pytest
+
+from broker.node import BrokerNode
+from broker.transactions.states import TransactionState
+from tests.support.eventually import wait_until
+from tests.support.foreign_clients import CLIENTS
+from tests.support.foreign_clients.face import EARLIEST, ForeignConsumer, ForeignError, read_exactly
+from tests.support.foreign_clients.opening import Opened
+from tests.support.foreign_clients.transactional import TRANSACTIONAL, TransactionalProducer
+from tidelog.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+TIMEOUT_MS = 20_000
+Opener = Callable[..., TransactionalProducer]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    """A broker that looks for timed out transactions often."""
+    with EmbeddedCluster(
+        config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+def transactional_id() -> str:
+    return f"tides-{uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=list(TRANSACTIONAL))
+def producer_of(request: pytest.FixtureRequest, servers: str, transactional_id: str) -> Iterator[Opener]:
+    """Makes a transactional producer of each client; all have the same id."""
+    opened: list[TransactionalProducer] = []
+
+    def make(timeout_ms: int = TIMEOUT_MS) -> TransactionalProducer:
+        producer = TRANSACTIONAL[request.param](servers, transactional_id, timeout_ms)
+        opened.append(producer)
+        return producer
+
+    yield make
+    for producer in opened:
+        producer.close()
+
+
+def committed_reader(opened: Opened, topic: str, partitions: int = 1) -> ForeignConsumer:
+    consumer = opened.consumer(CLIENTS["confluent"], isolation="read_committed")
+    consumer.assign(topic, dict.fromkeys(range(partitions), EARLIEST))
+    return consumer
+
+
+def state_of(cluster: EmbeddedCluster, transactional_id: str) -> str:
+    def describe(node: BrokerNode) -> str:
+        return node.services.transactions.describe(transactional_id).transaction_state
+
+    return cluster.run(describe)
+
+
+def test_what_is_committed_is_read_and_what_is_aborted_is_not(
+    producer_of: Opener, new_topic: Callable[..., str], opened: Opened
+) -> None:
+    topic = new_topic(partitions=2)
+    producer = producer_of()
+    for number in range(6):
+        producer.begin()
+        for partition in (0, 1):
+            producer.send(topic, [b"%d" % number], partition)
+        if number % 2:
+            producer.abort()
+        else:
+            producer.commit()
+    reader = committed_reader(opened, topic, 2)
+    received = read_exactly(reader, 6)
+    assert sorted((one.partition, one.value) for one in received) == [
+        (partition, b"%d" % number) for partition in (0, 1) for number in (0, 2, 4)
+    ]
+
+
+def test_an_open_transaction_is_not_read_before_its_commit(
+    producer_of: Opener, topic: str, opened: Opened
+) -> None:
+    producer = producer_of()
+    producer.begin()
+    producer.send(topic, [b"open"])
+    reader = committed_reader(opened, topic)
+    assert reader.poll(0.3) == []
+    producer.commit()
+    assert [one.value for one in read_exactly(reader, 1)] == [b"open"]
+
+
+def test_a_second_producer_of_the_same_id_fences_the_first_and_aborts_what_it_wrote(
+    producer_of: Opener, topic: str, opened: Opened
+) -> None:
+    first = producer_of()
+    first.begin()
+    first.send(topic, [b"of the first"])
+    second = producer_of()
+    second.begin()
+    second.send(topic, [b"of the second"])
+    with pytest.raises(ForeignError):
+        first.commit()
+    second.commit()
+    reader = committed_reader(opened, topic)
+    assert [one.value for one in read_exactly(reader, 1)] == [b"of the second"]
+
+
+def test_offsets_are_committed_with_the_transaction_and_dropped_when_it_is_aborted(
+    producer_of: Opener, topic: str, opened: Opened
+) -> None:
+    group = f"group-{uuid4().hex[:12]}"
+    producer = producer_of()
+    for offset, commits in ((5, True), (9, False)):
+        producer.begin()
+        producer.send(topic, [b"x"])
+        producer.send_offsets({(topic, 0): offset}, group)
+        if commits:
+            producer.commit()
+        else:
+            producer.abort()
+    reader = opened.consumer(CLIENTS["confluent"], group=group)
+    assert reader.committed(topic, 0) == 5
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
+    cluster: EmbeddedCluster, producer_of: Opener, topic: str, opened: Opened, transactional_id: str
+) -> None:
+    producer = producer_of(timeout_ms=1_000)
+    producer.begin()
+    producer.send(topic, [b"too slow"])
+    wait_until(lambda: state_of(cluster, transactional_id) == TransactionState.COMPLETE_ABORT.value)
+    with pytest.raises(ForeignError):
+        producer.commit()
+    again = producer_of()
+    again.begin()
+    again.send(topic, [b"in time"])
+    again.commit()
+    reader = committed_reader(opened, topic)
+    assert [one.value for one in read_exactly(reader, 1)] == [b"in time"]
