@@ -72,10 +72,9 @@ def _transactional_header(asked: ProducePartition) -> BatchHeader | None:
     if asked.records is None or not claims_transaction(asked.records):
         return None
     try:
-        header = read_header(asked.records)
+        return read_header(asked.records)
     except DecodeError:
         return None
-    return header if header.producer_id >= 0 else None
 
 
 class ProduceVerifications:
