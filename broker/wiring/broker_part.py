@@ -273,22 +273,7 @@ class BrokerPart:
         self._leadership.waiting = WaitingRequests(
             fetch_purgatory, produce_purgatory, delete_records_purgatory
         )
-        producer_ids = ProducerIds(
-            self._access.general, config.node_id, lambda: self._lifecycle.broker_epoch, self._clock
-        )
-        self._coordinators = Coordinators(
-            config,
-            CoordinatorPorts(
-                replicas=self._replicas,
-                image=lambda: self._store.image,
-                fetch_purgatory=fetch_purgatory,
-                timers=self._timers,
-                clock=self._clock,
-                lease=self._lease,
-                brokers=self._brokers,
-                producer_ids=producer_ids,
-            ),
-        )
+        self._coordinators = self._make_coordinators(fetch_purgatory)
         return Services(
             config=config,
             clock=self._clock,
@@ -318,7 +303,7 @@ class BrokerPart:
                 config.request_timeout_ms,
                 self._maker.settled,
             ),
-            producer_ids=producer_ids,
+            producer_ids=self._producer_ids,
             topic_creation=TopicCreation(self._access.general, config, self._clock),
             verifier=self._transactional_writes.verifier,
             group_transactions=self._transactional_writes.in_groups(
@@ -326,6 +311,22 @@ class BrokerPart:
             ),
             remote=None if self.remote is None else self.remote.access,
         )
+
+    def _make_coordinators(self, fetch_purgatory: Purgatory) -> Coordinators:
+        self._producer_ids = ProducerIds(
+            self._access.general, self.config.node_id, lambda: self._lifecycle.broker_epoch, self._clock
+        )
+        ports = CoordinatorPorts(
+            replicas=self._replicas,
+            image=lambda: self._store.image,
+            fetch_purgatory=fetch_purgatory,
+            timers=self._timers,
+            clock=self._clock,
+            lease=self._lease,
+            brokers=self._brokers,
+            producer_ids=self._producer_ids,
+        )
+        return Coordinators(self.config, ports)
 
     def _report_serving(self) -> None:
         services, metrics = self.services, self._context.metrics
