@@ -1,0 +1,33 @@
+"""Seeds of the transaction coordinator's simulator: all or nothing, and nothing hangs; ablations."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from broker.transactions.safeguards import Safeguard
+from tests.sim.transactions.run import run_seed
+from tests.sim.transactions.world import Violation
+
+SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "100"))
+SEEDS_TO_FIND = 300
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_every_transaction_is_whole_or_not_there_and_none_hangs(version: int) -> None:
+    outcomes = [run_seed(seed, version=version) for seed in range(SEEDS)]
+    assert all(outcome.crashes for outcome in outcomes)
+    assert sum(outcome.committed for outcome in outcomes) > 5 * SEEDS
+    assert sum(outcome.unknown for outcome in outcomes) > 0
+
+
+def test_a_seed_replays_exactly() -> None:
+    assert run_seed(7) == run_seed(7)
+
+
+@pytest.mark.parametrize("safeguard", list(Safeguard), ids=lambda each: each.name.lower())
+def test_without_a_safeguard_the_simulator_finds_a_violation(safeguard: Safeguard) -> None:
+    with pytest.raises(Violation):
+        for seed in range(SEEDS_TO_FIND):
+            run_seed(seed, disabled=frozenset({safeguard}))

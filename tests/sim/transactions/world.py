@@ -1,0 +1,329 @@
+"""A transaction coordinator, partitions and a network on virtual time, all from one seed.
+
+The coordinator is the real core; its log forgets, when it crashes, what was not committed. Partitions go by
+the rules of the log: epochs, coordinator epochs, verification before the first record, markers that may come
+twice. Requests and answers are lost, doubled, and may come long after their sender has given up; but up to
+transaction.version 1 ends and markers do not, because nothing tells them from those of the next transaction.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+from broker.coordinator.moment import Moment
+from broker.coordinator.outcome import Writes
+from broker.transactions.config import TransactionConfig
+from broker.transactions.coordinator import TransactionCoordinator
+from broker.transactions.init_producer import ProducerIdAndEpoch
+from broker.transactions.marking import Marking
+from broker.transactions.records import TransactionRecord
+from broker.transactions.safeguards import SafeguardSet
+from protocol.errors import ErrorCode, KafkaError
+from protocol.ids import TopicPartition
+
+UPKEEP_MS = 50
+MARKER_RETRY_MS = 40
+TRANSACTION_VERSION_2 = 2
+
+Answer = Callable[[object], None]
+Command = Callable[[TransactionCoordinator], tuple[object, Writes[TransactionRecord]]]
+
+
+class Violation(AssertionError):
+    """What must never be."""
+
+
+class World:
+    """Time, chance and the network."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = Random(seed)
+        self.now_ms = 0
+        self.is_calm = False
+        self.events = 0
+        self._order = count()
+        self._heap: list[tuple[int, int, Callable[[], None]]] = []
+
+    def after(self, delay_ms: int, work: Callable[[], None]) -> None:
+        heapq.heappush(self._heap, (self.now_ms + delay_ms, next(self._order), work))
+
+    def run_until(self, end_ms: int) -> None:
+        while self._heap and self._heap[0][0] <= end_ms:
+            self.now_ms, _, work = heapq.heappop(self._heap)
+            self.events += 1
+            work()
+        self.now_ms = end_ms
+
+    def moment(self) -> Moment:
+        return Moment(self.now_ms, self.now_ms)
+
+    def chance(self, probability: float) -> bool:
+        return not self.is_calm and self.rng.random() < probability
+
+    def deliver(self, work: Callable[[], None], *, may_be_late: bool = True) -> None:
+        """Have a message arrive: soon, late, twice or never."""
+        if self.chance(0.08):
+            return
+        self.after(self.rng.randint(1, 8), work)
+        if may_be_late and self.chance(0.08):
+            self.after(self.rng.randint(100, 3_000), work)
+
+
+@dataclass
+class Producing:
+    """What a partition knows of one producer id."""
+
+    epoch: int = -1
+    coordinator_epoch: int = -1
+    open: list[int] = field(default_factory=list)
+    seen: set[tuple[int, int]] = field(default_factory=set)
+    verifying: object | None = None
+
+
+class Partition:
+    """One partition that takes records of transactions; `ended` says of each whether it was committed."""
+
+    def __init__(self, world: World, name: TopicPartition, coordinator: Coordinator) -> None:
+        self.name = name
+        self.ended: dict[int, bool] = {}
+        self._world = world
+        self._coordinator = coordinator
+        self._producers: dict[int, Producing] = {}
+
+    def produce(self, producer: ProducerIdAndEpoch, number: int, version: int, answer: Answer) -> None:
+        state = self._producers.setdefault(producer.producer_id, Producing())
+        if producer.epoch < state.epoch:
+            answer(ErrorCode.INVALID_PRODUCER_EPOCH)
+        elif (producer.epoch, number) in state.seen:
+            answer(ErrorCode.NONE)
+        elif state.open and producer.epoch == state.epoch:
+            self._append(state, producer, number, answer)
+        else:
+            self._verify(state, producer, number, version, answer)
+
+    def _verify(
+        self, state: Producing, producer: ProducerIdAndEpoch, number: int, version: int, answer: Answer
+    ) -> None:
+        token = state.verifying = object()
+
+        def verified(error: object) -> None:
+            if error is not ErrorCode.NONE:
+                answer(error)
+            elif state.verifying is not token or producer.epoch < state.epoch:
+                answer(ErrorCode.INVALID_TXN_STATE)
+            else:
+                state.verifying = None
+                self._append(state, producer, number, answer)
+
+        def ask() -> None:
+            def answered(error: object) -> None:
+                self._world.deliver(lambda: verified(error), may_be_late=False)
+
+            if version >= TRANSACTION_VERSION_2:
+                self._coordinator.add(number_id(number), producer, self.name, version, answered)
+            else:
+                self._coordinator.verify(number_id(number), producer, self.name, answered)
+
+        self._world.deliver(ask)
+
+    def _append(self, state: Producing, producer: ProducerIdAndEpoch, number: int, answer: Answer) -> None:
+        state.epoch = producer.epoch
+        state.open.append(number)
+        state.seen.add((producer.epoch, number))
+        answer(ErrorCode.NONE)
+
+    def mark(self, marking: Marking) -> ErrorCode:
+        state = self._producers.setdefault(marking.producer_id, Producing())
+        if marking.coordinator_epoch < state.coordinator_epoch:
+            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        is_repeated = marking.producer_epoch == state.epoch and not state.open
+        bumps = marking.transaction_version >= TRANSACTION_VERSION_2
+        lowest = state.epoch + 1 if bumps and not is_repeated else state.epoch
+        if marking.producer_epoch < lowest:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        state.verifying = None
+        state.epoch, state.coordinator_epoch = marking.producer_epoch, marking.coordinator_epoch
+        self.ended.update(dict.fromkeys(state.open, marking.is_commit))
+        state.open.clear()
+        return ErrorCode.NONE
+
+    @property
+    def open_records(self) -> list[int]:
+        return [number for state in self._producers.values() for number in state.open]
+
+
+class Coordinator:
+    """The real core on a log that is committed after a while, or forgotten in a crash."""
+
+    def __init__(self, world: World, version: int, timeout_ms: int, disabled: SafeguardSet) -> None:
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.core: TransactionCoordinator | None = None
+        self.crashes = 0
+        self._world = world
+        self._version = version
+        self._config = TransactionConfig(transaction_max_timeout_ms=timeout_ms)
+        self._disabled = disabled
+        self._log: list[TransactionRecord] = []
+        self._committed = 0
+        self._epoch = 0
+        self._new_ids = count(1_000)
+        self.start()
+
+    def start(self) -> None:
+        self._epoch += 1
+        core = self.core = TransactionCoordinator(
+            0, self._epoch, self._config, lambda: self._version, self._send_markers, self._disabled
+        )
+        for offset, record in enumerate(self._log):
+            core.replay(record, offset)
+        self._committed = len(self._log)
+        core.advance(self._committed)
+        for writes in core.finish_loading(self._world.moment()):
+            self._perform(core, writes)
+        self._world.after(UPKEEP_MS, lambda: self._upkeep(core))
+
+    def crash(self, down_ms: int) -> None:
+        if self.core is None:
+            return
+        self.crashes += 1
+        self.core.resign()
+        self.core = None
+        del self._log[self._world.rng.randint(self._committed, len(self._log)) :]
+        self._world.after(down_ms, self.start)
+
+    def _upkeep(self, core: TransactionCoordinator) -> None:
+        if self.core is core:
+            for writes in (*core.tick(self._world.moment()), *core.abort_timed_out(self._world.moment())):
+                self._perform(core, writes)
+            self._world.after(UPKEEP_MS, lambda: self._upkeep(core))
+
+    def _perform(
+        self, core: TransactionCoordinator, writes: Writes[TransactionRecord], done: Answer | None = None
+    ) -> None:
+        for record in writes.records:
+            self._log.append(record)
+            core.replay(record, len(self._log) - 1)
+        end = len(self._log)
+
+        def commit() -> None:
+            if self.core is not core:
+                return
+            self._committed = max(self._committed, end)
+            core.advance(end)
+            if writes.settled is not None:
+                self._perform(core, writes.settled(ErrorCode.NONE, self._world.moment()))
+            if done is not None:
+                done(ErrorCode.NONE)
+
+        if writes.records:
+            self._world.after(self._world.rng.randint(1, 25), commit)
+        elif done is not None:
+            done(ErrorCode.NONE)
+
+    # Requests
+
+    def _ask(
+        self,
+        answer: Answer,
+        command: Callable[[TransactionCoordinator], tuple[object, Writes[TransactionRecord]]],
+    ) -> None:
+        core = self.core
+        if core is None:
+            answer(ErrorCode.NOT_COORDINATOR)
+            return
+        try:
+            reply, writes = command(core)
+        except KafkaError as error:
+            answer(error.code)
+            return
+        self._perform(core, writes, lambda _: answer(reply))
+
+    def init(self, transactional_id: str, answer: Answer) -> None:
+        def replied(reply: object) -> None:
+            answer(ErrorCode.CONCURRENT_TRANSACTIONS if reply == ProducerIdAndEpoch() else reply)
+
+        timeout_ms = self._config.transaction_max_timeout_ms
+        self._ask(
+            replied,
+            lambda core: core.init_producer(
+                transactional_id, timeout_ms, None, next(self._new_ids), self._world.moment()
+            ),
+        )
+
+    def add(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partition: TopicPartition,
+        version: int,
+        answer: Answer,
+    ) -> None:
+        def command(core: TransactionCoordinator) -> tuple[object, Writes[TransactionRecord]]:
+            moment = self._world.moment()
+            outcome = core.add_partitions(transactional_id, producer, (partition,), version, moment)
+            return ErrorCode.NONE, outcome.writes
+
+        self._ask(answer, command)
+
+    def verify(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition, answer: Answer
+    ) -> None:
+        def command(core: TransactionCoordinator) -> tuple[object, Writes[TransactionRecord]]:
+            return core.verify_partitions(transactional_id, producer, (partition,))[partition], Writes()
+
+        self._ask(answer, command)
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        is_commit: bool,
+        version: int,
+        answer: Answer,
+    ) -> None:
+        self._ask(
+            answer,
+            lambda core: core.end_transaction(
+                transactional_id, producer, is_commit, version, next(self._new_ids), self._world.moment()
+            ),
+        )
+
+    # Markers
+
+    def _send_markers(self, marking: Marking) -> None:
+        for partition in sorted(marking.partitions):
+            self._send_marker(marking, partition)
+
+    def _send_marker(self, marking: Marking, partition: TopicPartition) -> None:
+        """Until it is answered, as long as nobody else is the coordinator."""
+        core = self.core
+        is_answered: list[bool] = []
+
+        def answered(error: ErrorCode) -> None:
+            if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED or is_answered:
+                return
+            is_answered.append(True)
+            if self.core is core and core is not None:
+                self._perform(core, core.marked(marking, (partition,), self._world.moment()))
+
+        def arrive() -> None:
+            error = self.partitions[partition].mark(marking)
+            self._world.deliver(lambda: answered(error))
+
+        def attempt() -> None:
+            if not is_answered and self.core is core:
+                may_be_late = marking.transaction_version >= TRANSACTION_VERSION_2
+                self._world.deliver(arrive, may_be_late=may_be_late)
+                self._world.after(MARKER_RETRY_MS, attempt)
+
+        # The core may be in the middle of a step.
+        self._world.after(0, attempt)
+
+
+def number_id(number: int) -> str:
+    """The transactional id of a transaction by its number."""
+    return f"id-{number % 2}"
