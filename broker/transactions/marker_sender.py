@@ -72,8 +72,9 @@ class MarkerSender:
         self._on_marked = on_marked
         self._queues: dict[BrokerId, deque[_Markers]] = {}
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
+        self._new: list[_Markers] = []
         self._unplaced: list[_Markers] = []
-        """What has no leader, or has failed, and waits to be placed."""
+        """What has no leader, or has failed, and waits to be placed again."""
         self._placing: TimerHandle | None = None
         self._closed = False
 
@@ -84,7 +85,9 @@ class MarkerSender:
 
     def send(self, marking: Marking) -> None:
         """Have the markers of a transaction written. Returns at once, and calls nobody back before that."""
-        self._place_later(_Markers(marking, tuple(sorted(marking.partitions))), 0)
+        if not self._new:
+            asyncio.get_running_loop().call_soon(self._place_new)
+        self._new.append(_Markers(marking, tuple(sorted(marking.partitions))))
 
     async def close(self) -> None:
         """Send no more."""
@@ -98,21 +101,23 @@ class MarkerSender:
 
     # Where markers go
 
-    def _place_later(self, markers: _Markers, delay_ms: int) -> None:
+    def _place_new(self) -> None:
+        new, self._new = self._new, []
+        self._place_all(new)
+
+    def _place_later(self, markers: _Markers) -> None:
         if markers.marking.is_cancelled or self._closed:
             return
         self._unplaced.append(markers)
-        if delay_ms == 0:
-            asyncio.get_running_loop().call_soon(self._place_all)
-        elif self._placing is None:
-            self._placing = self._timer.schedule(delay_ms, self._retry)
+        if self._placing is None:
+            self._placing = self._timer.schedule(RETRY_MS, self._place_again)
 
-    def _retry(self) -> None:
+    def _place_again(self) -> None:
         self._placing = None
-        self._place_all()
-
-    def _place_all(self) -> None:
         unplaced, self._unplaced = self._unplaced, []
+        self._place_all(unplaced)
+
+    def _place_all(self, unplaced: Iterable[_Markers]) -> None:
         for marking, partitions in unplaced:
             if not marking.is_cancelled and not self._closed:
                 self._place(marking, partitions)
@@ -126,7 +131,7 @@ class MarkerSender:
         for leader, led in by_leader.items():
             markers = _Markers(marking, tuple(led))
             if leader == NO_LEADER:
-                self._place_later(markers, RETRY_MS)
+                self._place_later(markers)
             elif leader is not None:
                 self._queues.setdefault(leader, deque()).append(markers)
                 if leader not in self._tasks:
@@ -170,13 +175,13 @@ class MarkerSender:
             if len(marked) < len(partitions):
                 left = {each: errors.get(each) for each in partitions if errors.get(each) not in _MARKED}
                 logger.info("%s: markers are not written yet: %s", marking.transactional_id, left)
-                self._place_later(_Markers(marking, tuple(left)), RETRY_MS)
+                self._place_later(_Markers(marking, tuple(left)))
             if marked and not marking.is_cancelled:
                 self._on_marked(marking, marked)
 
     def _again(self, batch: Iterable[_Markers]) -> None:
         for markers in batch:
-            self._place_later(markers, RETRY_MS)
+            self._place_later(markers)
 
 
 def _leader_of(image: MetadataImage, partition: TopicPartition) -> BrokerId | None:
