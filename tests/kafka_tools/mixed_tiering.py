@@ -95,7 +95,7 @@ class MixedTier:
         wait_until(lambda: METADATA_TOPIC in self.clients.admin().list_topics(timeout=10).topics, WITHIN_S)
         self.cluster.start(*(node for number, node in self.brokers.items() if number != first))
         self.clients.wait_for_brokers(*self.brokers)
-        # There is no transaction coordinator but Apache Kafka's.
+        # The coordinator of transactions stays where it is.
         self.clients.create_topic("__transaction_state", [[KAFKA]], cleanup_policy="compact")
         for index in range(METADATA_PARTITIONS):
             self.place(METADATA_TOPIC, [first, KAFKA if first == OURS else OURS], index)

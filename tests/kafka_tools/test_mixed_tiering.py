@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource
 
 from tests.kafka_tools.kafka_node import WITHIN_S, Engine
@@ -25,7 +25,6 @@ from tests.kafka_tools.mixed_tiering import (
 )
 from tests.support.eventually import wait_until
 
-DRAWS_MAX = 15
 TOPIC = ConfigResource.Type.TOPIC
 FIRST = {Engine.KAFKA: KAFKA, Engine.TIDELOG: OURS}
 
@@ -46,28 +45,11 @@ def lines(count: int, seed: int) -> list[str]:
     return [f"{number} {randomness.randbytes(500).hex()}" for number in range(count)]
 
 
-def transactional_producer(tier: MixedTier, transactional_id: str) -> Producer:
-    """A producer that has found the coordinator.
-
-    Brokers of ours do not tell where transactions are coordinated (docs/gaps.md), and librdkafka keeps asking
-    the broker that it has drawn: another is drawn by another producer.
-    """
-    servers = tier.brokers[KAFKA].address
-    for _ in range(DRAWS_MAX):
-        producer = Producer(
-            {"bootstrap.servers": servers, "transactional.id": transactional_id, "log_level": 0}
-        )
-        try:
-            producer.init_transactions(5)
-        except KafkaException:
-            continue
-        return producer
-    raise AssertionError("no producer has found the coordinator")
-
-
 def transactions(tier: MixedTier, topic: str, count: int) -> list[str]:
     """Write transactions, every other of which is aborted; the values that count."""
-    producer = transactional_producer(tier, topic)
+    servers = tier.brokers[KAFKA].address
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(WITHIN_S)
     committed: list[str] = []
     for number in range(count):
         values = lines(300, number)
@@ -150,7 +132,7 @@ def test_aborted_transactions_in_the_tier_are_seen_by_leaders_of_both_kinds(
 ) -> None:
     topic, other = f"aborted-{copier}", OURS if copier == KAFKA else KAFKA
     tier.clients.create_topic(topic, [[KAFKA, OURS]], **{**TIERED, "remote_storage_enable": "false"})
-    # Only Apache Kafka's brokers take records of transactions; who copies them is another matter.
+    # Apache Kafka's broker takes the records, and coordinates; who copies them is another matter.
     written = transactions(tier, topic, 12)
     tier.place(topic, [copier, other])
     tier.clients.set_config(TOPIC, topic, "remote.storage.enable", "true", tier.brokers[copier])
