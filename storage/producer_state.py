@@ -102,6 +102,12 @@ class ProducerStateManager:
             and entry.producer_epoch == producer_epoch
         )
 
+    def has_open_transaction_since(self, before_ms: int) -> bool:
+        """Whether the producer of the oldest open transaction has written nothing since `before_ms`."""
+        producer_id = next(iter(self._open_transactions.values()), None)
+        entry = None if producer_id is None else self._producers.get(producer_id)
+        return entry is not None and entry.last_timestamp < before_ms
+
     def begin_verification(
         self,
         producer_id: ProducerId,

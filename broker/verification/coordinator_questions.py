@@ -78,6 +78,8 @@ class CoordinatorQuestions:
         self._waiting: dict[BrokerId, dict[str, _Question]] = {}
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         self._is_closed = False
+        self.failures = 0
+        """Partitions of which the answer was not that they are in the transaction."""
 
     async def ask(self, transaction: ProducerTransaction, partitions: Iterable[TopicPartition]) -> Refusals:
         """Which of `partitions` are not in the transaction, nor could be added to it if that was asked."""
@@ -87,7 +89,9 @@ class CoordinatorQuestions:
             question.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             self._line_up(coordinator, question)
-        return await question.answer
+        refusals = await question.answer
+        self.failures += len(refusals)
+        return refusals
 
     async def close(self) -> None:
         """Ask nothing more; who waits is told NETWORK_EXCEPTION."""

@@ -179,13 +179,7 @@ class BrokerPart:
             self.config, self._dispatcher, self._clock, self._access.environment, lambda: self._store.image
         )
         undo.push_async_callback(self._brokers.close)
-        self._transactional_writes = TransactionalWrites(
-            self._replicas,
-            self._brokers,
-            self._clock,
-            config=lambda: self._dynamic_config.current,
-            image=lambda: self._store.image,
-        )
+        self._transactional_writes = self._make_transactional_writes()
         undo.push_async_callback(self._transactional_writes.close)
         self.services = self._make_services()
         undo.push_async_callback(self._coordinators.stop)
@@ -312,6 +306,15 @@ class BrokerPart:
             remote=None if self.remote is None else self.remote.access,
         )
 
+    def _make_transactional_writes(self) -> TransactionalWrites:
+        return TransactionalWrites(
+            self._replicas,
+            self._brokers,
+            self._clock,
+            config=lambda: self._dynamic_config.current,
+            image=lambda: self._store.image,
+        )
+
     def _make_coordinators(self, fetch_purgatory: Purgatory) -> Coordinators:
         self._producer_ids = ProducerIds(
             self._access.general, self.config.node_id, lambda: self._lifecycle.broker_epoch, self._clock
@@ -338,6 +341,7 @@ class BrokerPart:
         metrics.add_traffic(services.traffic)
         report_groups(metrics, services.groups.group_counts)
         report_transactions(metrics, services.transactions, self._coordinators.markers)
+        self._transactional_writes.report_to(metrics)
         report_replicas(metrics, self._replicas, self._replication.fetchers)
         report_cleaning(metrics, self._cleaner, self._logs)
 

@@ -9,9 +9,11 @@ from broker.config import BrokerConfig
 from broker.consumer_offsets import TransactionalOffsetsLog
 from broker.groups.service import GroupService
 from broker.groups.transactions import GroupTransactions
+from broker.metrics import BrokerMetrics
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.verification.coordinator_questions import BrokerRequests, CoordinatorQuestions
+from broker.verification.metrics import report_verification
 from broker.verification.verifier import TransactionVerifier, VerificationSettings
 from cluster.image import MetadataImage
 from protocol.compression import Compression
@@ -43,6 +45,16 @@ class TransactionalWrites:
             self._replicas, self.verifier, fetch_purgatory, self._clock, compression
         )
         return groups.transactions(log)
+
+    def report_to(self, metrics: BrokerMetrics) -> None:
+        """Have `metrics` report what is verified, and what may hang."""
+        report_verification(
+            metrics,
+            self._replicas,
+            self._questions,
+            self._clock,
+            lambda: self._config().transaction_max_timeout_ms,
+        )
 
     async def close(self) -> None:
         """Ask nothing more."""

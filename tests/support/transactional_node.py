@@ -28,6 +28,7 @@ from broker.purgatory.timers import Timers
 from broker.replication.current_leaders import CurrentLeaders
 from broker.request_context import RequestContext
 from broker.topic_traffic import TopicTraffic
+from broker.verification.coordinator_questions import CoordinatorQuestions
 from broker.verification.verifier import VerificationSettings
 from cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from protocol.compression import Compression
@@ -162,6 +163,11 @@ class TransactionalNode:
     def coordinator(self) -> ScriptedCoordinator:
         """What is asked of the transaction coordinator, and what it says."""
         return self._verification.coordinator
+
+    @property
+    def questions(self) -> CoordinatorQuestions:
+        """Who asks it."""
+        return self._verification.questions
 
     def use(self, settings: VerificationSettings) -> None:
         """Verify by other settings."""
