@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.api_wiring import register_apis
+from broker.broker_channel import BrokerChannel
 from broker.cleaning.log_cleaner import LogCleaner
 from broker.cleaning.metrics import report_cleaning
 from broker.config import BrokerConfig
@@ -175,9 +176,7 @@ class BrokerPart:
         undo.callback(self._driver.stop)
         undo.push_async_callback(self._flusher.close)
         self.remote = await self._make_remote(undo)
-        self._brokers = make_broker_channel(
-            self.config, self._dispatcher, self._clock, self._access.environment, lambda: self._store.image
-        )
+        self._brokers = self._make_broker_channel()
         undo.push_async_callback(self._brokers.close)
         self._transactional_writes = self._make_transactional_writes()
         undo.push_async_callback(self._transactional_writes.close)
@@ -313,6 +312,11 @@ class BrokerPart:
             self._clock,
             config=lambda: self._dynamic_config.current,
             image=lambda: self._store.image,
+        )
+
+    def _make_broker_channel(self) -> BrokerChannel:
+        return make_broker_channel(
+            self.config, self._dispatcher, self._clock, self._access.environment, lambda: self._store.image
         )
 
     def _make_coordinators(self, fetch_purgatory: Purgatory) -> Coordinators:
