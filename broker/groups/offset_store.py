@@ -5,7 +5,8 @@ high watermark passes the record, and is all that OffsetFetch shows: an offset t
 might not have must not be seen.
 
 Offsets that a transaction commits wait by producer id until its end marker (KIP-447). When it
-commits, an offset that was committed outside of it later in the log stays.
+commits, an offset that was committed outside of it later in the log stays. They are unstable until the
+high watermark passes the marker: before that `committed` still has the offset from before the transaction.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class OffsetTable:
 class OffsetStore:
     """Offsets as of the end of the log and as of the high watermark.
 
-    Bounds: `_unsettled` holds what is appended and not committed, which the log bounds.
+    Bounds: `_unsettled` and `_deciding` hold what is appended and not committed, which the log bounds.
     """
 
     def __init__(self) -> None:
@@ -77,8 +78,9 @@ class OffsetStore:
         self.committed = OffsetTable()
         self._unsettled: deque[tuple[Offset, OffsetKey, CommittedOffset | None]] = deque()
         self._in_transactions: dict[ProducerId, dict[OffsetKey, CommittedOffset]] = {}
-        # How many open transactions commit an offset, by group.
+        # How many transactions commit an offset that are open or whose end is not committed, by group.
         self._unstable: dict[str, Counter[OffsetKey]] = {}
+        self._deciding: deque[tuple[Offset, OffsetKey]] = deque()
 
     def replay(self, record: OffsetCommitRecord, record_offset: Offset, producer_id: ProducerId) -> None:
         """Apply one record; `producer_id` -1 unless it is part of a transaction."""
@@ -88,7 +90,7 @@ class OffsetStore:
             if self.has_open_transaction(key):
                 for offsets in self._in_transactions.values():
                     if offsets.pop(key, None) is not None:
-                        self._mark_stable(key)
+                        self._deciding.append((record_offset, key))
             return
         value = CommittedOffset.from_value(record.value, record_offset)
         if producer_id < 0:
@@ -102,7 +104,7 @@ class OffsetStore:
     def end_transaction(self, producer_id: ProducerId, is_commit: bool, record_offset: Offset) -> None:
         """Apply or drop what the transaction of `producer_id` committed; unknown ones have nothing."""
         for key, value in self._in_transactions.pop(producer_id, {}).items():
-            self._mark_stable(key)
+            self._deciding.append((record_offset, key))
             existing = self.latest.get(key)
             if is_commit and (existing is None or existing.record_offset < value.record_offset):
                 self._put(key, value, record_offset)
@@ -112,13 +114,15 @@ class OffsetStore:
         while self._unsettled and self._unsettled[0][0] < high_watermark:
             _, key, value = self._unsettled.popleft()
             self.committed.put(key, value)
+        while self._deciding and self._deciding[0][0] < high_watermark:
+            self._mark_stable(self._deciding.popleft()[1])
 
     def has_open_transaction(self, key: OffsetKey) -> bool:
-        """Whether a transaction that has not ended commits this offset."""
+        """Whether a transaction commits this offset of which no end is committed."""
         return key in self._unstable.get(key.group_id, ())
 
     def keys_in_transactions(self, group_id: str) -> list[OffsetKey]:
-        """The offsets of a group that transactions commit which have not ended."""
+        """The offsets of a group that transactions commit of which no end is committed."""
         return list(self._unstable.get(group_id, ()))
 
     def undecided(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:

@@ -66,12 +66,20 @@ class Transactions(GroupBench):
         return ErrorCode(reply.topics[0].partitions[0].error_code)
 
     def end(self, producer_id: int, *, commit: bool) -> None:
+        self.append_end(producer_id, commit=commit)
+        self.replicate()
+
+    def append_end(self, producer_id: int, *, commit: bool) -> None:
+        """The marker is in the leader's log, and nowhere else."""
         self.coordinator.replay_transaction_end(producer_id, commit, len(self.log))
-        self._appended()
+        self.log.append((b"", None))
+
+    def replicate(self) -> None:
+        self.coordinator.advance(len(self.log))
 
     def _appended(self) -> None:
         self.log.append((b"", None))
-        self.coordinator.advance(len(self.log))
+        self.replicate()
 
 
 def test_an_offset_in_a_transaction_is_not_seen_before_the_transaction_commits() -> None:
@@ -91,6 +99,18 @@ def test_an_offset_in_an_aborted_transaction_is_never_seen() -> None:
     assert bench.offset("t", 0) == (3, ErrorCode.NONE)
     bench.end(PRODUCER, commit=False)
     assert bench.offset("t", 0, require_stable=True) == (3, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_an_offset_is_unstable_until_the_marker_of_its_transaction_is_replicated(commit: bool) -> None:
+    bench = Transactions()
+    bench.commit({("t", 0): 3})
+    bench.in_transaction(PRODUCER, 0, 5)
+    bench.append_end(PRODUCER, commit=commit)
+    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert bench.offset("t", 0) == (3, ErrorCode.NONE)
+    bench.replicate()
+    assert bench.offset("t", 0, require_stable=True) == (5 if commit else 3, ErrorCode.NONE)
 
 
 def test_partitions_outside_of_the_transaction_are_stable() -> None:
