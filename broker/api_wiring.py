@@ -158,19 +158,23 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
         services.config.request_timeout_ms,
     )
     dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, parks=True)
-    dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, TxnOffsetCommitHandler(groups, services.image).handle)
+    committing = TxnOffsetCommitHandler(groups, services.image)
+    dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, committing.handle, parks=True)
 
 
 def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
-    """Producers with a transactional id, and what is known of them."""
+    """Producers with a transactional id, and what is known of them.
+
+    Changes park: they wait for the coordinator's log, and brokers whose requests wait ask each other.
+    """
     transactions, groups = services.transactions, services.groups
     init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions)
-    dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle)
+    dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, parks=True)
     adding = AddPartitionsToTxnHandler(transactions, services.image)
-    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle)
+    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle, parks=True)
     adding_offsets = AddOffsetsToTxnHandler(transactions, groups.partition_for)
-    dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, adding_offsets.handle)
-    dispatcher.register(ApiKey.END_TXN, EndTxnHandler(transactions).handle)
+    dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, adding_offsets.handle, parks=True)
+    dispatcher.register(ApiKey.END_TXN, EndTxnHandler(transactions).handle, parks=True)
     dispatcher.register(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(transactions).handle)
     dispatcher.register(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(transactions).handle)
 
