@@ -184,7 +184,7 @@ class ProduceHandler:
             if asked.records is None:
                 raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
             if claims_transaction(asked.records):
-                verification = _verification(verifications, partition)
+                verification = _verification(verifications, partition, asked)
                 info = partition.append(asked.records, acks, request.received_ms, verification=verification)
             else:
                 info = partition.append(asked.records, acks, request.received_ms)
@@ -283,12 +283,14 @@ class ProduceHandler:
         request.respond(None)
 
 
-def _verification(verifications: ProduceVerifications | None, partition: Partition) -> Verification | None:
+def _verification(
+    verifications: ProduceVerifications | None, partition: Partition, asked: ProducePartition
+) -> Verification | None:
     if verifications is None:
         # Nobody without a transactional id may write to a transaction, and none is named.
         text = "records of a transaction need a transactional id"
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
-    return verifications.of(partition.topic_partition)
+    return verifications.of(partition.topic_partition, asked)
 
 
 def _failed(request: Request, asked: ProducePartition, error: Exception) -> ProducePartitionResult:

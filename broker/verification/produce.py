@@ -84,9 +84,12 @@ class ProduceVerifications:
         self._support = support
         self._verifications = verifications
 
-    def of(self, topic_partition: TopicPartition) -> Verification | None:
+    def of(self, topic_partition: TopicPartition, asked: ProducePartition) -> Verification | None:
         """See `append_as_leader`; KafkaError with the producer's code when the batch must not be appended."""
         found = self._verifications.get(topic_partition, NO_VERIFICATION)
+        if topic_partition not in self._verifications and _transactional_header(asked) is not None:
+            # Others of the request were being verified when it came. Producers come again upon this.
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"the topic of {topic_partition} has just come")
         if not isinstance(found, KafkaError):
             return found
         is_retried = found.code in _TRIED_AGAIN or (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import cast
+from uuid import UUID
 
 import pytest
 
@@ -193,6 +194,30 @@ async def test_a_partition_that_moves_during_the_verification_is_not_appended_to
     await answered(request)
     (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_topic_that_comes_during_the_verification_of_others_was_not_verified(
+    node: TransactionalNode,
+) -> None:
+    # INVALID_TXN_STATE would end the producer for good, which only knew of the topic before we did.
+    t_id, new_id = node.replicas.image.topics_by_name["t"].id, UUID(int=1_003)
+    records = batch(["a"], producer_id=PRODUCER, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data = (PartitionProduceData(index=0, records=bytes(records)),)
+    message = ProduceRequest(
+        transactional_id=TRANSACTIONAL_ID,
+        acks=-1,
+        topic_data=tuple(TopicProduceData(topic_id=each, partition_data=data) for each in (t_id, new_id)),
+    )
+    node.coordinator.gate = asyncio.Event()
+    request = FakeRequest(message, 13)
+    node.produce_handler.handle(request)
+    await turns()
+    assert node.replicas.create("new") == new_id
+    node.coordinator.gate.set()
+    await answered(request)
+    answers = cast(ProduceResponse, request.response).responses
+    errors = {topic.topic_id: topic.partition_responses[0].error_code for topic in answers}
+    assert errors == {t_id: ErrorCode.NONE, new_id: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
 async def test_kafka_14402_a_batch_that_is_late_does_not_open_a_transaction_that_nobody_ends(
