@@ -18,7 +18,7 @@ from broker.replica_manager import ReplicaManager
 from cluster.image import MetadataImage
 from protocol.batch import iterate_headers
 from protocol.compression import Compression
-from protocol.ids import TopicPartition
+from protocol.ids import Offset, TopicPartition
 from protocol.record import BatchBuilder
 from storage.log import AppendOrigin
 
@@ -96,8 +96,11 @@ class TopicStateLog:
                 offset = header.next_offset
             yield batches
             await asyncio.sleep(0)
+
+    async def settled(self, partition: int, end_offset: Offset) -> None:
+        """Return when what was read up to `end_offset` is committed, if that must be waited for."""
         if self._topic.loads_committed:
-            await self._replicas.leadership.commits.wait(led, offset)
+            await self._replicas.leadership.commits.wait(self._partition(partition), end_offset)
 
     def _partition(self, partition: int) -> Partition:
         return self._replicas.partition(TopicPartition(self._topic.name, partition))

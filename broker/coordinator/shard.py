@@ -137,14 +137,18 @@ class Shard(Generic[CoordinatorT]):
         """This moment on both clocks."""
         return Moment(self._clock.wall_ms(), self._clock.monotonic_ms())
 
-    async def load(self) -> None:
+    async def load(self, places: asyncio.Semaphore) -> None:
         """Replay the log; linear in its size, and other work goes on meanwhile.
 
+        It takes one of `places` to read, and none to wait until what was read may be acted on.
         A partition that cannot be read is not served: what it keeps would be lost.
         """
         started_ms = self._clock.monotonic_ms()
         try:
-            count = await self._replay_log()
+            async with places:
+                count, end_offset = await self._replay_log()
+            if self.state is ShardState.LOADING:
+                await self._log.settled(self.partition, end_offset)
             if self.state is not ShardState.LOADING:
                 return
             following = self.coordinator.finish_loading(self.now())
@@ -162,9 +166,12 @@ class Shard(Generic[CoordinatorT]):
         took_ms = self._clock.monotonic_ms() - started_ms
         logger.info("partition %s: %s records loaded in %s ms", self.partition, count, took_ms)
 
-    async def _replay_log(self) -> int:
-        """Replay everything, or until the shard is closed; say how many records that were."""
+    async def _replay_log(self) -> tuple[int, Offset]:
+        """Replay everything, or until the shard is closed; how many records that were, and where they end."""
         total = unpaused = 0
+        next_offset: Offset = 0
+        if self.state is not ShardState.LOADING:
+            return total, next_offset
         async for batches in self._log.read(self.partition):
             for count, next_offset in self._form.replay_batches(self.coordinator, batches):
                 self.coordinator.advance(next_offset)
@@ -174,8 +181,8 @@ class Shard(Generic[CoordinatorT]):
                     unpaused = 0
                     await asyncio.sleep(0)
                 if self.state is not ShardState.LOADING:
-                    return total
-        return total
+                    return total, next_offset
+        return total, next_offset
 
     def perform(self, writes: Writes[Any], done: SettledCallback | None = None) -> None:
         """Append and replay at once; `done` is called when that is committed, or with why it is not.

@@ -85,18 +85,13 @@ class Shards(Generic[CoordinatorT]):
         coordinator = self._make(partition)
         shard = Shard(partition, coordinator, self._form, self._log, self._timer, self._clock, self._reload)
         self._shards[partition] = shard
-        self.spawn(self._load(shard))
+        self.spawn(shard.load(self._loads))
 
     def on_resignation(self, partition: int) -> None:
         """This node does not lead `partition` any more."""
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close()
-
-    async def _load(self, shard: Shard[CoordinatorT]) -> None:
-        async with self._loads:
-            if shard.state is ShardState.LOADING:
-                await shard.load()
 
     def _reload(self, shard: Shard[CoordinatorT]) -> None:
         """What is in memory is not what is in the log: start over from the log."""

@@ -56,3 +56,10 @@ class StateLog(Protocol):
         Errors: KafkaError, OSError.
         """
         ...
+
+    async def settled(self, partition: int, end_offset: Offset) -> None:
+        """Return when what was read up to `end_offset` may be acted on, which can take any time.
+
+        Errors: KafkaError when this node does not lead the partition any more.
+        """
+        ...

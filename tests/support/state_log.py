@@ -16,6 +16,7 @@ class MemoryStateLog:
 
     `append_error`: appends fail with it. `holds_commits`: appends are committed by
     `commit_all`, or refused for good by `fail_commits`. `read_gate`: reading waits for it.
+    `uncommitted`: partitions of which what was read is not committed before the event.
     `is_cut_off`: nobody was heard of lately. `is_succeeded`: another node leads, though followers were
     heard of. `lost`: the log is not here any more, as after a disk failed.
     """
@@ -25,6 +26,7 @@ class MemoryStateLog:
         self.append_error: ErrorCode | None = None
         self.read_error: Exception | None = None
         self.read_gate: asyncio.Event | None = None
+        self.uncommitted: dict[int, asyncio.Event] = {}
         self.holds_commits = False
         self.held: list[asyncio.Future[None]] = []
         self.chunk_batches = 1
@@ -90,3 +92,7 @@ class MemoryStateLog:
         batches = list(self.batches[partition])
         for start in range(0, len(batches), self.chunk_batches):
             yield b"".join(batches[start : start + self.chunk_batches])
+
+    async def settled(self, partition: int, end_offset: int) -> None:
+        if partition in self.uncommitted:
+            await self.uncommitted[partition].wait()
