@@ -153,6 +153,12 @@ class MarkerSender:
             while batch := _take(queue):
                 try:
                     await self._write(broker, batch)
+                except KafkaError as error:
+                    # Others may lead by now what it leaves behind: not one more time-out for these.
+                    batch += queue
+                    queue.clear()
+                    logger.info("markers of %d transactions are not written: %s", len(batch), error)
+                    self._again(batch)
                 except Exception:
                     logger.exception("markers to broker %s", broker)
                     self._again(batch)
@@ -161,23 +167,23 @@ class MarkerSender:
             del self._tasks[broker], self._queues[broker]
 
     async def _write(self, broker: BrokerId, batch: list[_Markers]) -> None:
+        """Errors: KafkaError when there is no answer."""
         request = WriteTxnMarkersRequest(markers=tuple(_message(*markers) for markers in batch))
-        try:
-            response = await self._brokers.request(broker, request, WriteTxnMarkersResponse)
-        except KafkaError as error:
-            logger.info("markers of %d transactions are not written: %s", len(batch), error)
-            self._again(batch)
-            return
-        answers = _answers(response)
+        answers = _answers(await self._brokers.request(broker, request, WriteTxnMarkersResponse))
+        unmarked: list[_Markers] = []
+        errors: set[int | None] = set()
         for marking, partitions in batch:
-            errors = answers.get(marking.producer_id, {})
-            marked = [each for each in partitions if errors.get(each) in _MARKED]
+            told = answers.get(marking.producer_id, {})
+            marked = [each for each in partitions if told.get(each) in _MARKED]
             if len(marked) < len(partitions):
-                left = {each: errors.get(each) for each in partitions if errors.get(each) not in _MARKED}
-                logger.info("%s: markers are not written yet: %s", marking.transactional_id, left)
-                self._place_later(_Markers(marking, tuple(left)))
+                left = {each: told.get(each) for each in partitions if told.get(each) not in _MARKED}
+                unmarked.append(_Markers(marking, tuple(left)))
+                errors.update(left.values())
             if marked and not marking.is_cancelled:
                 self._on_marked(marking, marked)
+        if unmarked:
+            _log_unmarked(unmarked, errors)
+            self._again(unmarked)
 
     def _again(self, batch: Iterable[_Markers]) -> None:
         for markers in batch:
@@ -204,6 +210,15 @@ def _take(queue: deque[_Markers]) -> list[_Markers]:
             batch.append(markers)
             size += len(markers.partitions)
     return batch
+
+
+def _log_unmarked(unmarked: list[_Markers], errors: Iterable[int | None]) -> None:
+    """One line for all: it is written again with every attempt, which may be for hours."""
+    marking, partitions = unmarked[0]
+    logger.info(
+        "%d transactions have partitions without their marker (errors %s), one is %r with %s",
+        len(unmarked), errors, marking.transactional_id, partitions[0],
+    )  # fmt: skip
 
 
 def _message(marking: Marking, partitions: Iterable[TopicPartition]) -> WritableTxnMarker:

@@ -21,6 +21,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tests.support.eventually import eventually
+from tests.support.transactional_node import turns
 from tests.support.virtual_timer import VirtualTime
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -249,3 +250,31 @@ async def test_a_partition_that_refuses_is_not_asked_again_with_every_new_transa
         bench.send(T0, producer_id=producer_id)
     await eventually(lambda: len(bench.marked) == 4)
     assert [broker for broker, _ in bench.brokers.asked].count(2) == 1
+
+
+async def test_what_waits_behind_a_broker_that_is_gone_goes_to_those_who_lead_since(bench: Bench) -> None:
+    bench.brokers.gate = asyncio.Event()
+    bench.send(T0)
+    await eventually(lambda: len(bench.brokers.asked) == 1)
+    bench.send(U0, producer_id=8)
+    await turns()
+    bench.brokers.leaders |= {T0: 2, U0: 2}
+    bench.brokers.failures = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
+    bench.brokers.gate.set()
+    await bench.retry()
+    await eventually(lambda: bench.done() == {T0, U0})
+    assert [broker for broker, _ in bench.brokers.asked] == [1, 2]
+
+
+async def test_markers_that_cannot_be_written_for_hours_are_logged_in_one_line_a_request(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Every 50 ms a line for each of thousands of transactions would take all of the node's time.
+    caplog.set_level("INFO")
+    bench.brokers.errors = {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
+    for producer_id in range(100):
+        bench.send(T0, producer_id=producer_id)
+    await eventually(lambda: bench.sender.unplaced == 100)
+    assert len(caplog.records) == 1
+    assert "100 transactions" in caplog.text
+    assert str(int(ErrorCode.NOT_ENOUGH_REPLICAS)) in caplog.text
