@@ -42,7 +42,7 @@ def scan_records(data: bytes, record_count: int) -> RecordTable:
 
 
 def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
-    """Written for speed: varints of one byte, as most are, are read in place."""
+    """Written for speed: varints of one or two bytes, as most are, are read in place."""
     keys: list[bytes | None] = []
     deltas: list[int] = []
     ends: list[int] = []
@@ -54,6 +54,8 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
     for index in range(record_count):
         if (length := data[at]) < _LONG:
             length >>= 1
+        elif (byte := data[at + 1]) < _LONG:
+            length, at = (length & 0x7F | byte << 7) >> 1, at + 1
         else:
             length, at = varint(data, at)
         end = at + 1 + length
@@ -63,6 +65,8 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
         at += 1
         if (delta := data[at]) < _LONG:
             delta >>= 1
+        elif (byte := data[at + 1]) < _LONG:
+            delta, at = (delta & 0x7F | byte << 7) >> 1, at + 1
         else:
             delta, at = varint(data, at)
         at += 1
