@@ -16,6 +16,7 @@ from protocol.record import encode_varint, read_varint
 
 _NULL: Final = 1
 _LONG: Final = 0x80
+_INT64_MIN: Final = -(2**63)
 
 
 class RecordTable(NamedTuple):
@@ -97,10 +98,22 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
     return RecordTable(keys, deltas, ends, tombstones, has_null_keys)
 
 
-def timestamp_delta(data: bytes, start: int) -> int:
-    """How far the timestamp of the record at `start` is from the batch's base timestamp, in ms."""
-    _, last = read_varint(data, start)
-    return read_varint(data, last + 2)[0]
+def newest_timestamp_delta(data: bytes, starts: Iterable[int]) -> int:
+    """How far the newest of the records at `starts` is from the batch's base timestamp, in ms."""
+    varint = read_varint
+    newest = _INT64_MIN
+    for start in starts:
+        at = start
+        while data[at] >= _LONG:  # the length
+            at += 1
+        at += 2  # and the attributes
+        if (byte := data[at]) < _LONG:
+            delta = byte >> 1 ^ -(byte & 1)
+        else:
+            delta, _ = varint(data, at)
+        if delta > newest:  # noqa: PLR1730 - a call of max takes as long as all the rest
+            newest = delta
+    return newest
 
 
 def with_moved_timestamp(data: bytes, start: int, end: int, by_ms: int) -> bytes:

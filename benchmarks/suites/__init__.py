@@ -6,6 +6,7 @@ from typing import Final
 
 from benchmarks.suites.arrow import arrow
 from benchmarks.suites.clients import clients
+from benchmarks.suites.compaction import compaction
 from benchmarks.suites.consume import consume
 from benchmarks.suites.controller import controller
 from benchmarks.suites.effort import Suite
@@ -32,6 +33,7 @@ SUITES: Final[dict[str, Suite]] = {
     "consume": consume,
     "clients": clients,
     "timers": timers,
+    "compaction": compaction,
     "replication": replication,
     "controller": controller,
     "tier-read": tier_read,

@@ -35,7 +35,13 @@ from protocol.compression import Compression
 from protocol.compression import compress as compress_records
 from protocol.ids import Offset, ProducerEpoch, ProducerId
 from protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, read_payload
-from protocol.record_table import RecordTable, joined, scan_records, timestamp_delta, with_moved_timestamp
+from protocol.record_table import (
+    RecordTable,
+    joined,
+    newest_timestamp_delta,
+    scan_records,
+    with_moved_timestamp,
+)
 from storage.batch_scan import CheckedBatch
 from storage.cleaner.cleaned_transactions import CleanedTransactions
 from storage.cleaner.offset_map import OffsetMap, represented
@@ -163,7 +169,7 @@ class BatchFilter:
         spans = list(compress(zip([0, *table.ends], table.ends, strict=False), survives))
         max_timestamp = header.max_timestamp
         if not header.is_log_append_time and len(spans) < header.record_count:
-            newest = max(timestamp_delta(payload, start) for start, _ in spans)
+            newest = newest_timestamp_delta(payload, (start for start, _ in spans))
             max_timestamp = header.base_timestamp + newest
         if horizon_ms is None:
             records = joined(payload, spans)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protocol.batch import read_header
 from protocol.errors import DecodeError
 from protocol.record import BatchBuilder, iterate_payload, read_payload
-from protocol.record_table import joined, scan_records, timestamp_delta, with_moved_timestamp
+from protocol.record_table import joined, newest_timestamp_delta, scan_records, with_moved_timestamp
 
 KEYS = st.one_of(st.none(), st.binary(max_size=100), st.just(b"k" * 20_000))
 VALUES = st.one_of(st.none(), st.binary(max_size=200), st.just(b"v" * 9_000))
@@ -37,7 +37,11 @@ def test_places_keys_and_tombstones_are_those_of_the_records(records: Records) -
     starts = [0, *table.ends[:-1]] if records else []
     assert joined(data, zip(starts, table.ends, strict=True)) == data
     base = records[0][0] if records else 0
-    assert [base + timestamp_delta(data, start) for start in starts] == [stamp for stamp, _, _ in records]
+    if records:
+        assert base + newest_timestamp_delta(data, starts) == max(stamp for stamp, _, _ in records)
+    assert [base + newest_timestamp_delta(data, [start]) for start in starts] == [
+        stamp for stamp, _, _ in records
+    ]
 
 
 @given(RECORDS.filter(bool), st.integers(-(2**40), 2**40))

@@ -1,0 +1,97 @@
+"""Compaction of a log beside a plain copy of the same bytes; both are synced.
+
+The log is all dirty, its keys random, each about twice there, so that every second record goes. The pace
+that the broker keeps beside its event loop is left out: this is what the work itself takes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks.figures import Compared, Figure
+from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, MESSAGE_BYTES, Effort, size_name
+from protocol.ids import TopicPartition
+from protocol.record import BatchBuilder
+from storage.cleaner.cleanable import find_cleanable
+from storage.cleaner.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
+from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.plan import last_records, plan_cleaning
+from storage.cleaner.segment_replacement import replace_segments
+from storage.config import LogConfig
+from storage.files import OsFileSystem
+from storage.log import PartitionLog
+
+_AT_LEAST: Final = 0.3
+_LOG_BYTES: Final = 256 * MEBIBYTE
+_BATCH_BYTES: Final = 16 * KIBIBYTE
+_IO_BUFFER_BYTES: Final = 256 * KIBIBYTE
+_MAP_BYTES: Final = 1024 * MEBIBYTE
+_CONFIG: Final = replace(LogConfig(), cleanup_policy=("compact",), segment_bytes=64 * MEBIBYTE)
+_NOW_MS: Final = 1_700_000_000_000
+
+
+def compaction(effort: Effort) -> Iterator[Figure]:
+    """Bytes per second that are gone over, for small and larger records."""
+    for size in MESSAGE_BYTES:
+        pairs = []
+        for _ in range(effort.rounds):
+            with TemporaryDirectory() as directory:
+                log = _filled(directory, int(_LOG_BYTES * effort.scale), size)
+                copied = _copied_per_second(log, Path(directory) / "copy")
+                pairs.append((_compacted_per_second(log), copied))
+                log.close(clean=False)
+        name = f"compaction of a log, {size_name(size)}, every second record goes"
+        yield Compared.of(pairs).figure(name, "MB/s", "copy", at_least=_AT_LEAST)
+
+
+def _filled(directory: str, log_bytes: int, value_bytes: int) -> PartitionLog:
+    partition = TopicPartition("tides", 0)
+    path = f"{directory}/tides-0"
+    log = PartitionLog.open(OsFileSystem(), path, partition, None, _CONFIG, now_ms=_NOW_MS, clean=False)
+    randomness = random.Random(value_bytes)
+    keys = log_bytes // (value_bytes + 30) // 2
+    while log.size_bytes < log_bytes:
+        builder = BatchBuilder()
+        while builder.estimated_size_bytes < _BATCH_BYTES:
+            builder.append(_NOW_MS, b"key-%010d" % randomness.randrange(keys), bytes(value_bytes))
+        log.append_as_leader(builder.build(), 0, _NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    log.roll(_NOW_MS)
+    log.flush(_NOW_MS)
+    return log
+
+
+def _copied_per_second(log: PartitionLog, target: Path) -> float:
+    began = time.perf_counter()
+    with target.open("wb") as output:
+        for segment in log.segments:
+            position = 0
+            while data := segment.file.pread(_IO_BUFFER_BYTES, position):
+                output.write(data)
+                position += len(data)
+        output.flush()
+        os.fsync(output.fileno())
+    return log.size_bytes / (time.perf_counter() - began) / MEGA
+
+
+def _compacted_per_second(log: PartitionLog) -> float:
+    size_bytes, began = log.size_bytes, time.perf_counter()
+    plan = plan_cleaning(log, find_cleanable(log, _NOW_MS), _NOW_MS, _IO_BUFFER_BYTES)
+    offsets = OffsetMap.within(_MAP_BYTES, 0.9)
+    end_offset = fill_offset_map(plan, offsets, _unpaced)
+    cleaner = GroupCleaner(plan, offsets, _unpaced)
+    for group in groups_to_clean(plan, end_offset):
+        cleaned = cleaner.clean(group, last_records(log))
+        replace_segments(log, cleaned, [source.segment for source in group], _NOW_MS)
+    return size_bytes / (time.perf_counter() - began) / MEGA
+
+
+def _unpaced(size_bytes: int) -> None:
+    """Goes on at once."""
