@@ -48,7 +48,7 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
     deltas: list[int] = []
     ends: list[int] = []
     tombstones: list[int] = []
-    has_null_keys = False
+    null_keys = 0
     varint = read_varint
     add_key, add_delta, add_end = keys.append, deltas.append, ends.append
     at, previous_delta = 0, -1
@@ -75,18 +75,15 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
             is_null, size = size & 1, 0 if size & 1 else size >> 1
         else:
             size, at = varint(data, at)
-            is_null = size < 0
+            is_null = 0
         at += 1
         value_at = at + size
         if not at <= value_at < end or delta <= previous_delta:
             raise DecodeError(
                 f"record {index} of {record_count} ends at {end} of {len(data)}, offset {delta}"
             )
-        if is_null:
-            has_null_keys = True
-            add_key(None)
-        else:
-            add_key(data[at:value_at])
+        add_key(None if is_null else data[at:value_at])
+        null_keys += is_null
         if data[value_at] == _NULL:
             tombstones.append(index)
         add_delta(delta)
@@ -95,7 +92,7 @@ def _scan(data: bytes, record_count: int) -> RecordTable:  # noqa: PLR0912
         at = end
     if at != len(data):
         raise DecodeError(f"{record_count} records take {at} of {len(data)} bytes")
-    return RecordTable(keys, deltas, ends, tombstones, has_null_keys)
+    return RecordTable(keys, deltas, ends, tombstones, null_keys > 0)
 
 
 def newest_timestamp_delta(data: bytes, starts: Iterable[int]) -> int:

@@ -146,6 +146,7 @@ class BrokerPart:
         self._throttles = ReplicationThrottles.of(config)
         undo.callback(self._close_logs)
         undo.push_async_callback(self._maker.close)
+        undo.push_async_callback(self._cleaner.close)
         now_ms = self._clock.wall_ms()
         # In a thread: heartbeats and the metadata quorum go on, however long it takes.
         opening = asyncio.get_running_loop().run_in_executor(
@@ -209,7 +210,6 @@ class BrokerPart:
         )
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
-        undo.push_async_callback(self._cleaner.close)
         self._cleaner.start()
         self._coordinators.start()
         if self.remote is not None:
