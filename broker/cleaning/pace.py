@@ -1,8 +1,8 @@
 """How fast a thread compacts: not so fast that the event loop goes hungry, nor faster than it is told.
 
-One interpreter runs one thread at a time. A thread that computes lets go only every 5 ms, and the loop would
-wait that long for each of its callbacks. So a cleaner rests by itself, often and shortly, and the loop gets
-its turn. In these moments it also looks whether its work is still wanted.
+One interpreter runs one thread at a time. A thread that computes lets go only when its slice of time is over
+(`broker.process`), and the loop would wait that long for each of its callbacks. So a cleaner rests by itself,
+often and shortly, and the loop gets its turn. It also looks then whether its work is still wanted.
 """
 
 from __future__ import annotations

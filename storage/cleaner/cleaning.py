@@ -40,7 +40,7 @@ def fill_offset_map(plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> Offse
     )
     for source in dirty:
         segment = source.segment
-        start = segment.position_of(plan.first_dirty_offset)
+        start = _first_dirty_position(segment, plan.first_dirty_offset)
         for batch in checked_batches(segment.file, start, plan.io_buffer_bytes):
             pace(batch.header.size_bytes)
             if not _take_in(batch, offsets, transactions, plan.first_dirty_offset):
@@ -48,6 +48,14 @@ def fill_offset_map(plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> Offse
             offsets.taken_up_to(batch.header.last_offset)
         offsets.taken_up_to(source.end_offset - 1)
     return plan.end_offset
+
+
+def _first_dirty_position(segment: LogSegment, first_dirty_offset: Offset) -> int:
+    """Where the dirty part of a segment begins; changes nothing of it, as others read it meanwhile."""
+    if first_dirty_offset <= segment.base_offset:
+        return 0
+    place = segment.find(first_dirty_offset)
+    return segment.size_bytes if place is None else place.position
 
 
 def _take_in(
