@@ -195,10 +195,7 @@ class BatchFilter:
     # -- batches without records
 
     def _emptied(self, header: BatchHeader) -> RetainedBatch | None:
-        if not self._is_needed_empty(header):
-            return None
-        data = empty_batch(header)
-        return RetainedBatch(read_header(data), data)
+        return emptied(header) if self._is_needed_empty(header) else None
 
     def _is_needed_empty(self, header: BatchHeader) -> bool:
         if header.next_offset == self._end_offset:
@@ -209,6 +206,12 @@ class BatchFilter:
         if last.last_offset is not None:
             return header.last_offset == last.last_offset
         return header.is_control and header.producer_epoch == last.producer_epoch
+
+
+def emptied(header: BatchHeader) -> RetainedBatch:
+    """What stays of a batch without records, to say of offsets and of its producer."""
+    data = empty_batch(header)
+    return RetainedBatch(read_header(data), data)
 
 
 def delete_horizon_ms(header: BatchHeader) -> int | None:

@@ -18,7 +18,13 @@ from protocol.ids import Offset, ProducerId
 from protocol.record import read_payload
 from protocol.record_table import scan_records
 from storage.batch_scan import CheckedBatch, checked_batches
-from storage.cleaner.batch_filter import EXPANDED_BYTES_MAX, BatchFilter, LastRecord, RetainedBatch
+from storage.cleaner.batch_filter import (
+    EXPANDED_BYTES_MAX,
+    BatchFilter,
+    LastRecord,
+    RetainedBatch,
+    emptied,
+)
 from storage.cleaner.cleaned_transactions import CleanedTransactions
 from storage.cleaner.offset_map import OffsetMap, represented
 from storage.cleaner.plan import CleaningPlan
@@ -152,8 +158,11 @@ class GroupCleaner:
             delete_retention_ms=plan.config.delete_retention_ms,
         )
         output = _Output(cleaned, plan.io_buffer_bytes)
+        last: BatchHeader | None = None
+        last_base_offset = cleaned.base_offset
         for source in group:
             for batch in checked_batches(source.segment.file, 0, plan.io_buffer_bytes):
+                last, last_base_offset = batch.header, source.segment.base_offset
                 size_bytes = batch.header.size_bytes
                 self.bytes_read += size_bytes
                 self._pace(size_bytes)
@@ -162,6 +171,9 @@ class GroupCleaner:
                     self.bytes_written += len(retained.data)
                     self._pace(len(retained.data))
                     output.add(retained)
+        if last is not None and output.end_offset <= last_base_offset != cleaned.base_offset:
+            # After a crash a start knows by the last batch of a .swap which segments it replaces.
+            output.add(emptied(last))
         output.write()
 
 
@@ -171,12 +183,14 @@ class _Output:
     def __init__(self, segment: LogSegment, buffer_bytes: int) -> None:
         self._segment = segment
         self._buffer_bytes = buffer_bytes
+        self.end_offset = segment.base_offset
         self._headers: list[BatchHeader] = []
         self._parts: list[bytes | bytearray | memoryview] = []
         self._size_bytes = 0
 
     def add(self, batch: RetainedBatch) -> None:
         """Take one batch."""
+        self.end_offset = batch.header.next_offset
         self._headers.append(batch.header)
         self._parts.append(batch.data)
         self._size_bytes += len(batch.data)

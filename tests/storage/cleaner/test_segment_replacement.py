@@ -7,15 +7,24 @@ from typing import Any
 
 import pytest
 
+from protocol.batch import ATTRIBUTE_DELETE_HORIZON, read_header, write_header
 from protocol.errors import KafkaError
 from storage.errors import StorageFailure
 from storage.log import PartitionLog
-from tests.support.compaction import COMPACTED, append_keyed, compact, latest_of, read_log, roll
+from tests.support.compaction import (
+    COMPACTED,
+    append_keyed,
+    compact,
+    keyed_batch,
+    latest_of,
+    read_log,
+    roll,
+)
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import EVERY_SURVIVAL
 from tests.support.crash_points import crash_points
 from tests.support.log_checks import check_log
-from tests.support.logs import DIRECTORY, append_marker, open_log
+from tests.support.logs import DIRECTORY, NOW_MS, append_marker, open_log
 
 CONFIG = replace(COMPACTED, index_interval_bytes=64)
 EXPECTED = {b"a": (9, b"4"), b"b": (8, b"3"), b"c": (7, b"1"), b"t": (5, b"1")}
@@ -71,6 +80,46 @@ def test_no_crash_while_segments_are_replaced_loses_or_revives_anything() -> Non
         assert latest_of(read_log(log, committed=True)) == EXPECTED, point
         log.close(clean=False)
     assert seen > 200
+
+
+def fill_with_a_deleted_key(disk: CrashFileSystem) -> None:
+    """A value and its tombstone in segments of their own; the leader has given the tombstone a horizon."""
+    log = open_log(disk, CONFIG)
+    append_keyed(log, ("a", "1"))
+    roll(log)
+    append_keyed(log, ("k", "deleted long ago"))
+    roll(log)
+    tombstone = keyed_batch([("k", None)])
+    header = read_header(tombstone)
+    attributes = header.attributes | ATTRIBUTE_DELETE_HORIZON
+    write_header(tombstone, 0, header._replace(base_offset=2, attributes=attributes, base_timestamp=NOW_MS))
+    log.append_as_follower(tombstone, NOW_MS)
+    roll(log)
+    append_keyed(log, ("b", "1"))
+    roll(log)
+    append_keyed(log, ("c", "1"))
+    log.close(clean=True)
+
+
+def test_no_crash_brings_a_key_back_whose_tombstone_went_in_the_same_round() -> None:
+    config = replace(CONFIG, segment_bytes=3 * 90)  # the first three become one, which ends with the first
+
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        log = open_log(disk, config, clean=True)
+        log.advance_high_watermark(log.log_end_offset)
+        compact(log)
+        assert log.segments.base_offsets == [0, 3, 4]
+        progress.append("compacted")
+
+    seen: set[bool] = set()
+    for point in crash_points(fill_with_a_deleted_key, workload, (*EVERY_SURVIVAL, *range(12))):
+        log = open_log(point.disk, config, recovery_point=5)
+        log.advance_high_watermark(log.log_end_offset)
+        found = latest_of(read_log(log))
+        assert found.get(b"k", (2, None)) == (2, None), point
+        seen.add(b"k" in found)
+        log.close(clean=False)
+    assert seen == {True, False}
 
 
 def test_a_full_disk_before_the_swap_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
