@@ -42,6 +42,8 @@ def finish_interrupted_swaps(fs: FileSystem, directory: str) -> None:
     for offset, name in swaps:
         if first_cleaned is not None and offset >= first_cleaned:
             _unlink(fs, directory, name, "part of an unfinished split")
+    if cleaned and swaps:
+        fs.fsync_dir(directory)  # without the .cleaned beside it a .swap would count
     for _, name in cleaned:
         _unlink(fs, directory, name, "half-written result of cleaning")
     finished = [(o, name) for o, name in swaps if first_cleaned is None or o < first_cleaned]
@@ -59,6 +61,8 @@ def _replace_by_swaps(fs: FileSystem, directory: str, swaps: list[tuple[Offset, 
             offset = base_offset_of(name)
             if offset is not None and start <= offset < end and not name.endswith(SWAP_SUFFIX):
                 _unlink(fs, directory, name, "replaced by cleaning")
+        # Else another crash could keep the new names and the old files, and nothing would tell them apart.
+        fs.fsync_dir(directory)
     for _, name in swaps:
         _log.warning("%s/%s: finished result of cleaning is put in place", directory, name)
         fs.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")

@@ -13,6 +13,7 @@ from storage.interrupted_swaps import finish_interrupted_swaps
 from storage.log import PartitionLog
 from storage.segment import LogSegment
 from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import EVERY_SURVIVAL
 from tests.support.crash_points import crash_points
 from tests.support.log_checks import check_log
 from tests.support.logs import DIRECTORY, append, batch, open_log, values_of
@@ -82,6 +83,19 @@ def test_swaps_that_belong_to_an_unfinished_split_are_dropped(disk: CrashFileSys
     assert disk.listdir(DIRECTORY) == [name for name in disk.listdir(DIRECTORY) if "." not in name[24:]]
 
 
+def test_a_crash_while_an_unfinished_split_is_dropped_does_no_harm() -> None:
+    def prepare(disk: CrashFileSystem) -> None:
+        three_segments(disk)
+        write_result(disk, ".swap", base_offset=2)
+        disk.open(path_of(0, ".log") + ".cleaned", create=True)
+
+    def workload(disk: CrashFileSystem, _: list[Any]) -> None:
+        finish_interrupted_swaps(disk, DIRECTORY)
+
+    for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(30))):
+        assert values_of(open_log(point.disk, COMPACTED)) == ["0", "1", "2", "3", "4", "5"], point
+
+
 def test_files_of_other_kinds_are_left_alone(disk: CrashFileSystem) -> None:
     disk.makedirs(DIRECTORY)
     names = [
@@ -104,7 +118,7 @@ def test_a_crash_while_finishing_does_no_harm(disk: CrashFileSystem) -> None:
     def workload(disk: CrashFileSystem, _: list[Any]) -> None:
         finish_interrupted_swaps(disk, DIRECTORY)
 
-    for point in crash_points(prepare, workload):
+    for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(30))):
         log = open_log(point.disk, COMPACTED)
         assert values_of(log) == ["3", "4", "5"], point
         check_log(log)
