@@ -185,23 +185,21 @@ class _Output:
         self._buffer_bytes = buffer_bytes
         self.end_offset = segment.base_offset
         self._headers: list[BatchHeader] = []
-        self._parts: list[bytes | bytearray | memoryview] = []
-        self._size_bytes = 0
+        self._data = bytearray()
 
     def add(self, batch: RetainedBatch) -> None:
-        """Take one batch."""
+        """Take a copy of one batch: a view would keep all that was read with it."""
         self.end_offset = batch.header.next_offset
         self._headers.append(batch.header)
-        self._parts.append(batch.data)
-        self._size_bytes += len(batch.data)
-        if self._size_bytes >= self._buffer_bytes:
+        self._data += batch.data
+        if len(self._data) >= self._buffer_bytes:
             self.write()
 
     def write(self) -> None:
         """Write what was taken."""
         if self._headers:
-            self._segment.append(b"".join(self._parts), self._headers)
-            self._headers, self._parts, self._size_bytes = [], [], 0
+            self._segment.append(self._data, self._headers)
+            self._headers, self._data = [], bytearray()
 
 
 def remove_files(fs: FileSystem, directory: str, base_offset: Offset, suffix: str) -> None:

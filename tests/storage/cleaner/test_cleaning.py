@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -320,3 +321,18 @@ def test_a_compacted_log_is_the_same_after_it_was_opened_again(
         assert read_log(reopened) == before
         check_log(reopened)
         reopened.close(clean=False)
+
+
+def test_a_few_small_batches_that_stay_do_not_hold_what_was_read_around_them(log: PartitionLog) -> None:
+    for number in range(64):
+        append_keyed(log, (f"{number}", "stays"))
+        append_keyed(log, ("a", "x" * 50_000))
+    roll(log)
+    tracemalloc.start()
+    try:
+        compact(log, io_buffer_bytes=50_000)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(read_log(log)) == 65
+    assert peak_bytes < 1_000_000
