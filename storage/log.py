@@ -66,10 +66,12 @@ class PartitionLog(TieredLog):
         observer: LogObserver | None = None,
         producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
         remote_storage_system_enable: bool = True,
+        has_been_compacted: bool = False,
     ) -> PartitionLog:
         """Open the directory, made when missing; without `clean` what is above `recovery_point` is verified.
 
-        `remote_storage_system_enable` says whether the node has remote storage, for topics that want it.
+        `remote_storage_system_enable` says whether the node has remote storage, for topics that want it;
+        `has_been_compacted` that the log may have gaps, whatever its settings are by now.
 
         Errors: CorruptLog and UnsupportedFormat by file name; OSError, StorageFailure.
         """
@@ -84,6 +86,7 @@ class PartitionLog(TieredLog):
             log_start_offset=log_start_offset,
             clean=clean,
             producer_id_expiration_ms=producer_id_expiration_ms,
+            may_have_gaps=config.is_compacted or has_been_compacted,
             has_remote_part=has_remote_part(
                 topic_partition, config, is_system_enabled=remote_storage_system_enable
             ),

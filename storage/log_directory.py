@@ -189,6 +189,7 @@ class LogDirectory:
             observer=self,
             producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
             remote_storage_system_enable=self._settings.remote_storage_system_enable,
+            has_been_compacted=self.checkpoints.first_dirty_offset(topic_partition) is not None,
         )
 
     def planned_creation(

@@ -74,6 +74,8 @@ class LogLoader:
     clean: bool
     """The last shutdown was clean: nothing needs recovery."""
     producer_id_expiration_ms: int
+    may_have_gaps: bool
+    """Compaction may have left them between segments."""
     has_remote_part: bool
     """What is below the first segment is in remote storage, from the checkpoint's log start offset on."""
 
@@ -228,7 +230,7 @@ class LogLoader:
         # A log start that was raised over unflushed records raises Kafka's recovery point with it.
         promised = self.recovery_point if self.recovery_point > self.log_start_offset else 0
         recovery = TailRecovery(
-            self.fs, segments, self.recovery_point, promised, self.config.is_compacted, epochs, producers
+            self.fs, segments, self.recovery_point, promised, self.may_have_gaps, epochs, producers
         )
         log_end_offset = recovery.run()
         if log_end_offset < self.recovery_point:

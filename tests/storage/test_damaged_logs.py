@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
+from storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
 from storage.directory_checkpoints import CheckpointKind
 from storage.log import PartitionLog
 from storage.log_manager import LogManager
+from tests.support.compaction import COMPACTED, append_keyed, compact, read_log, roll
 from tests.support.crash_fs import CrashFileSystem
-from tests.support.log_managers import EVENTS, create, found, started
+from tests.support.log_managers import EVENTS, TOPIC_ID, create, found, started
 from tests.support.logs import NOW_MS, append, values_of
 
 
@@ -224,3 +227,23 @@ class TestDamage:
         assert not disk.exists("/a/.kafka_cleanshutdown")
         assert disk.exists("/b/.kafka_cleanshutdown")
         assert values_of(found(started(disk))) == ["a"]
+
+
+def test_a_lost_recovery_point_costs_nothing_of_a_log_that_is_not_compacted_any_more(
+    disk: CrashFileSystem,
+) -> None:
+    manager = started(disk)
+    log = manager.get_or_create(EVENTS, TOPIC_ID, replace(COMPACTED, segment_bytes=100), NOW_MS)
+    for records in ((("a", "1"),), (("b", "1"), ("a", "2")), (("c", "1"), ("b", "2")), (("d", "1"),)):
+        append_keyed(log, *records)
+        roll(log)
+    compact(log)
+    before = read_log(log)
+    assert [record.offset for record in before] == [2, 3, 4, 5]
+    manager.shutdown(NOW_MS)
+    for name in (RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN):
+        disk.unlink(f"/a/{name}")
+    reopened = found(started(disk))
+    assert not reopened.config.is_compacted
+    reopened.advance_high_watermark(reopened.log_end_offset)
+    assert read_log(reopened) == before
