@@ -130,7 +130,7 @@ class LogCleaner:
         found = self._find_dirtiest() if is_allowed else None
         if found is None:
             return False
-        log = found.log
+        log, generation = found.log, found.log.generation
         self._in_progress.add(log)
         try:
             limits = _limits(config)
@@ -141,7 +141,9 @@ class LogCleaner:
             logger.info("%s: compaction was broken off", log.topic_partition)
             return False
         except Exception as error:
-            if self._is_in_use(log):
+            # Who reads what is being cut finds torn batches.
+            was_cut = log.generation != generation and _is_damage(error)
+            if self._is_in_use(log) and not was_cut:
                 self._failed(log, error)
             return False
         finally:

@@ -19,6 +19,9 @@ from broker.config import BrokerConfig
 from broker.metrics import BrokerMetrics
 from protocol.ids import TopicPartition
 from storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from storage.cleaner.cleaning import Pace, fill_offset_map
+from storage.cleaner.offset_map import OffsetMap
+from storage.cleaner.plan import CleaningPlan
 from storage.log import PartitionLog
 from storage.log_manager import LogManager
 from tests.support.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
@@ -194,6 +197,33 @@ async def test_what_was_cut_meanwhile_is_not_put_in_place(world: World) -> None:
     await eventually(lambda: log.first_dirty_offset == 2)
     assert read_log(log) == left
     assert not world.left_over(log)
+
+
+async def test_a_log_that_is_cut_while_it_is_read_does_not_pass_for_a_damaged_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = world.log("t", rounds=1)
+    for number in range(3):
+        append_keyed(log, ("a", f"{number}" * 5000))
+    roll(log)
+    reading, was_cut = Event(), Event()
+
+    def held_fill(plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> int:
+        def held_pace(size_bytes: int) -> None:
+            if size_bytes > 5000 and not was_cut.is_set():
+                reading.set()
+                assert was_cut.wait(10)
+
+        return fill_offset_map(plan, offsets, held_pace)
+
+    monkeypatch.setattr("broker.cleaning.round.fill_offset_map", held_fill)
+    world.cleaner.start()
+    await eventually(reading.is_set)
+    log.truncate_to(3, below_high_watermark=True)
+    roll(log)
+    was_cut.set()
+    await eventually(lambda: log.first_dirty_offset == 3 or log in world.cleaner.uncleanable)
+    assert not world.cleaner.uncleanable
 
 
 async def test_what_retention_has_deleted_meanwhile_is_not_put_in_place(world: World) -> None:
