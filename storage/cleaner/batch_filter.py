@@ -33,6 +33,7 @@ from protocol.batch import (
 )
 from protocol.compression import Compression
 from protocol.compression import compress as compress_records
+from protocol.errors import DecodeError
 from protocol.ids import Offset, ProducerEpoch, ProducerId
 from protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, read_payload
 from protocol.record_table import (
@@ -45,6 +46,7 @@ from protocol.record_table import (
 from storage.batch_scan import CheckedBatch
 from storage.cleaner.cleaned_transactions import CleanedTransactions
 from storage.cleaner.offset_map import OffsetMap, represented
+from storage.record_bounds import RECORDS_MAX
 from storage.transaction_marker import read_end_transaction_marker
 from storage.txn_index import AbortedTransaction
 
@@ -70,7 +72,7 @@ class BatchFilter:
 
     `end_offset` is the upper bound of the range that is compacted; `keep_aborted` gets the entries of the
     new transaction index.
-    Errors: DecodeError for records that nobody can read, or that expand beyond EXPANDED_BYTES_MAX.
+    Errors: those of `read_table`.
     """
 
     def __init__(
@@ -118,16 +120,14 @@ class BatchFilter:
             return self._emptied(header)
         if not is_needless or horizon_ms is not None:
             return RetainedBatch(header, batch.data)
-        payload = read_payload(batch.data, 0, header, EXPANDED_BYTES_MAX)
-        table = scan_records(payload, header.record_count)
+        payload, table = read_table(batch)
         return self._rebuilt(header, payload, table, [True] * header.record_count, self._new_horizon_ms)
 
     # -- data
 
     def _retained_data(self, batch: CheckedBatch) -> RetainedBatch | None:
         header = batch.header
-        payload = read_payload(batch.data, 0, header, EXPANDED_BYTES_MAX)
-        table = scan_records(payload, header.record_count)
+        payload, table = read_table(batch)
         survives = self._survivors(header, table)
         horizon_ms = delete_horizon_ms(header)
         needs_horizon = False
@@ -206,6 +206,22 @@ class BatchFilter:
         if last.last_offset is not None:
             return header.last_offset == last.last_offset
         return header.is_control and header.producer_epoch == last.producer_epoch
+
+
+def read_table(batch: CheckedBatch) -> tuple[bytes, RecordTable]:
+    """The expanded records of a batch, and where they stand.
+
+    Errors: DecodeError for records that nobody can read, that expand beyond EXPANDED_BYTES_MAX, or that are
+    more than RECORDS_MAX: a table takes many times their bytes, and a producer may have sent a bomb.
+    """
+    header = batch.header
+    if header.record_count > RECORDS_MAX:
+        raise DecodeError(
+            f"{header.record_count} records in the batch at offset {header.base_offset}, "
+            f"at most {RECORDS_MAX} are compacted"
+        )
+    payload = read_payload(batch.data, 0, header, EXPANDED_BYTES_MAX)
+    return payload, scan_records(payload, header.record_count)
 
 
 def emptied(header: BatchHeader) -> RetainedBatch:

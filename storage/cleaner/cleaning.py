@@ -15,15 +15,13 @@ from typing import TypeAlias, cast
 
 from protocol.batch import BatchHeader
 from protocol.ids import Offset, ProducerId
-from protocol.record import read_payload
-from protocol.record_table import scan_records
 from storage.batch_scan import CheckedBatch, checked_batches
 from storage.cleaner.batch_filter import (
-    EXPANDED_BYTES_MAX,
     BatchFilter,
     LastRecord,
     RetainedBatch,
     emptied,
+    read_table,
 )
 from storage.cleaner.cleaned_transactions import CleanedTransactions
 from storage.cleaner.offset_map import OffsetMap, represented
@@ -76,8 +74,7 @@ def _take_in(
         return True
     if transactions.saw_data(header) or not header.record_count:
         return True
-    payload = read_payload(batch.data, 0, header, EXPANDED_BYTES_MAX)
-    table = scan_records(payload, header.record_count)
+    _, table = read_table(batch)
     base_offset = header.base_offset
     record_offsets = [base_offset + delta for delta in table.offset_deltas]
     if not table.has_null_keys and base_offset >= start_offset:

@@ -7,12 +7,22 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.batch import read_header
-from protocol.compression import Compression
+from protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
+from protocol.compression import Compression, compress
+from protocol.errors import DecodeError
 from storage.batch_scan import CorruptLog
 from storage.cleaner.cleanable import find_cleanable
 from storage.log import PartitionLog
-from tests.support.compaction import COMPACTED, append_keyed, compact, latest_of, read_log, roll
+from storage.record_bounds import RECORDS_MAX
+from tests.support.compaction import (
+    COMPACTED,
+    append_keyed,
+    compact,
+    keyed_batch,
+    latest_of,
+    read_log,
+    roll,
+)
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_indexes, check_log
 from tests.support.logs import DIRECTORY, NOW_MS, append_marker, open_log
@@ -321,6 +331,26 @@ def test_a_compacted_log_is_the_same_after_it_was_opened_again(
         assert read_log(reopened) == before
         check_log(reopened)
         reopened.close(clean=False)
+
+
+def test_a_batch_of_more_records_than_can_be_looked_at_is_refused_before_it_fills_the_memory(
+    log: PartitionLog,
+) -> None:
+    record_count = 40 * RECORDS_MAX
+    records = compress(Compression.ZSTD, bytes(7 * record_count))
+    data = bytearray(BATCH_OVERHEAD) + records
+    header = read_header(keyed_batch([("a", "1")], compression=Compression.ZSTD))
+    header = header._replace(
+        batch_length=len(data) - LOG_OVERHEAD, record_count=record_count, last_offset_delta=record_count - 1
+    )
+    write_header(data, 0, header)
+    log.update_config(replace(COMPACTED, cleanup_policy=("delete",)))  # its batches are opaque
+    log.append_as_leader(data, 0, NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    log.update_config(COMPACTED)
+    roll(log)
+    with pytest.raises(DecodeError, match=f"at most {RECORDS_MAX}"):
+        compact(log)
 
 
 def test_a_few_small_batches_that_stay_do_not_hold_what_was_read_around_them(log: PartitionLog) -> None:
