@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from protocol.errors import ErrorCode, KafkaError
 from storage.cleaner.cleaning import remove_files
 from storage.errors import StorageFailure
-from storage.log_files import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from storage.log_files import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from storage.segment import LogSegment
 
 if TYPE_CHECKING:
@@ -36,11 +37,14 @@ def replace_segments(
     assert replaced[0].base_offset == base_offset, f"{log.directory}: {base_offset} replaces {replaced[0]}"
     cleaned.close()
     try:
-        cleaned.rename(log.fs, CLEANED_SUFFIX, SWAP_SUFFIX)
+        renamed = cleaned.rename(log.fs, CLEANED_SUFFIX, SWAP_SUFFIX)
     except OSError as error:
         with suppress(OSError):
             discard(log, cleaned)
         raise log.storage_error("compaction", error) from error
+    if not renamed or not renamed[0].endswith(LOG_SUFFIX + SWAP_SUFFIX):
+        discard(log, cleaned)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{cleaned.file.path} is gone")
     with log.storage_errors("compaction", is_final=True):
         log.fs.fsync_dir(log.directory)
         for segment in reversed(replaced):

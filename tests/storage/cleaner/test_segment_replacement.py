@@ -9,8 +9,10 @@ import pytest
 
 from protocol.batch import ATTRIBUTE_DELETE_HORIZON, read_header, write_header
 from protocol.errors import KafkaError
+from storage.cleaner.cleaning import GroupCleaner
 from storage.errors import StorageFailure
 from storage.log import PartitionLog
+from storage.segment import LogSegment
 from tests.support.compaction import (
     COMPACTED,
     append_keyed,
@@ -142,6 +144,25 @@ def test_a_full_disk_before_the_swap_leaves_the_log_as_it_was(monkeypatch: pytes
     monkeypatch.setattr(disk, "rename", rename)
     compact(log)
     assert latest_of(read_log(log, committed=True)) == EXPECTED
+
+
+def test_nothing_is_taken_out_for_a_cleaned_segment_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = CrashFileSystem()
+    log = fill(disk)
+    before = read_log(log)
+    clean = GroupCleaner.clean
+
+    def clean_for_nothing(*given: Any) -> LogSegment:
+        cleaned = clean(*given)
+        disk.unlink(cleaned.file.path)
+        return cleaned
+
+    monkeypatch.setattr(GroupCleaner, "clean", clean_for_nothing)
+    with pytest.raises(KafkaError, match=r"\.log\.cleaned is gone"):
+        compact(log)
+    assert log.failure is None
+    assert read_log(log) == before
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
 
 
 @pytest.mark.parametrize("step", [".deleted", ".log"])
