@@ -17,7 +17,7 @@ from tests.support.three_nodes import ThreeNodes
 PARTITIONS = 3
 RECORDS = 900
 KILLS = (1, 2, 3)
-PACE_S = 0.02
+PACE_S = 0.025
 DEADLINE_S = 60.0
 Copies = dict[int, list[tuple[int, bytes, tuple[str, int, int]]]]
 

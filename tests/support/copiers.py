@@ -10,10 +10,11 @@ from clients.consumer import Consumer, Records
 from clients.consumer_types import OffsetAndMetadata
 from clients.producer import DeliveryFuture, Producer
 from clients.transaction_errors import FatalTransactionError
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 
-RECORDS_PER_TRANSACTION = 40
+RECORDS_PER_TRANSACTION = 10
+FAILS_EVERY = 5
 QUICK = {"request_timeout_ms": 3_000, "retry_backoff_max_ms": 200, "reconnect_backoff_max_ms": 200}
 
 
@@ -25,7 +26,8 @@ def transformed(value: bytes) -> bytes:
 class Copier:
     """A member of a group that copies `source` to `target`, partition by partition, and notes what it does.
 
-    A fatal error ends its producer, not the copier; any other one the transaction.
+    A fatal error ends its producer, not the copier; any other one the transaction, and so does every
+    fifth of its transactions by itself, when all is written and nothing is committed.
     """
 
     def __init__(self, name: str, servers: str, source: str, target: str, events: list[Event]) -> None:
@@ -97,6 +99,9 @@ class Copier:
                 positions[where] = found[-1].offset + 1
                 self._note("offset", "invoke", [self._number, where.partition, found[-1].offset + 1])
             await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+            if self._number % FAILS_EVERY == FAILS_EVERY - 1:
+                await producer.flush()
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "fails by itself")
             self._note("commit", "invoke", self._number)
         for number, partition, delivery in sent:
             offset = delivery.result().offset
