@@ -15,14 +15,25 @@ if TYPE_CHECKING:
     from clients.consumer import Consumer
     from clients.partition_reader import PartitionReader
     from clients.producer import Producer
+    from clients.transaction_errors import AbortableTransactionError, FatalTransactionError
     from tidelog.embedded import EmbeddedCluster
 
-__all__ = ["Admin", "Consumer", "EmbeddedCluster", "PartitionReader", "Producer"]
+__all__ = [
+    "AbortableTransactionError",
+    "Admin",
+    "Consumer",
+    "EmbeddedCluster",
+    "FatalTransactionError",
+    "PartitionReader",
+    "Producer",
+]
 
 _HOMES = {
+    "AbortableTransactionError": "clients.transaction_errors",
     "Admin": "clients.admin",
     "Consumer": "clients.consumer",
     "EmbeddedCluster": "tidelog.embedded",
+    "FatalTransactionError": "clients.transaction_errors",
     "PartitionReader": "clients.partition_reader",
     "Producer": "clients.producer",
 }
