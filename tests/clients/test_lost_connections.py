@@ -1,4 +1,4 @@
-"""Connections that break all the time: what an idempotent producer wrote is there once and in order."""
+"""Connections that break all the time: what a producer wrote is there once, in order, transactions whole."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from ssl import SSLContext
 
 import pytest
 
+from benchmarks.soak.history import FINAL_READER, Event
+from benchmarks.soak.transaction_checker import check
+from clients.admin import Admin, UpgradeType
 from clients.consumer import Consumer
 from clients.environment import SystemEnvironment
 from clients.producer import Producer
@@ -17,6 +20,7 @@ from tidelog.embedded import EmbeddedCluster
 
 PARTITIONS = 3
 RECORDS = 6_000
+TRANSACTIONS = 60
 QUICK = {
     "reconnect_backoff_ms": 1,
     "reconnect_backoff_max_ms": 5,
@@ -53,7 +57,12 @@ class BreakingNetwork(SystemEnvironment):
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    with EmbeddedCluster(config={"num.partitions": str(PARTITIONS)}) as cluster:
+    config = {
+        "num.partitions": str(PARTITIONS),
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+    with EmbeddedCluster(config=config) as cluster:
         yield cluster.bootstrap_servers
 
 
@@ -86,3 +95,50 @@ async def test_records_are_written_once_and_in_order(servers: str, seed: int) ->
     assert [entry.offset for entry in written if entry.offset >= 0] == [
         number // PARTITIONS for number, entry in enumerate(written) if entry.offset >= 0
     ]
+
+
+@pytest.mark.parametrize("version", [2, 1])
+async def test_transactions_are_committed_and_aborted_whole(servers: str, version: int) -> None:
+    topic = f"transactions-{version}"
+    upgrade = UpgradeType.UPGRADE if version == 2 else UpgradeType.SAFE_DOWNGRADE
+    async with Admin(servers) as admin:
+        await admin.update_features({"transaction.version": version}, upgrade_type=upgrade)
+    network = BreakingNetwork(version, longest_ms=40)
+    events: list[Event] = []
+    async with asyncio.timeout(40):
+        async with Producer(servers, environment=network, transactional_id=topic, **QUICK) as producer:
+            await producer.init_transactions()
+            for transaction in range(TRANSACTIONS):
+                producer.begin_transaction()
+                for number in range(PARTITIONS * 2):
+                    partition = number % PARTITIONS
+                    events.append(Event("a", "send", "invoke", [transaction, partition, number]))
+                    value = f"{transaction}/{number}".encode()
+                    await producer.send(topic, value, partition=partition)
+                if transaction % 4 == 3:
+                    await producer.flush()
+                    await producer.abort_transaction()
+                    events.append(Event("a", "abort", "ok", transaction))
+                else:
+                    events.append(Event("a", "commit", "invoke", transaction))
+                    await producer.commit_transaction()
+                    events.append(Event("a", "commit", "ok", transaction))
+        assert network.cuts > 3
+        events += await read_committed(servers, topic)
+    assert check(events) == []
+
+
+async def read_committed(servers: str, topic: str) -> list[Event]:
+    """Everything that is committed, as the checker wants it."""
+    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    found: dict[int, list[list[object]]] = {number: [] for number in range(PARTITIONS)}
+    options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+    async with Consumer(servers, **options) as consumer:
+        consumer.assign(places)
+        ends = await consumer.end_offsets(places)
+        while any([await consumer.position(place) < ends[place] for place in places]):
+            for where, records in (await consumer.poll(100)).items():
+                for record in records:
+                    transaction, number = (record.value or b"").decode().split("/")
+                    found[where.partition].append([record.offset, "a", int(transaction), int(number)])
+    return [Event(FINAL_READER, "poll", "ok", [number, records]) for number, records in found.items()]
