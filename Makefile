@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types imports unit test sim demo bench soak failover crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
+.PHONY: help install lint types imports unit test sim demo bench soak failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ bench: $(STAMP) ## benchmarks beside their references; tables and JSON in benchm
 
 failover: $(STAMP) ## three nodes under load, killed, paused, cut off, restarted; the verdict of the checker
 	$(BIN)/python -m benchmarks.failover
+
+copying: $(STAMP) ## 100,000 records copied exactly once while nodes are killed, stopped and paused
+	$(BIN)/python -m benchmarks.failover.copying
 
 crash-tier: $(STAMP) ## nodes that end by kill -9 at every step of tiering; each time all is judged
 	TIDELOG_CRASHES=all $(BIN)/pytest -v tests/failover/test_deaths_while_tiering.py

@@ -13,8 +13,7 @@ from clients.transaction_errors import FatalTransactionError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 
-RECORDS_PER_TRANSACTION = 10
-FAILS_EVERY = 5
+_FAILS_EVERY = 5
 QUICK = {"request_timeout_ms": 3_000, "retry_backoff_max_ms": 200, "reconnect_backoff_max_ms": 200}
 
 
@@ -30,12 +29,22 @@ class Copier:
     fifth of its transactions by itself, when all is written and nothing is committed.
     """
 
-    def __init__(self, name: str, servers: str, source: str, target: str, events: list[Event]) -> None:
+    GROUP = "copiers"
+
+    def __init__(
+        self,
+        name: str,
+        servers: str,
+        source: str,
+        target: str,
+        events: list[Event],
+        records_per_transaction: int,
+    ) -> None:
         self.name = name
         self.servers = servers
         self.source, self.target = source, target
         self.events = events
-        self.lives = 0
+        self.records_per_transaction = records_per_transaction
         self._number = -1
 
     async def run(self) -> None:
@@ -46,7 +55,6 @@ class Copier:
             await asyncio.sleep(0.05)
 
     async def _live(self) -> None:
-        self.lives += 1
         async with (
             Producer(
                 self.servers,
@@ -57,13 +65,13 @@ class Copier:
             ) as producer,
             Consumer(
                 self.servers,
-                group_id="copiers",
+                group_id=self.GROUP,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 isolation_level="read_committed",
                 session_timeout_ms=6_000,
                 heartbeat_interval_ms=500,
-                max_poll_records=RECORDS_PER_TRANSACTION,
+                max_poll_records=self.records_per_transaction,
                 **QUICK,
             ) as consumer,
         ):
@@ -99,7 +107,7 @@ class Copier:
                 positions[where] = found[-1].offset + 1
                 self._note("offset", "invoke", [self._number, where.partition, found[-1].offset + 1])
             await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
-            if self._number % FAILS_EVERY == FAILS_EVERY - 1:
+            if self._number % _FAILS_EVERY == _FAILS_EVERY - 1:
                 await producer.flush()
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "fails by itself")
             self._note("commit", "invoke", self._number)
