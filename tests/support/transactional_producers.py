@@ -23,7 +23,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from protocol.schema import ApiMessage
-from tests.support.accumulators import core
+from tests.support.accumulators import P0, Outcome, core, must_put
 
 TRANSACTIONAL_ID = "gauge"
 TIMEOUT_MS = 30_000
@@ -75,6 +75,20 @@ class TransactionalBench:
 
     def abort(self) -> None:
         self.manager.begin_abort(is_v2=self.is_v2)
+
+
+def ready(*, is_v2: bool = False, version: int = 4, **options: Any) -> TransactionalBench:
+    """A producer that has its id; `version` of InitProducerId says whether it can raise its epoch."""
+    bench = TransactionalBench(is_v2=is_v2, **options)
+    bench.initialize(version=version)
+    return bench
+
+
+def put(bench: TransactionalBench, value: bytes = b"high", partition: TopicPartition = P0) -> Outcome:
+    """Send one record as a producer does."""
+    outcome = must_put(bench.core.accumulator, partition, value)
+    bench.manager.add_partition(partition)
+    return outcome
 
 
 def initialized(
