@@ -116,7 +116,6 @@ class Consumer(ConsumerPositions):
             self._fetcher.reset_timestamp,
             config.default_api_timeout_ms,
             self._wake_poll,
-            require_stable=config.read_committed,
         )
         await client.open(client.now_ms() + config.default_api_timeout_ms)
         client.updater.on_update.append(self._on_metadata)
@@ -316,13 +315,12 @@ class Consumer(ConsumerPositions):
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for each partition; None where it has nothing."""
+        """What the group has committed for each partition, once no transaction is about to; None: nothing."""
         self._require_committer()
         assert self._lookup is not None
         wanted = [TopicPartition(*partition) for partition in partitions]
         deadline_ms = self._deadline_ms(timeout_ms)
-        stable = self.config.read_committed
-        found = await fetch_committed(self._client, self._lookup, wanted, deadline_ms, require_stable=stable)
+        found = await fetch_committed(self._client, self._lookup, wanted, deadline_ms, require_stable=True)
         return {partition: found.get(partition) for partition in wanted}
 
     def group_metadata(self) -> ConsumerGroupMetadata:

@@ -18,8 +18,7 @@ class PositionInitializer:
     """Starts partitions from what the group committed, or from `reset_timestamp`.
 
     `lookup` None: there is no group. `reset_timestamp` None: a partition without a committed offset is
-    an error. `require_stable`: wait for offsets of open transactions. `on_change` runs when partitions
-    have positions, or an error is there to be taken.
+    an error. `on_change` runs when partitions have positions, or an error is there to be taken.
     """
 
     def __init__(
@@ -30,10 +29,7 @@ class PositionInitializer:
         reset_timestamp: int | None,
         timeout_ms: int,
         on_change: Callable[[], None],
-        *,
-        require_stable: bool,
     ) -> None:
-        self._require_stable = require_stable
         self._client = client
         self._assigned = assigned
         self._lookup = lookup
@@ -69,8 +65,9 @@ class PositionInitializer:
         partitions = [state.topic_partition for state in states]
         deadline_ms = self._client.now_ms() + self._timeout_ms
         try:
+            # Whatever is read, committed or not: what an open transaction has read must not be read twice.
             committed = await fetch_committed(
-                self._client, lookup, partitions, deadline_ms, require_stable=self._require_stable
+                self._client, lookup, partitions, deadline_ms, require_stable=True
             )
         except KafkaError as error:
             self._error = error

@@ -12,10 +12,17 @@ from clients.partition_reader import PartitionReader
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
 )
 from protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -224,3 +231,31 @@ async def test_the_partition_reader_goes_on_over_lost_connections_and_ends_in_ti
             with pytest.raises(KafkaError, match="nothing at offset 10") as caught:
                 _ = [record async for record in reader.records()]
         assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
+async def test_a_start_waits_for_the_offsets_of_an_open_transaction_whatever_is_read(
+    isolation_level: str,
+) -> None:
+    # KIP-447: else whoever takes a partition over processes again what the transaction commits.
+    codes = [ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE]
+
+    def committed(seen: Seen) -> OffsetFetchResponse:
+        code = codes.pop(0) if len(codes) > 1 else codes[0]
+        at = OffsetFetchResponsePartitions(partition_index=0, committed_offset=1, error_code=code)
+        topic = OffsetFetchResponseTopics(name="tides", partitions=(at,))
+        return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g", topics=(topic,)),))
+
+    async with scripted_brokers() as [broker]:
+        found = Coordinator(key="g", node_id=1, host="127.0.0.1", port=broker.port)
+        broker.handlers[ApiKey.FIND_COORDINATOR] = lambda seen: FindCoordinatorResponse(coordinators=(found,))
+        broker.handlers[ApiKey.OFFSET_FETCH] = committed
+        broker.versions[ApiKey.FETCH] = 12
+        broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)
+        options = {"group_id": "g", "enable_auto_commit": False, "isolation_level": isolation_level}
+        async with quick(broker, **options) as consumer:
+            consumer.assign([P0])
+            assert await consumer.position(P0) == 1
+            assert (await consumer.committed([P0]))[P0] is not None
+        asked = broker.requests(ApiKey.OFFSET_FETCH)
+        assert len(asked) == 3 and all(request.require_stable for request in asked)
