@@ -135,8 +135,10 @@ class ProducerTransactions:
 
     async def _finish(self, operation: Operation, timeout_ms: int | None) -> None:
         manager = self._require_transactions()
-        await self._driver.wait_until(lambda: manager.is_settled, operation.value, timeout_ms)
-        manager.claim()
+        begun = manager.begun
+        assert begun is not None and begun.operation is operation
+        await self._driver.wait_until(lambda: begun.has_ended, operation.value, timeout_ms)
+        manager.claim(begun)
 
     def _require_transactions(self) -> TransactionManager:
         self._check_usable()

@@ -63,18 +63,41 @@ class Operation(Enum):
     ABORT = "abort_transaction"
 
 
+class Begun:
+    """An operation that was begun; once it `has_ended`, `error` is why it failed, None when it was done."""
+
+    __slots__ = ("error", "has_ended", "has_succeeded", "operation")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.has_succeeded = False
+        self.has_ended = False
+        self.error: KafkaError | None = None
+
+    def end(self, error: KafkaError | None) -> None:
+        """Note the first end; what goes wrong once it has succeeded is the next operation's trouble."""
+        if not self.has_ended:
+            self.has_ended = True
+            self.error = None if self.has_succeeded else error
+
+
 class TransactionLife:
     """State, the error that led to it, and the operation under way.
 
-    `unclaimed`: an operation whose end the application has not heard.
+    `begun`: the operation whose end the application has not heard. Each keeps its own end, as another task
+    may have begun the next one before this one is heard.
     """
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.state = TransactionState.UNINITIALIZED
         self.error: KafkaError | None = None
-        self.unclaimed: Operation | None = None
-        self._has_succeeded = False
+        self.begun: Begun | None = None
+
+    @property
+    def unclaimed(self) -> Operation | None:
+        """The operation whose end the application has not heard."""
+        return None if self.begun is None else self.begun.operation
 
     @property
     def is_ending(self) -> bool:
@@ -106,12 +129,14 @@ class TransactionLife:
         """Whether the producer can only be closed."""
         return self.state is TransactionState.FATAL_ERROR
 
-    def claim(self) -> None:
-        """Hear the end of the operation; raises why it failed."""
-        assert self.is_settled
-        self.unclaimed = None
-        if not self._has_succeeded and self.error is not None:
-            raise _again(self.error)
+    def claim(self, begun: Begun | None = None) -> None:
+        """Hear the end of an operation (None: of the one begun last); raises why it failed."""
+        heard = begun or self.begun
+        assert heard is not None and heard.has_ended
+        if heard is self.begun:
+            self.begun = None
+        if heard.error is not None:
+            raise _again(heard.error)
 
     def require(self, state: TransactionState, what: str) -> None:
         """KafkaError unless the producer is in `state` and free to do `what`.
@@ -139,12 +164,12 @@ class TransactionLife:
     # --- moves ----------------------------------------------------------------------------
 
     def _begin(self, operation: Operation, target: TransactionState) -> None:
-        self.unclaimed = operation
-        self._has_succeeded = False
         self._move(target)
+        self.begun = Begun(operation)
 
     def _succeed(self, target: TransactionState) -> None:
-        self._has_succeeded = True
+        assert self.begun is not None
+        self.begun.has_succeeded = True
         self._move(target)
 
     def _abortable(self, code: ErrorCode, text: str) -> None:
@@ -170,6 +195,8 @@ class TransactionLife:
             _log.info("%s: %s -> %s: %s", self.transactional_id, self.state.name, target.name, error)
         self.state = target
         self.error = error
+        if self.begun is not None and self.is_settled:
+            self.begun.end(error)
 
 
 def _again(error: KafkaError) -> KafkaError:
