@@ -103,23 +103,24 @@ class ProducerTransactions:
         self.begin_transaction()
         try:
             yield
-        except BaseException:
-            await self._abort_if_possible()
+        except BaseException as error:
+            await self._abort_if_possible(error)
             raise
         try:
             await self.commit_transaction()
-        except KafkaError:
-            await self._abort_if_possible()
+        except KafkaError as error:
+            await self._abort_if_possible(error)
             raise
 
     # --- inside ---------------------------------------------------------------------------
 
-    async def _abort_if_possible(self) -> None:
-        """Abort after an error, which is what the application is told of, not what comes of this."""
-        manager = self._require_transactions()
-        if manager.can_abort:
-            with suppress(KafkaError):
+    async def _abort_if_possible(self, cause: BaseException) -> None:
+        """Abort after an error; that is what the application is told of, with a note when this fails, too."""
+        try:
+            if self._require_transactions().can_abort:
                 await self.abort_transaction()
+        except KafkaError as error:
+            cause.add_note(f"abort_transaction failed then: {error}")
 
     async def _end_transactions(self, timeout_ms: int | None) -> None:
         """Before the producer is closed: abort what is open, and wait for what is ending."""
@@ -130,7 +131,7 @@ class ProducerTransactions:
             manager.begin_abort(is_v2=self._driver.is_v2)
         with suppress(KafkaError):
             await self._driver.wait_until(
-                lambda: manager.is_settled, "the end of the transaction", timeout_ms
+                lambda: not manager.is_ending, "the end of the transaction", timeout_ms
             )
 
     async def _finish(self, operation: Operation, timeout_ms: int | None) -> None:
