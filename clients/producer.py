@@ -30,7 +30,7 @@ from clients.producer_identity import ProducerIdentity
 from clients.producer_topics import ProducerTopics, TopicState
 from clients.producer_transactions import ProducerTransactions
 from clients.progress import Progress
-from clients.record_checks import refuse_bad_record, refuse_bad_timestamp, too_large
+from clients.record_checks import refuse_bad_timestamp, too_large
 from clients.sender import Sender
 from clients.transaction_driver import TransactionDriver
 from clients.transaction_manager import TransactionManager
@@ -329,26 +329,31 @@ class Producer(ProducerTransactions):
         partition: int | None,
         timestamp_ms: int | None,
     ) -> DeliveryFuture:
-        """Wait for metadata or memory, in line with earlier waiters, then append."""
+        """Wait for metadata or memory, in line with earlier waiters, then append to the same transaction."""
         deadline_ms = self._block_deadline_ms()
-        if topic not in self._states:
-            await self._load_topic(topic, deadline_ms)
-        at_front = False
-        if not self._line.is_empty:
-            await self._wait_for_memory(deadline_ms, at_front=False)
-            at_front = True
-        while True:
-            try:
-                self._check_sendable()
-                future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
-            except BaseException:
-                self._line.wake()  # what cannot be sent needs no room: it is the next one's turn
-                raise
-            if future is not None:
-                self._line.wake()
-                return future
-            await self._wait_for_memory(deadline_ms, at_front=at_front)
-            at_front = True
+        transaction = self._check_sendable()
+        try:
+            if topic not in self._states:
+                await self._load_topic(topic, deadline_ms)
+            at_front = False
+            if not self._line.is_empty:
+                await self._wait_for_memory(deadline_ms, at_front=False)
+                at_front = True
+            while True:
+                try:
+                    self._check_sendable(transaction)
+                    future = self._enqueue(topic, value, key, headers, partition, timestamp_ms)
+                except BaseException:
+                    self._line.wake()  # what cannot be sent needs no room: it is the next one's turn
+                    raise
+                if future is not None:
+                    self._line.wake()
+                    return future
+                await self._wait_for_memory(deadline_ms, at_front=at_front)
+                at_front = True
+        except KafkaError:
+            self._check_sendable(transaction)  # whatever it was, it is not the fault of a later transaction
+            raise
 
     async def _wait_for_memory(self, deadline_ms: int, *, at_front: bool) -> None:
         """Stand in line until a batch is done."""
@@ -364,20 +369,6 @@ class Producer(ProducerTransactions):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         finally:
             self._accumulator.memory_waiters -= 1
-
-    def _check_sendable(self) -> None:
-        self._check_usable()
-        if self._transactions is not None:
-            self._transactions.require_open()
-
-    def _refuse(
-        self, error: Exception, value: bytes | None, key: bytes | None, headers: Sequence[RecordHeader]
-    ) -> None:
-        """A record was not taken: say what is wrong with it, and let its transaction not be committed."""
-        if not isinstance(error, KafkaError):
-            refuse_bad_record(value, key, headers, error)
-        elif self._transactions is not None:
-            self._transactions.send_failed(error)
 
     async def _load_topic(self, topic: str, deadline_ms: int) -> TopicState:
         self._check_usable()

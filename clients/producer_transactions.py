@@ -11,18 +11,20 @@ producer has to be closed (fenced by another with its transactional id, for inst
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from clients.config import ProducerConfig
 from clients.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
 from clients.offset_checks import require_offset
+from clients.record_checks import refuse_bad_record
 from clients.sender import Sender
 from clients.transaction_driver import TransactionDriver
 from clients.transaction_life import Operation
 from clients.transaction_manager import TransactionManager
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
+from protocol.record import RecordHeader
 
 
 class ProducerTransactions:
@@ -113,6 +115,20 @@ class ProducerTransactions:
             raise
 
     # --- inside ---------------------------------------------------------------------------
+
+    def _check_sendable(self, transaction: int | None = None) -> int:
+        """Which transaction takes records; KafkaError when none does, or not the one that is named."""
+        self._check_usable()
+        return 0 if self._transactions is None else self._transactions.require_open(transaction)
+
+    def _refuse(
+        self, error: Exception, value: bytes | None, key: bytes | None, headers: Sequence[RecordHeader]
+    ) -> None:
+        """A record was not taken: say what is wrong with it, and let its transaction not be committed."""
+        if not isinstance(error, KafkaError):
+            refuse_bad_record(value, key, headers, error)
+        elif self._transactions is not None:
+            self._transactions.send_failed(error)
 
     async def _abort_if_possible(self, cause: BaseException) -> None:
         """Abort after an error; that is what the application is told of, with a note when this fails, too."""

@@ -85,7 +85,7 @@ class TransactionLife:
     """State, the error that led to it, and the operation under way.
 
     `begun`: the operation whose end the application has not heard. Each keeps its own end, as another task
-    may have begun the next one before this one is heard.
+    may have begun the next one before this one is heard. `serial` counts transactions.
     """
 
     def __init__(self, transactional_id: str) -> None:
@@ -93,6 +93,7 @@ class TransactionLife:
         self.state = TransactionState.UNINITIALIZED
         self.error: KafkaError | None = None
         self.begun: Begun | None = None
+        self.serial = 0
 
     @property
     def unclaimed(self) -> Operation | None:
@@ -153,9 +154,13 @@ class TransactionLife:
             text = f"{what} is for a producer that is {state.name}; this one is {self.state.name}"
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
 
-    def require_open(self) -> None:
-        """KafkaError unless records may be added to a transaction."""
+    def require_open(self, serial: int | None = None) -> int:
+        """The serial of the transaction that takes records; KafkaError when none does, or not that one."""
         self.require(TransactionState.IN_TRANSACTION, "send")
+        if serial is not None and serial != self.serial:
+            text = "send waited until its transaction had ended; the record is in no other"
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
+        return self.serial
 
     def give_up(self, text: str) -> None:
         """Nobody drives the transactions any more."""

@@ -106,6 +106,7 @@ class TransactionManager(TransactionLife):
     def begin_transaction(self) -> None:
         """Open a transaction; nothing is sent for it yet."""
         self.require(TransactionState.READY, "begin_transaction")
+        self.serial += 1
         self._move(TransactionState.IN_TRANSACTION)
 
     def begin_commit(self, *, is_v2: bool) -> None:
@@ -144,7 +145,8 @@ class TransactionManager(TransactionLife):
 
     def send_failed(self, error: KafkaError) -> None:
         """A record could not be taken: without it the transaction must not be committed."""
-        if self.state is TransactionState.IN_TRANSACTION:
+        is_of_another = error.code is ErrorCode.INVALID_TXN_STATE
+        if self.state is TransactionState.IN_TRANSACTION and not is_of_another:
             self._abortable(error.code, str(error))
 
     # --- what batches ask and tell --------------------------------------------------------

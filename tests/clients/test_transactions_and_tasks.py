@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -10,11 +11,21 @@ from clients.transaction_errors import AbortableTransactionError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import ApiKey
 from tests.clients.test_producer_transactions import Coordinated, cluster, in_turn, produced
-from tests.support.scripted_broker import Silence
+from tests.support.scripted_broker import Answer, Seen, Silence
 from tests.support.transactional_producers import ended
 
 __all__ = ["cluster"]
 PATIENCE_S = 5
+
+
+def written_values(cluster: Coordinated) -> bytes:
+    """The bytes of all batches that were sent."""
+    return b"".join(
+        bytes(data.records)
+        for request in cluster.leader.requests(ApiKey.PRODUCE)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    )
 
 
 async def test_a_commit_whose_transaction_another_task_aborts_is_not_told_to_be_made(
@@ -47,6 +58,35 @@ async def test_a_commit_that_fails_while_the_producer_is_closed_is_not_told_to_b
             await written
     with pytest.raises(AbortableTransactionError, match="tides-0"):
         await committing
+
+
+async def test_a_send_that_waits_while_its_transaction_is_aborted_does_not_write_into_the_next(
+    cluster: Coordinated,
+) -> None:
+    cluster.offer_version_2()
+    is_known = False
+
+    def metadata(seen: Seen) -> Answer:
+        told = cluster.leader.metadata()
+        return told if is_known else replace(told, topics=())
+
+    cluster.leader.handlers[ApiKey.METADATA] = cluster.coordinator.handlers[ApiKey.METADATA] = metadata
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction():
+                late = asyncio.create_task(producer.send("tides", b"of the first"))
+                await asyncio.sleep(0)
+                raise ZeroDivisionError
+        async with producer.transaction():
+            is_known = True
+            await producer.send("tides", b"of the second")
+            with pytest.raises(KafkaError, match="transaction") as caught:
+                await late
+            assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+    assert b"of the second" in written_values(cluster)
+    assert b"of the first" not in written_values(cluster)
+    assert [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)] == [True]
 
 
 async def test_closing_does_not_wait_for_a_producer_id(cluster: Coordinated) -> None:
