@@ -127,8 +127,9 @@ class ProducerTransactions:
         """A record was not taken: say what is wrong with it, and let its transaction not be committed."""
         if not isinstance(error, KafkaError):
             refuse_bad_record(value, key, headers, error)
-        elif self._transactions is not None:
+        elif self._transactions is not None and self._started:
             self._transactions.send_failed(error)
+            self._driver.wake()  # what is buffered will not be sent
 
     async def _abort_if_possible(self, cause: BaseException) -> None:
         """Abort after an error; that is what the application is told of, with a note when this fails, too."""

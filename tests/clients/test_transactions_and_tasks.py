@@ -16,6 +16,7 @@ from tests.support.transactional_producers import ended
 
 __all__ = ["cluster"]
 PATIENCE_S = 5
+LINGERING = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
 
 
 def written_values(cluster: Coordinated) -> bytes:
@@ -87,6 +88,22 @@ async def test_a_send_that_waits_while_its_transaction_is_aborted_does_not_write
     assert b"of the second" in written_values(cluster)
     assert b"of the first" not in written_values(cluster)
     assert [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)] == [True]
+
+
+async def test_a_refused_record_lets_nobody_wait_for_what_will_not_be_sent(cluster: Coordinated) -> None:
+    cluster.offer_version_2()
+    async with cluster.producer(**LINGERING) as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        written = await producer.send("tides", b"high")
+        for _ in range(20):
+            await asyncio.sleep(0)  # all tasks have seen it, and have nothing left to do
+        with pytest.raises(KafkaError, match="max_request_size"):
+            await producer.send("tides", bytes(2_000_000))
+        with pytest.raises(KafkaError, match="max_request_size"):
+            async with asyncio.timeout(PATIENCE_S):
+                await written
+        await producer.flush()
 
 
 async def test_closing_does_not_wait_for_a_producer_id(cluster: Coordinated) -> None:
