@@ -259,6 +259,7 @@ class GroupCoordinator:
         if self.membership.state is not MemberState.STABLE:
             return  # lost again before `poll` came to see it; a new join follows
         self._last_assigned = assignment.partitions
+        self.membership.taken_over()
         self.heartbeater.wake()
         change = ownership_change(self._assigned.topic_partitions, assignment.partitions)
         try:

@@ -67,6 +67,8 @@ class Membership:
 
     `needs_join`: a join has to happen before the assignment counts again.
     `lost_partitions`: the assignment was lost without a chance to give it up in order.
+    `reading_generation`: the generation that gave the application what it reads, behind `generation` from
+    the answer to a join until the application polls.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class Membership:
         self.group_id = group_id
         self.group_instance_id = group_instance_id
         self.member_id = ""
-        self.generation = NO_GENERATION
+        self.generation = self.reading_generation = NO_GENERATION
         self.protocol_name: str | None = None
         self.state = MemberState.UNJOINED
         self.needs_join = True
@@ -187,6 +189,11 @@ class Membership:
             return Step.REJOIN
         return self._retry_or_raise(code, "SyncGroup")
 
+    def taken_over(self) -> None:
+        """The application reads what the group gave us."""
+        assert self.state is MemberState.STABLE
+        self.reading_generation = self.generation
+
     def join_interrupted(self) -> None:
         """JoinGroup or SyncGroup got no answer."""
         if self.state in (MemberState.JOINING, MemberState.SYNCING):
@@ -275,7 +282,7 @@ class Membership:
         self.state = state
 
     def _forget_generation(self) -> None:
-        self.generation = NO_GENERATION
+        self.generation = self.reading_generation = NO_GENERATION
         self.protocol_name = None
         self._transition(MemberState.UNJOINED)
 

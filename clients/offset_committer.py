@@ -78,17 +78,17 @@ class OffsetCommitter:
             attempt += 1
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """In whose name offsets are committed now; KafkaError(UNKNOWN_MEMBER_ID) while that is nobody's."""
+        """In whose name what was polled is committed; KafkaError(UNKNOWN_MEMBER_ID) while it is nobody's."""
         group_id, membership = self._lookup.key, self.membership
         if membership is None:
             return ConsumerGroupMetadata(group_id)
-        if membership.generation < 0:
+        if membership.reading_generation < 0:
             # Offsets in nobody's name would be taken, and what this consumer has read may be another's now.
             text = f"this consumer is no member of group {group_id!r} now"
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
-        return ConsumerGroupMetadata(
-            group_id, membership.generation, membership.member_id, membership.group_instance_id
-        )
+        # Not a newer generation: it may have given to others what this one has read.
+        generation = membership.reading_generation
+        return ConsumerGroupMetadata(group_id, generation, membership.member_id, membership.group_instance_id)
 
     def auto_commit_if_due(self) -> None:
         """Begin a commit in the background when `auto_commit_interval_ms` has passed."""
