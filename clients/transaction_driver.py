@@ -79,7 +79,8 @@ class TransactionDriver:
             text = f"{what} did not end within {limit_ms} ms"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         if not is_done():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what}: the producer is closed")
+            text = f"{what}: the producer was closed before its end was known"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
     @property
     def _has_ended(self) -> bool:

@@ -55,6 +55,15 @@ MOVES: Final = {
 }
 
 
+_ADVICE: Final = {
+    (_S.READY, _S.UNINITIALIZED): "; call init_transactions first",
+    (_S.READY, _S.IN_TRANSACTION): "; commit or abort what is open first",
+    (_S.IN_TRANSACTION, _S.UNINITIALIZED): "; call init_transactions, then begin_transaction",
+    (_S.IN_TRANSACTION, _S.READY): "; call begin_transaction first",
+}
+"""What to do about a state that is needed and another that is."""
+
+
 class Operation(Enum):
     """What the application begins and has to hear the end of."""
 
@@ -152,7 +161,7 @@ class TransactionLife:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
         if self.state is not state:
             text = f"{what} is for a producer that is {state.name}; this one is {self.state.name}"
-            raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, text + _ADVICE.get((state, self.state), ""))
 
     def require_open(self, serial: int | None = None) -> int:
         """The serial of the transaction that takes records; KafkaError when none does, or not that one."""

@@ -76,3 +76,21 @@ def test_the_wrong_state_is_named_and_nothing_is_changed() -> None:
         life.require(S.READY, "begin_transaction")
     assert caught.value.code is ErrorCode.INVALID_TXN_STATE
     assert life.state is S.UNINITIALIZED
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "advice"),
+    [
+        (S.UNINITIALIZED, S.READY, "init_transactions"),
+        (S.UNINITIALIZED, S.IN_TRANSACTION, "init_transactions, then begin_transaction"),
+        (S.READY, S.IN_TRANSACTION, "begin_transaction"),
+        (S.IN_TRANSACTION, S.READY, "commit or abort"),
+    ],
+)
+def test_a_call_out_of_turn_is_told_which_has_to_come_first(
+    state: TransactionState, wanted: TransactionState, advice: str
+) -> None:
+    life = TransactionLife("gauge")
+    life.state = state
+    with pytest.raises(KafkaError, match=f"{advice}.* first|{advice}$"):
+        life.require(wanted, "that")
