@@ -97,10 +97,12 @@ class ProducerTransactions:
         await self._finish(Operation.ABORT, timeout_ms)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[None]:
+    async def transaction(self, commit_timeout_ms: int | None = None) -> AsyncIterator[None]:
         """A transaction that is committed at the end, and aborted after an exception (also a cancelled task).
 
-        A commit that fails is aborted, too; one that is cancelled goes on, see `commit_transaction`.
+        A commit that fails is aborted, too; one that is cancelled or takes longer than `commit_timeout_ms`
+        (None: `max_block_ms`, as for an abort) goes on, see `commit_transaction`. That an abort fails is
+        noted on the exception that it follows.
         """
         self.begin_transaction()
         try:
@@ -109,7 +111,7 @@ class ProducerTransactions:
             await self._abort_if_possible(error)
             raise
         try:
-            await self.commit_transaction()
+            await self.commit_transaction(commit_timeout_ms)
         except KafkaError as error:
             await self._abort_if_possible(error)
             raise

@@ -15,6 +15,7 @@ from clients.config import ProducerConfig
 from clients.producer import DeliveryFuture, Producer
 from protocol.errors import KafkaError
 from protocol.record import RecordHeader
+from tidelog.cli.admin import OPERATION_TIMEOUT_MS
 from tidelog.cli.escapes import unescape
 from tidelog.cli.failures import UsageFailure, complain, kafka_error_text
 from tidelog.cli.input_records import InputRecord, RecordSplitter
@@ -157,8 +158,9 @@ async def _produce(producer: Producer, splitter: RecordSplitter, target: Target)
                     f"topic {target.topic!r} has no partition {target.partition}, only {len(known)}"
                 )
         if producer.config.transactional_id is not None:
-            await producer.init_transactions()
-            async with producer.transaction():
+            # Markers of many partitions may take longer than it takes to connect.
+            await producer.init_transactions(OPERATION_TIMEOUT_MS)
+            async with producer.transaction(OPERATION_TIMEOUT_MS):
                 await _send_input(producer, splitter, deliveries)
                 deliveries.raise_failure()
             return

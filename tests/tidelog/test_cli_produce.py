@@ -1,0 +1,35 @@
+"""`tidelog produce` as one transaction, against a coordinator whose every answer is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+import tidelog.cli.produce
+from protocol.errors import ErrorCode
+from protocol.registry import ApiKey
+from tests.clients.test_producer_transactions import Coordinated, cluster, in_turn
+from tests.support.transactional_producers import ended
+from tidelog.cli.input_records import RecordSplitter
+from tidelog.cli.produce import Target, _produce
+
+__all__ = ["cluster"]
+
+
+async def one_line() -> AsyncIterator[bytes]:
+    yield b"high\n"
+
+
+async def test_a_commit_that_takes_longer_than_a_connection_may_is_waited_for(
+    cluster: Coordinated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tidelog.cli.produce, "read_input", one_line)
+    busy = ended(ErrorCode.CONCURRENT_TRANSACTIONS)
+    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(*[busy] * 100, ended())
+    splitter = RecordSplitter(
+        delimiter=b"\n", key_separator=None, fixed_key=None, null_empty=False, record_bytes_max=1000
+    )
+    await _produce(cluster.producer(max_block_ms=500), splitter, Target("tides", None, (), False))
+    asked = cluster.coordinator.requests(ApiKey.END_TXN)
+    assert len(asked) == 101 and all(request.committed for request in asked)
