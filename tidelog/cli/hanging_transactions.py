@@ -9,10 +9,11 @@ Source: KIP-664.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from clients.admin import Admin, TransactionDescription
+from clients.admin import ActiveProducer, Admin, TransactionDescription
+from clients.admin_types import TopicDescription
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, Offset, TopicPartition
 from tidelog.cli.admin import succeeded
@@ -45,36 +46,41 @@ def now_ms() -> int:
 
 async def find_hanging(
     admin: Admin, topics: Sequence[str], broker_id: BrokerId | None, max_timeout_ms: int
-) -> list[HangingTransaction]:
-    """Those open for longer than `max_timeout_ms` that nobody will end, in `topics` or (none named) all."""
-    partitions = await _partitions(admin, topics, broker_id)
+) -> tuple[list[HangingTransaction], bool]:
+    """Those open for longer than `max_timeout_ms` that nobody will end, in `topics` or (none named) all.
+
+    Whether all partitions could be looked at comes second; the errors of the others are printed.
+    """
+    names = list(topics) or sorted(await admin.list_topics(include_internal=True))
+    described = succeeded(await admin.describe_topics(names))
+    is_whole = len(described) == len(set(names))
+    partitions = _partitions(described.values(), broker_id)
     open_long: list[HangingTransaction] = []
     for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
         some = partitions[start : start + _PARTITIONS_AT_ONCE]
-        open_long += await _open_for_long(admin, some, now_ms() - max_timeout_ms)
+        before_ms = now_ms() - max_timeout_ms
+        producers = succeeded(await admin.describe_producers(some))
+        is_whole = is_whole and len(producers) == len(some)
+        open_long += _open_for_long(producers, before_ms)
     if not open_long:
-        return []
+        return [], is_whole
     known = await _known_transactions(admin, {one.producer_id for one in open_long})
-    return [one for one in open_long if one.topic_partition not in known.get(one.producer_id, ())]
+    hanging = [one for one in open_long if one.topic_partition not in known.get(one.producer_id, ())]
+    return hanging, is_whole
 
 
-async def _partitions(
-    admin: Admin, topics: Sequence[str], broker_id: BrokerId | None
-) -> list[TopicPartition]:
-    names = list(topics) or sorted(await admin.list_topics(include_internal=True))
-    described = succeeded(await admin.describe_topics(names))
+def _partitions(described: Iterable[TopicDescription], broker_id: BrokerId | None) -> list[TopicPartition]:
     return [
-        TopicPartition(name, partition.partition)
-        for name, topic in described.items()
+        TopicPartition(topic.name, partition.partition)
+        for topic in described
         for partition in topic.partitions
         if broker_id is None or broker_id in partition.replicas
     ]
 
 
-async def _open_for_long(
-    admin: Admin, partitions: Sequence[TopicPartition], before_ms: int
+def _open_for_long(
+    producers: Mapping[TopicPartition, Iterable[ActiveProducer]], before_ms: int
 ) -> list[HangingTransaction]:
-    producers = succeeded(await admin.describe_producers(partitions))
     return [
         HangingTransaction(
             topic=where.topic,

@@ -10,7 +10,7 @@ from clients.admin import ActiveProducer, Admin, TransactionDescription
 from clients.admin_base import one_result
 from protocol.ids import TopicPartition
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
-from tidelog.cli.failures import UsageFailure
+from tidelog.cli.failures import EXIT_FAILURE, UsageFailure
 from tidelog.cli.hanging_transactions import HangingTransaction, find_hanging, now_ms
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
@@ -174,16 +174,16 @@ def find_hanging_transactions(
     as_json: AsJson = False,
 ) -> None:
     """Find transactions that are open in a partition and that no coordinator will end."""
-    hanging = with_admin(
+    hanging, is_whole = with_admin(
         bootstrap, lambda admin: find_hanging(admin, topic, broker_id, max_timeout_minutes * 60_000)
     )
     if as_json:
         print_json(hanging)
-        return
-    print_table(
-        ("topic", "partition", "producer", "epoch", "coordinator_epoch", "start_offset", "last_timestamp"),
-        [_hanging_row(one) for one in hanging],
-    )
+    else:
+        columns = "topic partition producer epoch coordinator_epoch start_offset last_timestamp"
+        print_table(columns.split(), [_hanging_row(one) for one in hanging])
+    if not is_whole:
+        raise typer.Exit(EXIT_FAILURE)  # there may be more
 
 
 def _hanging_row(one: HangingTransaction) -> tuple[object, ...]:
