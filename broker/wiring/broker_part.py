@@ -260,8 +260,7 @@ class BrokerPart:
 
     def _make_services(self) -> Services:
         config = self.config
-        fetch_purgatory = Purgatory("Fetch", self._timers)
-        produce_purgatory = Purgatory("Produce", self._timers)
+        fetch_purgatory, produce_purgatory = (Purgatory(name, self._timers) for name in ("Fetch", "Produce"))
         delete_records_purgatory = Purgatory("DeleteRecords", self._timers)
         self._leadership.waiting = WaitingRequests(
             fetch_purgatory, produce_purgatory, delete_records_purgatory
