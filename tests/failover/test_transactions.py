@@ -20,7 +20,7 @@ PARTITIONS = 3
 
 
 # kafka-python 3.0.12 drops the request that it could not send, and waits for its answer for ever.
-@pytest.fixture(params=["confluent", "aiokafka"])
+@pytest.fixture(params=["confluent", "aiokafka", "tidelog"])
 def producer(request: pytest.FixtureRequest, three: ThreeNodes) -> Iterator[TransactionalProducer]:
     """A producer of each client in turn, and a topic for it to write to."""
     three.create_topic("tides", PARTITIONS)

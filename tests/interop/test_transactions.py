@@ -1,4 +1,4 @@
-"""Transactions of producers that others wrote: commit, abort, fencing, offsets of groups, time-outs."""
+"""Transactions of producers, of others and ours: commit, abort, fencing, offsets of groups, time-outs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactional producers that others wrote, asked the same things without a coroutine.
+"""Transactional producers, those of others and ours, asked the same things without a coroutine.
 
 Errors are ForeignError with Kafka's number where the client tells it.
 """
@@ -18,6 +18,10 @@ from confluent_kafka import Consumer
 from kafka import KafkaProducer
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
+from clients import consumer_types
+from clients.producer import Producer
+from protocol.errors import KafkaError
+from protocol.ids import TopicPartition
 from tests.support.foreign_clients.face import DEADLINE_S, ForeignError
 from tests.support.foreign_clients.loop_thread import LOOP
 
@@ -49,6 +53,8 @@ def _errors() -> Iterator[None]:
         yield
     except confluent_kafka.KafkaException as failure:
         raise ForeignError(failure.args[0].code(), repr(failure)) from failure
+    except KafkaError as failure:
+        raise ForeignError(failure.code, repr(failure)) from failure
     except (kafka.errors.KafkaError, aiokafka.errors.KafkaError) as failure:
         code = getattr(failure, "errno", None)
         raise ForeignError(_LOCAL_ERROR if code is None else code, repr(failure)) from failure
@@ -210,8 +216,58 @@ class KafkaPythonTransactions:
         self._producer.close(timeout=1)
 
 
+class TidelogTransactions:
+    """Our own producer, which ends each transaction with an epoch of its own (KIP-890)."""
+
+    def __init__(self, servers: str, transactional_id: str, timeout_ms: int) -> None:
+        async def start() -> Producer:
+            producer = Producer(
+                servers, transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, linger_ms=1
+            )
+            await producer.start()
+            await producer.init_transactions()
+            return producer
+
+        with _errors():
+            self._producer = LOOP.run(start())
+
+    def begin(self) -> None:
+        async def begin() -> None:
+            self._producer.begin_transaction()
+
+        with _errors():
+            LOOP.run(begin())
+
+    def send(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
+        async def send() -> None:
+            futures = [await self._producer.send(topic, value, partition=partition) for value in values]
+            await asyncio.gather(*futures)
+
+        with _errors():
+            LOOP.run(send())
+
+    def send_offsets(self, offsets: Mapping[tuple[str, int], int], group: str) -> None:
+        positions = {TopicPartition(*place): offset for place, offset in offsets.items()}
+        metadata = consumer_types.ConsumerGroupMetadata(group)
+        with _errors():
+            LOOP.run(self._producer.send_offsets_to_transaction(positions, metadata))
+
+    def commit(self) -> None:
+        with _errors():
+            LOOP.run(self._producer.commit_transaction())
+
+    def abort(self) -> None:
+        with _errors():
+            LOOP.run(self._producer.abort_transaction())
+
+    def close(self) -> None:
+        with suppress(KafkaError):
+            LOOP.run(self._producer.close())
+
+
 TRANSACTIONAL: Mapping[str, Callable[[str, str, int], TransactionalProducer]] = {
     "confluent": ConfluentTransactions,
     "aiokafka": AiokafkaTransactions,
     "kafka-python": KafkaPythonTransactions,
+    "tidelog": TidelogTransactions,
 }
