@@ -315,7 +315,10 @@ class Consumer(ConsumerPositions):
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed for each partition, once no transaction is about to; None: nothing."""
+        """What the group has committed for each partition; None where it has nothing.
+
+        Waits for the end of transactions that commit offsets of them (KIP-447).
+        """
         self._require_committer()
         assert self._lookup is not None
         wanted = [TopicPartition(*partition) for partition in partitions]
