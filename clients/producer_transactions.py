@@ -11,8 +11,9 @@ producer has to be closed (fenced by another with its transactional id, for inst
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from clients.config import ProducerConfig
 from clients.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
@@ -25,6 +26,8 @@ from clients.transaction_manager import TransactionManager
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
 from protocol.record import RecordHeader
+
+_log = logging.getLogger("tidelog.clients.transactions")
 
 
 class ProducerTransactions:
@@ -148,10 +151,16 @@ class ProducerTransactions:
             return
         if manager.can_abort:
             manager.begin_abort(is_v2=self._driver.is_v2)
-        with suppress(KafkaError):
+        try:
             await self._driver.wait_until(
                 lambda: not manager.is_ending, "the end of the transaction", timeout_ms
             )
+        except KafkaError as error:
+            limit_ms = self.config.transaction_timeout_ms
+            text = (
+                "%r is closed: %s; if it was not ended, its coordinator aborts it %d ms after its beginning"
+            )
+            _log.warning(text, manager.transactional_id, error, limit_ms)
 
     async def _finish(self, operation: Operation, timeout_ms: int | None) -> None:
         manager = self._require_transactions()

@@ -76,7 +76,7 @@ class TransactionDriver:
         try:
             await self._progress.wait_until(lambda: is_done() or self._has_ended, limit_ms)
         except TimeoutError:
-            text = f"{what} did not end within {limit_ms} ms"
+            text = f"{what} did not end within {limit_ms} ms, and goes on"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
         if not is_done():
             text = f"{what}: the producer was closed before its end was known"

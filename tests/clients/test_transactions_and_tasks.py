@@ -128,3 +128,19 @@ async def test_the_exception_of_a_body_says_that_its_transaction_could_not_be_ab
                 raise ZeroDivisionError
     [note] = caught.value.__notes__
     assert "abort_transaction" in note and "PRODUCER_FENCED" in note
+
+
+async def test_closing_does_not_keep_quiet_about_a_transaction_whose_end_is_not_known(
+    cluster: Coordinated, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.coordinator.handlers[ApiKey.END_TXN] = lambda seen: Silence
+    producer = cluster.producer()
+    await producer.start()
+    await producer.init_transactions()
+    producer.begin_transaction()
+    await (await producer.send("tides", b"high"))
+    with pytest.raises(KafkaError, match="commit_transaction did not end within 20 ms, and goes on"):
+        await producer.commit_transaction(timeout_ms=20)
+    with caplog.at_level("WARNING", "tidelog.clients.transactions"):
+        await producer.close(timeout_ms=20)
+    assert "'gauge' is closed" in caplog.text and "aborts it 60000 ms after" in caplog.text
