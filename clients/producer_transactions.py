@@ -108,15 +108,20 @@ class ProducerTransactions:
         noted on the exception that it follows.
         """
         self.begin_transaction()
+        manager = self._require_transactions()
+        serial = manager.serial
         try:
             yield
+            if manager.serial != serial:
+                text = "another task has ended this transaction and begun the next one"
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
         except BaseException as error:
-            await self._abort_if_possible(error)
+            await self._abort_if_possible(serial, error)
             raise
         try:
             await self.commit_transaction(commit_timeout_ms)
         except KafkaError as error:
-            await self._abort_if_possible(error)
+            await self._abort_if_possible(serial, error)
             raise
 
     # --- inside ---------------------------------------------------------------------------
@@ -136,10 +141,11 @@ class ProducerTransactions:
             self._transactions.send_failed(error)
             self._driver.wake()  # what is buffered will not be sent
 
-    async def _abort_if_possible(self, cause: BaseException) -> None:
+    async def _abort_if_possible(self, serial: int, cause: BaseException) -> None:
         """Abort after an error; that is what the application is told of, with a note when this fails, too."""
         try:
-            if self._require_transactions().can_abort:
+            manager = self._require_transactions()
+            if manager.can_abort and manager.serial == serial:
                 await self.abort_transaction()
         except KafkaError as error:
             cause.add_note(f"abort_transaction failed then: {error}")

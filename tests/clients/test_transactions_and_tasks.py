@@ -144,3 +144,31 @@ async def test_closing_does_not_keep_quiet_about_a_transaction_whose_end_is_not_
     with caplog.at_level("WARNING", "tidelog.clients.transactions"):
         await producer.close(timeout_ms=20)
     assert "'gauge' is closed" in caplog.text and "aborts it 60000 ms after" in caplog.text
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["ends", "fails"])
+async def test_a_body_whose_transaction_was_aborted_does_not_end_the_one_that_another_task_has_begun(
+    cluster: Coordinated, fails: bool
+) -> None:
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        is_open, may_go_on = asyncio.Event(), asyncio.Event()
+
+        async def write() -> None:
+            async with producer.transaction():
+                is_open.set()
+                await may_go_on.wait()
+                if fails:
+                    raise ZeroDivisionError
+
+        writing = asyncio.create_task(write())
+        await is_open.wait()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("tides", b"high")
+            may_go_on.set()
+            with pytest.raises(ZeroDivisionError if fails else KafkaError) as caught:
+                await writing
+            assert fails or "another task" in str(caught.value)
+            await producer.send("tides", b"low")
+    assert [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)] == [True]
