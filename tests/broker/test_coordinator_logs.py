@@ -45,10 +45,14 @@ def log_of(pair: ReplicaPair, *, loads_committed: bool) -> TopicStateLog:
 
 
 async def values(log: TopicStateLog) -> list[bytes | None]:
+    """What a coordinator knows when it has loaded the partition."""
     found: list[bytes | None] = []
+    end_offset = 0
     async for batches in log.read(0):
         for position, header in iterate_headers(batches):
             found += [record.value for record in read_records(batches, position, header)]
+            end_offset = header.next_offset
+    await log.settled(0, end_offset)
     return found
 
 
