@@ -172,7 +172,9 @@ def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, parks=True)
     adding = AddPartitionsToTxnHandler(transactions, services.image)
     dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle, parks=True)
-    adding_offsets = AddOffsetsToTxnHandler(transactions, groups.partition_for)
+    adding_offsets = AddOffsetsToTxnHandler(
+        transactions, groups.partition_for, services.image, services.topic_creation
+    )
     dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, adding_offsets.handle, parks=True)
     dispatcher.register(ApiKey.END_TXN, EndTxnHandler(transactions).handle, parks=True)
     dispatcher.register(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(transactions).handle)

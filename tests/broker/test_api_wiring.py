@@ -76,6 +76,7 @@ class Broker:
             config=SimpleNamespace(request_timeout_ms=30_000),
             image=lambda: node.replicas.image,
             transactions=self.transactions,
+            topic_creation=None,
             producer_ids=SimpleNamespace(next=self._new_producer_id),
         )
         self.channel = RequestChannel(limit=1)

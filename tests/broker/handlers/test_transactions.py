@@ -83,15 +83,18 @@ class Bench:
             new_producer_id=next_id,
             send_markers=self.markings.append,
         )
-        placed = {0: None, 1: None}
-        found: Any = SimpleNamespace(
-            topics_by_name={
-                name: SimpleNamespace(partitions=placed) for name in ("t", "u", GROUP_METADATA_TOPIC)
-            }
-        )
+        placed = SimpleNamespace(partitions=dict.fromkeys(range(GROUP_PARTITION + 1)))
+        self.topics = dict.fromkeys(("t", "u", GROUP_METADATA_TOPIC), placed)
+        found: Any = SimpleNamespace(topics_by_name=self.topics)
+        self.wanted_topics: list[str] = []
         self.initializing = InitProducerIdHandler(next_id, self.service)
         self.adding = AddPartitionsToTxnHandler(self.service, lambda: found)
-        self.adding_offsets = AddOffsetsToTxnHandler(self.service, lambda _: GROUP_PARTITION)
+        self.adding_offsets = AddOffsetsToTxnHandler(
+            self.service,
+            lambda _: GROUP_PARTITION,
+            lambda: found,
+            SimpleNamespace(ensure=self.wanted_topics.append),
+        )
         self.ending = EndTxnHandler(self.service)
 
     async def init(self, version: int = 5, **fields: Any) -> InitProducerIdResponse:
@@ -250,3 +253,17 @@ async def test_lists_name_the_states_that_are_not_known(bench: Bench) -> None:
     with pytest.raises(KafkaError) as error:
         handler.handle(context(2), ListTransactionsRequest(transactional_id_pattern="("))
     assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+async def test_offsets_are_not_added_before_it_is_known_where_markers_for_them_go(bench: Bench) -> None:
+    # A partition that is not in the metadata is taken for a deleted one, which gets no marker: offsets that
+    # its leader has taken meanwhile would be pending for ever.
+    await bench.init()
+    known = bench.topics.pop(GROUP_METADATA_TOPIC)
+    request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
+    refused = await bench.adding_offsets.handle(context(3), request)
+    assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.wanted_topics == [GROUP_METADATA_TOPIC]
+    assert bench.service.describe(ID).topics == ()
+    bench.topics[GROUP_METADATA_TOPIC] = known
+    assert (await bench.adding_offsets.handle(context(3), request)).error_code == 0
