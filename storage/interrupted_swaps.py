@@ -13,13 +13,25 @@ their names are no segment names. Source: LogLoader of Apache Kafka 4.3, KAFKA-6
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from protocol.ids import Offset
 from storage.batch_scan import LONG_SCAN_BYTES, headers
 from storage.files import FileSystem
-from storage.log_files import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, base_offset_of
+from storage.log_files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    base_offset_of,
+    file_name,
+)
 
 _log = logging.getLogger(__name__)
+
+_ALWAYS_THERE: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 def finish_interrupted_swaps(fs: FileSystem, directory: str) -> None:
@@ -57,15 +69,24 @@ def _replace_by_swaps(fs: FileSystem, directory: str, swaps: list[tuple[Offset, 
     if logs:
         start = min(offset for offset, _ in logs)
         end = max(_next_offset(fs, f"{directory}/{name}", offset) for offset, name in logs)
+        placed = _placed_indexes([offset for offset, _ in logs], {name for _, name in swaps})
         for name in fs.listdir(directory):
             offset = base_offset_of(name)
-            if offset is not None and start <= offset < end and not name.endswith(SWAP_SUFFIX):
+            if name.endswith(SWAP_SUFFIX) or name in placed:
+                continue
+            if offset is not None and start <= offset < end:
                 _unlink(fs, directory, name, "replaced by cleaning")
         # Else another crash could keep the new names and the old files, and nothing would tell them apart.
         fs.fsync_dir(directory)
     for _, name in swaps:
         _log.warning("%s/%s: finished result of cleaning is put in place", directory, name)
         fs.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+
+
+def _placed_indexes(base_offsets: list[Offset], swaps: set[str]) -> set[str]:
+    """Indexes that are in place already: the old ones were gone before the first file lost its .swap."""
+    names = {file_name(offset, kind) for offset in base_offsets for kind in _ALWAYS_THERE}
+    return {name for name in names if name + SWAP_SUFFIX not in swaps}
 
 
 def _next_offset(fs: FileSystem, path: str, base_offset: Offset) -> Offset:

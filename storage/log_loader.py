@@ -186,6 +186,8 @@ class LogLoader:
                 place = segment.find(offset)
                 if place is None or place.header.max_timestamp != timestamp:
                     return f"{segment.time_index.file.path} places timestamp {timestamp} at offset {offset}"
+            elif (segment.first_timestamp or -1) >= 0:
+                return f"{segment.time_index.file.path} is empty"
         except (CorruptIndex, CorruptLog) as damage:
             return str(damage)
         except DecodeError as damage:

@@ -96,6 +96,20 @@ def test_a_crash_while_an_unfinished_split_is_dropped_does_no_harm() -> None:
         assert values_of(open_log(point.disk, COMPACTED)) == ["0", "1", "2", "3", "4", "5"], point
 
 
+def test_indexes_that_are_in_place_before_their_log_stay(disk: CrashFileSystem) -> None:
+    three_segments(disk)
+    for name in disk.listdir(DIRECTORY):
+        if name.startswith(("00000000000000000000.", "00000000000000000002.")):
+            disk.unlink(f"{DIRECTORY}/{name}")
+    write_result(disk, ".swap")
+    before = disk.read(path_of(0, ".timeindex") + ".swap")
+    for kind in (".index", ".timeindex"):
+        disk.rename(path_of(0, kind) + ".swap", path_of(0, kind))
+    finish_interrupted_swaps(disk, DIRECTORY)
+    assert disk.read(path_of(0, ".timeindex")) == before
+    assert before and disk.exists(path_of(0, ".log"))
+
+
 def test_files_of_other_kinds_are_left_alone(disk: CrashFileSystem) -> None:
     disk.makedirs(DIRECTORY)
     names = [

@@ -310,3 +310,13 @@ def test_recovery_can_be_repeated(disk: CrashFileSystem, pieces: int) -> None:
     second = open_log(disk, SMALL)
     assert first.log_end_offset == second.log_end_offset == 12
     assert {name: disk.read(f"{DIRECTORY}/{name}") for name in disk.listdir(DIRECTORY)} == images
+
+
+def test_an_empty_time_index_that_another_crash_left_is_rebuilt(disk: CrashFileSystem) -> None:
+    log = filled(disk)
+    newest = log.segments.first.max_timestamp
+    log.close(clean=True, now_ms=NOW_MS)
+    disk.open(path_of(0, ".timeindex"), create=False).truncate(0)
+    reopened = open_log(disk, SMALL, recovery_point=log.log_end_offset)
+    assert reopened.segments.first.max_timestamp == newest
+    check_log(reopened)
