@@ -3,7 +3,7 @@
 | what went wrong | what becomes of it |
 |---|---|
 | the log was cut, deleted or taken offline meanwhile | nothing; what was written goes |
-| no room on the disk, no descriptors | a warning; another try after log.cleaner.backoff.ms |
+| no room on the disk, no descriptors | a warning; another try when the others had theirs |
 | the disk fails | its directory goes offline |
 | anything else, such as records that nobody can read | the log is uncleanable until the next start |
 
@@ -59,6 +59,7 @@ class LogCleaner:
         self._woken = asyncio.Event()
         self._cleaners: list[asyncio.Task[None]] = []
         self._in_progress: set[PartitionLog] = set()
+        self._postponed: set[PartitionLog] = set()
         self._last_run_ms = clock.monotonic_ms()
         self.uncleanable: set[PartitionLog] = set()
         """Logs that are left alone since their compaction failed."""
@@ -129,6 +130,7 @@ class LogCleaner:
         is_allowed = config.log_cleaner_enable and number < config.log_cleaner_threads
         found = self._find_dirtiest() if is_allowed else None
         if found is None:
+            self._postponed.clear()
             return False
         log, generation = found.log, found.log.generation
         self._in_progress.add(log)
@@ -164,7 +166,7 @@ class LogCleaner:
         for log in logs:
             if len(log.segments) == 1 or not is_cleaned(log):
                 continue
-            if log in self._in_progress or log in self.uncleanable:
+            if log in self._in_progress or log in self.uncleanable or log in self._postponed:
                 continue
             try:
                 cleanable = find_cleanable(log, now_ms)
@@ -184,6 +186,8 @@ class LogCleaner:
         if isinstance(error, StorageFailure):
             self._logs.disk_failed(log, error)
         elif isinstance(cause, OSError) and cause.errno in _PASSING:
+            # A small log may fit on the disk, and make room, where the dirtiest does not.
+            self._postponed.add(log)
             logger.warning("%s cannot be compacted for now: %s", log.topic_partition, cause)
         elif isinstance(cause, OSError):
             self._logs.disk_failed(log, StorageFailure(log.directory, "compaction", str(cause)))

@@ -175,6 +175,21 @@ async def test_a_full_disk_is_waited_for(world: World, caplog: pytest.LogCapture
     await eventually(lambda: is_compacted(log))
 
 
+async def test_a_log_that_does_not_fit_on_the_disk_keeps_no_other_from_being_compacted(world: World) -> None:
+    large = world.log("large", rounds=1)
+    for number in range(20):
+        append_keyed(large, (f"{number}", "x" * 1000))
+    roll(large)
+    small = world.log("small")
+    small.first_dirty_offset = 2  # less dirty than the other
+    world.disk.free_bytes = 2000
+    world.cleaner.start()
+    await eventually(lambda: is_compacted(small))
+    assert len(read_log(large)) == 22 and not world.cleaner.uncleanable
+    world.disk.free_bytes = None
+    await eventually(lambda: large.first_dirty_offset == large.log_end_offset)
+
+
 async def test_a_failing_disk_takes_its_directory_offline(world: World) -> None:
     log = world.log("t")
     world.disk.fail_next_fsync(".log.cleaned")
