@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker.api_wiring import register_apis
 from broker.broker_channel import BrokerChannel
-from broker.cleaning.log_cleaner import LogCleaner
 from broker.cleaning.metrics import report_cleaning
 from broker.config import BrokerConfig
 from broker.dispatch import Dispatcher
-from broker.dynamic_configs import DynamicBrokerConfig
 from broker.fetch_sessions import FetchSessionCache
-from broker.flusher import Flusher
 from broker.forwarding import Forwarder
 from broker.groups.metrics import report_groups
 from broker.housekeeping import Housekeeping
 from broker.leadership_lease import LeadershipLease
 from broker.listeners import Listener
-from broker.log_maker import LogMaker
 from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_creation import TopicCreation
 from broker.network.request_channel import RequestChannel
@@ -29,11 +24,8 @@ from broker.network.server import NetworkServer
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import TimerDriver, Timers
 from broker.registration import previous_broker_epoch
-from broker.replica_manager import ReplicaManager
 from broker.replica_metrics import report_replicas
-from broker.replication.leadership import Leadership
 from broker.replication.node_replication import NodeReplication
-from broker.replication.throttles import ReplicationThrottles
 from broker.replication.waiting import WaitingRequests
 from broker.services import Services
 from broker.topic_traffic import TopicTraffic
@@ -41,19 +33,12 @@ from broker.transactions.metrics import report_transactions
 from broker.wiring.brokers import make_broker_channel
 from broker.wiring.coordinators import CoordinatorPorts, Coordinators
 from broker.wiring.lifecycle import make_lifecycle
+from broker.wiring.logs_part import LogsPart
 from broker.wiring.network import listener_config, network_config, use_connection_limits
 from broker.wiring.node_context import NodeContext
 from broker.wiring.quorum_part import QuorumPart
 from broker.wiring.topic_followers import CoordinatorRoles, coordinators_of, follow_topics
 from broker.wiring.transactional_writes import TransactionalWrites
-from cluster.delta import MetadataDelta
-from cluster.features import METADATA_VERSION, METADATA_VERSION_4_3
-from cluster.image import MetadataImage
-from storage.config import LogConfig
-from storage.errors import StorageFailure
-from storage.log import PartitionLog
-from storage.log_directory import LogDirectory
-from storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from broker.remote.part import RemotePart
@@ -71,7 +56,6 @@ class BrokerPart:
         self._clock = context.clock
         self._store = quorum.raft.store
         self._access = quorum.access
-        self._logs_are_closed = False
         self.remote: RemotePart | None = None
         """Tiered storage, where it is switched on."""
 
@@ -80,7 +64,8 @@ class BrokerPart:
     async def start(self, undo: AsyncExitStack) -> None:
         """Register with the controller, open the logs, and serve."""
         await self._join_cluster(undo)
-        await self._open_logs(undo)
+        self._logs = LogsPart(self._context, self._store, self._lifecycle, self._settings_changed)
+        await self._logs.open(undo)
         await self._serve(undo)
 
     async def _join_cluster(self, undo: AsyncExitStack) -> None:
@@ -115,67 +100,12 @@ class BrokerPart:
         await self._lifecycle.registered()
         await self._lifecycle.caught_up()
 
-    async def _open_logs(self, undo: AsyncExitStack) -> None:
-        """Every log of the directories, then the partitions that the metadata places here."""
-        config = self.config
-        self._logs = LogManager(
-            self._context.fs,
-            config.log_directories,
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-            remote_storage_system_enable=config.remote_log_storage_system_enable,
-        )
-        self._flusher = Flusher(self._context.threads.flush, self._clock, self._flush_failed)
-        self._dynamic_config = DynamicBrokerConfig(config)
-        self._cleaner = LogCleaner(
-            self._logs, self._context.threads.cleaning, self._clock, lambda: self._dynamic_config.current
-        )
-        self._leadership = Leadership(
-            config.node_id,
-            clock=self._clock,
-            brokers=lambda: self._store.image.brokers,
-            own_epoch=lambda: self._lifecycle.broker_epoch,
-            lag_time_max_ms=config.replica_lag_time_max_ms,
-        )
-        self._replicas = ReplicaManager(
-            config.node_id, self._logs, self._dynamic_config.topic_defaults, self._leadership
-        )
-        self._maker = self._replicas.maker = LogMaker(
-            self._context.threads.making,
-            lambda outcomes: self._replicas.made(outcomes, self._clock.wall_ms()),
-        )
-        self._throttles = ReplicationThrottles.of(config)
-        undo.callback(self._close_logs)
-        undo.push_async_callback(self._maker.close)
-        undo.push_async_callback(self._cleaner.close)
-        now_ms = self._clock.wall_ms()
-        # In a thread: heartbeats and the metadata quorum go on, however long it takes.
-        opening = asyncio.get_running_loop().run_in_executor(
-            self._context.threads.housekeeping, self._logs.start, now_ms, self._log_config
-        )
-        try:
-            await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            # Logs that are not looked at yet must not be closed as if they were in order.
-            await asyncio.wait([opening])
-            raise
-        self._report_failed_directories()
-        image = self._store.image
-        self._cordon(config, image)
-        self._logs.set_strays_aside(self._replicas.expected(image), now_ms)
-        self._store.subscribe(self._throttles.apply)
-        self._store.subscribe(self._follow_settings)
-        self._store.subscribe(self._follow_partitions)
-        await self._maker.settled()
-
-    def _log_config(self, topic: str) -> LogConfig:
-        return self._replicas.log_config(topic, self._store.image)
-
     async def _serve(self, undo: AsyncExitStack) -> None:
         """Everything that answers requests; the listeners accept last."""
         self._timers = Timers(self._clock.monotonic_ms)
         self._driver = TimerDriver(self._timers)
         undo.callback(self._driver.stop)
-        undo.push_async_callback(self._flusher.close)
+        undo.push_async_callback(self._logs.flusher.close)
         self.remote = await self._make_remote(undo)
         self._brokers = self._make_broker_channel()
         undo.push_async_callback(self._brokers.close)
@@ -185,36 +115,36 @@ class BrokerPart:
         undo.push_async_callback(self._coordinators.stop)
         self._replication = NodeReplication(
             self.config,
-            self._replicas,
-            self._throttles,
+            self._logs.replicas,
+            self._logs.throttles,
             channel=self._access.general,
             environment=self._access.environment,
             image=lambda: self._store.image,
             directory_ids=self._context.directory_ids,
             clock=self._clock,
             tier=None if self.remote is None else self.remote.followers_tier,
-            flush=self._flusher.flush,
+            flush=self._logs.flusher.flush,
         )
         undo.push_async_callback(self._replication.close)
         self._store.subscribe(partial(follow_topics, self.services))
-        self._replicas.listeners.append(CoordinatorRoles(coordinators_of(self.services)))
+        self._logs.replicas.listeners.append(CoordinatorRoles(coordinators_of(self.services)))
         register_apis(self._dispatcher, self.services)
         self._housekeeping = Housekeeping(
-            self._logs,
-            self._flusher,
+            self._logs.manager,
+            self._logs.flusher,
             self._context.threads.housekeeping,
             self._timers,
             self._clock,
             self.config,
-            self._replicas.check_isrs,
+            self._logs.replicas.check_isrs,
         )
         undo.callback(self._housekeeping.stop)
         self._housekeeping.start()
-        self._cleaner.start()
+        self._logs.cleaner.start()
         self._coordinators.start()
         if self.remote is not None:
             self.remote.follow(self._store.image)
-            self.remote.remove_deleted(self._logs.found_out_of_use, self._store.image)
+            self.remote.remove_deleted(self._logs.manager.found_out_of_use, self._store.image)
             self._store.subscribe(self.remote.configs_changed)
         self._replication.start()
         self._report_serving()
@@ -231,8 +161,8 @@ class BrokerPart:
 
         ports = RemotePorts(
             self._context,
-            lambda: self._dynamic_config.current,
-            self._replicas,
+            lambda: self._logs.dynamic_config.current,
+            self._logs.replicas,
             self._timers,
             self.advertised,
             lambda: self._lease.is_confirmed,
@@ -241,28 +171,11 @@ class BrokerPart:
         undo.push_async_callback(remote.close, REMOTE_ABANDON_TIMEOUT_S)
         return remote
 
-    def _report_failed_directories(self) -> None:
-        """Those whose logs could not be opened, and from now on each at once."""
-        self._logs.on_offline = self._directory_failed
-        for directory in self._logs.directories:
-            if directory.offline_reason is not None:
-                self._directory_failed(directory)
-
-    def _directory_failed(self, directory: LogDirectory) -> None:
-        """A disk failed: the controller moves its leaders away. Without a disk there is nothing to do."""
-        self._replicas.storage_lost(directory.lost, str(directory.offline_reason))
-        directory_id = self._context.directory_ids.get(directory.path)
-        # One that could not be used when the node started is not registered.
-        if directory_id is not None:
-            self._lifecycle.directory_failed(directory_id)
-        if not self._logs.online_directories:
-            self._context.cannot_go_on("every log directory is offline")
-
     def _make_services(self) -> Services:
         config = self.config
         fetch_purgatory, produce_purgatory = (Purgatory(name, self._timers) for name in ("Fetch", "Produce"))
         delete_records_purgatory = Purgatory("DeleteRecords", self._timers)
-        self._leadership.waiting = WaitingRequests(
+        self._logs.leadership.waiting = WaitingRequests(
             fetch_purgatory, produce_purgatory, delete_records_purgatory
         )
         self._coordinators = self._make_coordinators(fetch_purgatory)
@@ -271,9 +184,9 @@ class BrokerPart:
             clock=self._clock,
             randomness=self._context.randomness,
             store=self._store,
-            logs=self._logs,
-            replicas=self._replicas,
-            flusher=self._flusher,
+            logs=self._logs.manager,
+            replicas=self._logs.replicas,
+            flusher=self._logs.flusher,
             groups=self._coordinators.groups,
             transactions=self._coordinators.transactions,
             group_config=self._coordinators.group_config,
@@ -285,7 +198,7 @@ class BrokerPart:
             fetch_purgatory=fetch_purgatory,
             delete_records_purgatory=delete_records_purgatory,
             traffic=TopicTraffic(),
-            throttles=self._throttles,
+            throttles=self._logs.throttles,
             channel=self._access.general,
             brokers=self._brokers,
             forwarder=Forwarder(
@@ -293,7 +206,7 @@ class BrokerPart:
                 self._channel,
                 self._clock,
                 config.request_timeout_ms,
-                self._maker.settled,
+                self._logs.maker.settled,
             ),
             producer_ids=self._producer_ids,
             topic_creation=TopicCreation(self._access.general, config, self._clock),
@@ -306,10 +219,10 @@ class BrokerPart:
 
     def _make_transactional_writes(self) -> TransactionalWrites:
         return TransactionalWrites(
-            self._replicas,
+            self._logs.replicas,
             self._brokers,
             self._clock,
-            config=lambda: self._dynamic_config.current,
+            config=lambda: self._logs.dynamic_config.current,
             image=lambda: self._store.image,
         )
 
@@ -323,7 +236,7 @@ class BrokerPart:
             self._access.general, self.config.node_id, lambda: self._lifecycle.broker_epoch, self._clock
         )
         ports = CoordinatorPorts(
-            replicas=self._replicas,
+            replicas=self._logs.replicas,
             image=lambda: self._store.image,
             fetch_purgatory=fetch_purgatory,
             timers=self._timers,
@@ -345,38 +258,11 @@ class BrokerPart:
         report_groups(metrics, services.groups.group_counts)
         report_transactions(metrics, services.transactions, self._coordinators.markers)
         self._transactional_writes.report_to(metrics)
-        report_replicas(metrics, self._replicas, self._replication.fetchers)
-        report_cleaning(metrics, self._cleaner, self._logs)
+        report_replicas(metrics, self._logs.replicas, self._replication.fetchers)
+        report_cleaning(metrics, self._logs.cleaner, self._logs.manager)
 
-    # ---- following the metadata
-
-    def _follow_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        # The quorum ends last; nothing may be written behind the marker of a clean shutdown.
-        if not self._logs_are_closed:
-            self._replicas.apply(delta, image, self._clock.wall_ms())
-
-    def _follow_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Take over settings of this broker that were changed while it runs, before partitions go by them."""
-        if self._logs_are_closed or not self._dynamic_config.apply(delta, image):
-            return
-        config = self._dynamic_config.current
+    def _settings_changed(self, config: BrokerConfig) -> None:
         use_connection_limits(self._network, config)
-        self._cordon(config, image)
-        self._logs.use_producer_id_expiration(config.producer_id_expiration_ms)
-        self._replicas.update_defaults(self._dynamic_config.topic_defaults, image)
-        self._cleaner.follow_settings()
-
-    def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
-        """Take no new partitions into some directories; a controller that is old enough is not told."""
-        self._logs.cordoned = config.cordoned_directories
-        if image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_4_3:
-            ids = self._context.log_directory_ids
-            self._lifecycle.directories_cordoned(
-                ids[path] for path in config.cordoned_directories if path in ids
-            )
-
-    def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
-        self._logs.disk_failed(log, failure)
 
     # ---- addresses
 
@@ -405,7 +291,7 @@ class BrokerPart:
         ):
             purgatory.force_all()
         self._housekeeping.stop()
-        await self._cleaner.close()
+        await self._logs.cleaner.close()
         if self.remote is not None:
             self.remote.answer_all()
             await self.remote.close(min(timeout_s, REMOTE_CLOSE_TIMEOUT_S))
@@ -415,17 +301,17 @@ class BrokerPart:
         await self._brokers.close()
         await self._channel.close()
         await services.topic_creation.close()
-        await self._flusher.close()
+        await self._logs.flusher.close()
         self._driver.stop()
-        await self._maker.close()
-        self._close_logs()
+        await self._logs.maker.close()
+        self._logs.close()
 
     async def abandon(self) -> None:
         """End as after a crash: nothing more is written."""
         await self._lifecycle.close()
         await self._replication.close()
         self._housekeeping.stop()
-        await self._cleaner.close()
+        await self._logs.cleaner.close()
         if self.remote is not None:
             await self.remote.close(REMOTE_ABANDON_TIMEOUT_S)
         await self._network.close(timeout_s=0)
@@ -433,11 +319,6 @@ class BrokerPart:
         await self._coordinators.stop()
         await self._brokers.close()
         await self._channel.close()
-        await self._flusher.close()
+        await self._logs.flusher.close()
         self._driver.stop()
-        await self._maker.close()
-
-    def _close_logs(self) -> None:
-        self._logs_are_closed = True
-        self._logs.on_offline = None
-        self._logs.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)
+        await self._logs.maker.close()
