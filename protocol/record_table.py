@@ -17,6 +17,7 @@ from protocol.record import encode_varint, read_varint
 _NULL: Final = 1
 _LONG: Final = 0x80
 _INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
 
 
 class RecordTable(NamedTuple):
@@ -114,11 +115,12 @@ def newest_timestamp_delta(data: bytes, starts: Iterable[int]) -> int:
 
 
 def with_moved_timestamp(data: bytes, start: int, end: int, by_ms: int) -> bytes:
-    """The record from `start` to `end` with `by_ms` added to its timestamp delta."""
+    """The record from `start` to `end` with `by_ms` added to its timestamp delta, as far as 64 bits go."""
     _, length_last = read_varint(data, start)
     delta, delta_last = read_varint(data, length_last + 2)
     attributes = data[length_last + 1 : length_last + 2]
-    body = attributes + encode_varint(delta + by_ms) + data[delta_last + 1 : end]
+    moved = min(max(delta + by_ms, _INT64_MIN), _INT64_MAX)
+    body = attributes + encode_varint(moved) + data[delta_last + 1 : end]
     return encode_varint(len(body)) + body
 
 

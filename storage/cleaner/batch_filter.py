@@ -26,6 +26,7 @@ from protocol.batch import (
     ATTRIBUTE_DELETE_HORIZON,
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
+    NO_TIMESTAMP,
     BatchHeader,
     empty_batch,
     read_header,
@@ -170,7 +171,8 @@ class BatchFilter:
         max_timestamp = header.max_timestamp
         if not header.is_log_append_time and len(spans) < header.record_count:
             newest = newest_timestamp_delta(payload, (start for start, _ in spans))
-            max_timestamp = header.base_timestamp + newest
+            # The base of an opaque batch may be anything.
+            max_timestamp = min(max_timestamp, max(header.base_timestamp + newest, NO_TIMESTAMP))
         if horizon_ms is None:
             records = joined(payload, spans)
             base_timestamp, attributes = header.base_timestamp, header.attributes

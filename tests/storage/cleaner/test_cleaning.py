@@ -353,6 +353,23 @@ def test_a_batch_of_more_records_than_can_be_looked_at_is_refused_before_it_fill
         compact(log)
 
 
+@pytest.mark.parametrize("base_timestamp", [-(2**63), 2**63 - 1])
+def test_a_base_timestamp_that_makes_no_sense_does_not_keep_a_log_from_being_compacted(
+    log: PartitionLog, base_timestamp: int
+) -> None:
+    log.update_config(replace(COMPACTED, cleanup_policy=("delete",)))  # its batches are opaque
+    for records in ((("a", "1"), ("b", None)), (("a", "2"),)):
+        data = keyed_batch(records, timestamps=[NOW_MS, NOW_MS + 1][: len(records)])
+        write_header(data, 0, read_header(data)._replace(base_timestamp=base_timestamp))
+        log.append_as_leader(data, 0, NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+    log.update_config(COMPACTED)
+    roll(log)
+    compact(log)
+    found = [(header.base_offset, header.record_count) for _, header in log.segments.first.batches()]
+    assert found == [(0, 1), (2, 1)]
+
+
 def test_a_few_small_batches_that_stay_do_not_hold_what_was_read_around_them(log: PartitionLog) -> None:
     for number in range(64):
         append_keyed(log, (f"{number}", "stays"))
