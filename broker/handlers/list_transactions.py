@@ -22,7 +22,9 @@ class ListTransactionsHandler:
     def __init__(self, transactions: TransactionService) -> None:
         self._transactions = transactions
 
-    def handle(self, context: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    async def handle(
+        self, context: RequestContext, request: ListTransactionsRequest
+    ) -> ListTransactionsResponse:
         """Errors raise KafkaError: INVALID_REGULAR_EXPRESSION, COORDINATOR_LOAD_IN_PROGRESS."""
         names = request.state_filters
         pattern = request.transactional_id_pattern
@@ -34,5 +36,5 @@ class ListTransactionsHandler:
         )
         return ListTransactionsResponse(
             unknown_state_filters=tuple(name for name in names if name not in _STATES),
-            transaction_states=tuple(self._transactions.list(wanted)),
+            transaction_states=tuple(await self._transactions.list(wanted)),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from broker.coordinator.moment import Moment
@@ -16,6 +16,7 @@ from protocol.ids import ProducerId, TopicPartition
 from protocol.messages import describe_transactions, list_transactions
 
 NO_DURATION = -1
+IDS_BETWEEN_PAUSES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,17 +70,26 @@ class Administration:
             topics=_topics(partitions),
         )
 
-    def list(self, wanted: TransactionFilter, now: Moment) -> list[list_transactions.TransactionState]:
-        """The ids that `wanted` takes."""
-        return [
-            list_transactions.TransactionState(
-                transactional_id=entry.committed.transactional_id,
-                producer_id=entry.committed.producer_id,
-                transaction_state=entry.committed.state.value,
-            )
-            for entry in self._registry
-            if entry.committed is not None and wanted.takes(entry.committed, now.wall_ms)
-        ]
+    def list(
+        self, wanted: TransactionFilter, now: Moment
+    ) -> Iterator[list[list_transactions.TransactionState]]:
+        """The ids that `wanted` takes, by parts: what is looked at before others get their turn.
+
+        A pattern may take long for each of them.
+        Errors: KafkaError INVALID_REGULAR_EXPRESSION.
+        """
+        size = IDS_BETWEEN_PAUSES if wanted.pattern is None else 1
+        entries = list(self._registry)
+        for start in range(0, len(entries), size):
+            yield [
+                list_transactions.TransactionState(
+                    transactional_id=entry.committed.transactional_id,
+                    producer_id=entry.committed.producer_id,
+                    transaction_state=entry.committed.state.value,
+                )
+                for entry in entries[start : start + size]
+                if entry.committed is not None and wanted.takes(entry.committed, now.wall_ms)
+            ]
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> tuple[describe_transactions.TopicData, ...]:

@@ -5,7 +5,8 @@ hours. This one follows all ways through the pattern at once (Thompson's constru
 of transactions are filtered by: literals, `.`, classes, escapes of characters and classes, groups,
 alternatives, `* + ? {m,n}` and `^ $`. Anything else is refused.
 
-Bounds: a pattern has at most `CHARACTERS_MAX` characters and `INSTRUCTIONS_MAX` instructions.
+Bounds: a pattern has at most `CHARACTERS_MAX` characters, `INSTRUCTIONS_MAX` instructions and groups
+`DEPTH_MAX` deep; one id takes at most `STEPS_MAX` steps, about a second.
 Source: KIP-1152, which takes RE2's syntax.
 """
 
@@ -19,6 +20,8 @@ from protocol.errors import ErrorCode, KafkaError
 
 CHARACTERS_MAX: Final = 1_000
 INSTRUCTIONS_MAX: Final = 5_000
+DEPTH_MAX: Final = 50
+STEPS_MAX: Final = 1_000_000
 
 _COUNT: Final = re.compile(r"\{(\d{1,4})(,(\d{0,4}))?\}")
 _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\\\]])*\]")
@@ -52,12 +55,13 @@ _Program = list[_Instruction]
 class IdPattern:
     """A pattern that must match an id whole.
 
-    Errors: KafkaError INVALID_REGULAR_EXPRESSION.
+    Errors: KafkaError INVALID_REGULAR_EXPRESSION, also when an id is too long for it.
     """
 
     def __init__(self, text: str) -> None:
         if len(text) > CHARACTERS_MAX:
             raise _refused(text, f"more than {CHARACTERS_MAX} characters")
+        self._text = text
         parser = _Parser(text)
         self._program = parser.alternatives()
         if parser.position < len(text):
@@ -66,6 +70,8 @@ class IdPattern:
     def matches(self, transactional_id: str) -> bool:
         """Whether the whole id matches."""
         length = len(transactional_id)
+        if length * len(self._program) > STEPS_MAX:
+            raise _refused(self._text, f"more than {STEPS_MAX} steps for an id of {length} characters")
         places = self._reached([0], 0, length)
         for position, character in enumerate(transactional_id, 1):
             following = []
@@ -102,6 +108,7 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
+        self._depth = 0
 
     def alternatives(self) -> _Program:
         program = self._sequence()
@@ -123,7 +130,11 @@ class _Parser:
         if self._takes("("):
             if self._takes("?") and not self._takes(":"):
                 raise _refused(self.text, "groups have no options")
+            self._depth += 1
+            if self._depth > DEPTH_MAX:
+                raise _refused(self.text, f"groups more than {DEPTH_MAX} deep")
             program = self.alternatives()
+            self._depth -= 1
             if not self._takes(")"):
                 raise _refused(self.text, "a group has no end")
             return program

@@ -199,10 +199,14 @@ class TransactionService:
                 transactional_id=transactional_id, error_code=error.code
             )
 
-    def list(self, wanted: TransactionFilter) -> list[list_transactions.TransactionState]:
+    async def list(self, wanted: TransactionFilter) -> list[list_transactions.TransactionState]:
         """The ids of all partitions; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
-        shards = self._shards.all_serving()
-        return [found for shard in shards for found in shard.coordinator.list(wanted, shard.now())]
+        listed: list[list_transactions.TransactionState] = []
+        for shard in self._shards.all_serving():
+            for part in shard.coordinator.list(wanted, shard.now()):
+                listed += part
+                await asyncio.sleep(0)
+        return listed
 
     def state_counts(self) -> Counter[TransactionState]:
         """How many ids are in each state, for metrics."""

@@ -50,4 +50,4 @@ def test_filters_leave_out_what_is_not_wanted(wanted: TransactionFilter, is_list
     made = bench()
     made.now_ms += 100
     listed = made.core.list(wanted, made.now())
-    assert [one.transactional_id for one in listed] == ([ID] if is_listed else [])
+    assert [one.transactional_id for part in listed for one in part] == ([ID] if is_listed else [])

@@ -49,3 +49,17 @@ def test_what_is_not_understood_is_refused(pattern: str) -> None:
     with pytest.raises(KafkaError) as error:
         IdPattern(pattern)
     assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_groups_in_groups_do_not_use_up_the_stack() -> None:
+    with pytest.raises(KafkaError) as error:
+        IdPattern("(" * 400 + "a" + ")" * 400)
+    assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert IdPattern("(" * 40 + "a" + ")" * 40).matches("a")
+
+
+def test_one_id_does_not_take_minutes_however_long_it_is() -> None:
+    with pytest.raises(KafkaError) as error:
+        IdPattern("(.?){1600}").matches("a" * 32_000)
+    assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert IdPattern("tides-.*").matches("tides-" + "a" * 32_000)

@@ -9,6 +9,7 @@ import pytest
 
 from broker.transactions.administration import TransactionFilter
 from broker.transactions.config import TransactionConfig
+from broker.transactions.id_pattern import IdPattern
 from broker.transactions.init_producer import ProducerIdAndEpoch
 from broker.transactions.marking import Marking
 from broker.transactions.service import TransactionService
@@ -86,7 +87,7 @@ async def test_a_transaction_goes_through_the_log(bench: Bench) -> None:
     assert (marking.coordinator_epoch, bench.state()) == (3, "PrepareCommit")
     bench.service.marked(marking, [A])
     assert bench.state() == "CompleteCommit"
-    [listed] = bench.service.list(TransactionFilter())
+    [listed] = await bench.service.list(TransactionFilter())
     assert listed.transactional_id == ID
 
 
@@ -97,7 +98,7 @@ async def test_what_is_not_led_or_loading_is_said_to_be(bench: Bench) -> None:
     bench.service.on_leadership(0)
     assert await refused(bench.init()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     with pytest.raises(KafkaError):
-        bench.service.list(TransactionFilter())
+        await bench.service.list(TransactionFilter())
     bench.log.read_gate.set()
     await bench.lead()
     assert await refused(bench.service.init_producer("", TIMEOUT_MS, None)) is ErrorCode.INVALID_REQUEST
@@ -170,3 +171,17 @@ async def test_timeouts_and_expiry_are_looked_for_at_their_intervals(bench: Benc
     bench.timer.pass_time(CONFIG.transactional_id_expiration_ms)
     bench.timer.pass_time(CONFIG.transaction_remove_expired_transaction_cleanup_interval_ms)
     await eventually(lambda: bench.service.state_counts().total() == 0)
+
+
+async def test_while_ids_are_matched_with_a_pattern_others_get_their_turn(bench: Bench) -> None:
+    """Thousands of ids with a long pattern would hold the loop for minutes."""
+    await bench.lead()
+    for number in range(3):
+        await bench.service.init_producer(f"id-{number}", TIMEOUT_MS, None)
+    turns = []
+    listing = asyncio.create_task(bench.service.list(TransactionFilter(pattern=IdPattern("id-[02]"))))
+    while not listing.done():
+        await asyncio.sleep(0)
+        turns.append(None)
+    assert {found.transactional_id for found in listing.result()} == {"id-0", "id-2"}
+    assert len(turns) >= 3
