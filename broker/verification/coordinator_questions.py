@@ -119,11 +119,14 @@ class CoordinatorQuestions:
         transactional_id = question.transaction.transactional_id
         earlier = waiting.get(transactional_id)
         if earlier is not None:
-            known, new = earlier.transaction.producer_epoch, question.transaction.producer_epoch
-            if known > new:
+            known, new = earlier.transaction, question.transaction
+            # Of different producer ids the coordinator has to say which one is replaced.
+            is_same = known.producer_id == new.producer_id
+            if is_same and known.producer_epoch > new.producer_epoch:
                 question.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)
                 return
-            earlier.refuse(ErrorCode.INVALID_PRODUCER_EPOCH if known < new else ErrorCode.NETWORK_EXCEPTION)
+            is_older = is_same and known.producer_epoch < new.producer_epoch
+            earlier.refuse(ErrorCode.INVALID_PRODUCER_EPOCH if is_older else ErrorCode.NETWORK_EXCEPTION)
         waiting[transactional_id] = question
         if coordinator not in self._tasks:
             self._tasks[coordinator] = asyncio.get_running_loop().create_task(self._ask_all(coordinator))

@@ -282,6 +282,21 @@ async def test_of_two_questions_of_a_transactional_id_the_newer_one_is_asked(
     assert tuple(ErrorCode(one.partition_responses[0].error_code) for one in responses) == told
 
 
+async def test_epochs_of_different_producer_ids_are_not_compared(node: TransactionalNode) -> None:
+    # The epochs of the former id are used up, and the transactional id goes on with a new one in epoch 0.
+    node.coordinator.gate = asyncio.Event()
+    node.send(producer_id=20, transactional_id="other")
+    await turns()
+    former, present = node.send(epoch=32766), node.send(producer_id=PRODUCER + 1, epoch=0)
+    node.coordinator.gate.set()
+    told = []
+    for request in (former, present):
+        await answered(request)
+        response = cast(ProduceResponse, request.response).responses[0]
+        told.append(response.partition_responses[0].error_code)
+    assert told == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
+
+
 async def test_records_of_two_producers_in_one_request_are_refused(node: TransactionalNode) -> None:
     data = tuple(
         PartitionProduceData(
