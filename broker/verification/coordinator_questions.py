@@ -8,7 +8,7 @@ epoch; who asked before is told to come again, because its client has done so al
 |---|---|
 | nobody leads the coordinator's partition | COORDINATOR_NOT_AVAILABLE |
 | the broker cannot be reached, or does not answer | NETWORK_EXCEPTION |
-| it does not know such questions | nothing is refused |
+| it does not know such questions | nothing is refused; NETWORK_EXCEPTION when it was to add partitions |
 | PRODUCER_FENCED | INVALID_PRODUCER_EPOCH, which producers expect |
 | TRANSACTION_ABORTABLE, for an older client | INVALID_TXN_STATE |
 
@@ -150,7 +150,8 @@ class CoordinatorQuestions:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
                 logger.warning("broker %d verifies no transactions, so none is here: %s", coordinator, error)
                 for question in questions:
-                    question.tell({})
+                    if question.transaction.support is not ClientSupport.ADDS_PARTITIONS:
+                        question.tell({})
             else:
                 logger.warning("broker %d does not say what is in transactions: %s", coordinator, error)
         except Exception:

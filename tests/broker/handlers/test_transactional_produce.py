@@ -110,6 +110,15 @@ async def test_a_coordinator_that_cannot_be_asked_lets_the_producer_try_again(
     assert await node.produced() is told
 
 
+async def test_a_partition_that_the_coordinator_could_not_add_takes_no_records(
+    node: TransactionalNode,
+) -> None:
+    # To leave out a check is one thing; these would be in no transaction, and nobody would ever end them.
+    node.coordinator.failure = ErrorCode.UNSUPPORTED_VERSION
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert node.values() == []
+
+
 async def test_without_a_coordinator_nobody_is_asked(node: TransactionalNode) -> None:
     node.replicas.register(2, fenced=True)
     assert await node.produced() is ErrorCode.NOT_ENOUGH_REPLICAS
