@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 
 from clients.client import ClientBase
@@ -12,6 +13,8 @@ from clients.coordinator_lookup import CoordinatorLookup
 from clients.partition_state import AssignedPartitions, FetchState, PartitionState
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
+
+_log = logging.getLogger("tidelog.clients.consumer")
 
 
 class PositionInitializer:
@@ -70,7 +73,10 @@ class PositionInitializer:
                 self._client, lookup, partitions, deadline_ms, require_stable=True
             )
         except KafkaError as error:
-            self._error = error
+            # A transaction may be open for longer than a call may take; the next `advance` asks again.
+            if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                self._error = error
+            _log.info("positions: %s", error)
         else:
             self._start_from(states, committed)
         self._on_change()

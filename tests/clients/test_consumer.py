@@ -233,12 +233,9 @@ async def test_the_partition_reader_goes_on_over_lost_connections_and_ends_in_ti
         assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
 
 
-@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
-async def test_a_start_waits_for_the_offsets_of_an_open_transaction_whatever_is_read(
-    isolation_level: str,
-) -> None:
-    # KIP-447: else whoever takes a partition over processes again what the transaction commits.
-    codes = [ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.NONE]
+def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
+    """Let group "g" stand at offset 1 of two records, once an open transaction has been asked about."""
+    codes = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * times + [ErrorCode.NONE]
 
     def committed(seen: Seen) -> OffsetFetchResponse:
         code = codes.pop(0) if len(codes) > 1 else codes[0]
@@ -246,12 +243,20 @@ async def test_a_start_waits_for_the_offsets_of_an_open_transaction_whatever_is_
         topic = OffsetFetchResponseTopics(name="tides", partitions=(at,))
         return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g", topics=(topic,)),))
 
+    found = Coordinator(key="g", node_id=1, host="127.0.0.1", port=broker.port)
+    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda seen: FindCoordinatorResponse(coordinators=(found,))
+    broker.handlers[ApiKey.OFFSET_FETCH] = committed
+    broker.versions[ApiKey.FETCH] = 12
+    broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)
+
+
+@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
+async def test_a_start_waits_for_the_offsets_of_an_open_transaction_whatever_is_read(
+    isolation_level: str,
+) -> None:
+    # KIP-447: else whoever takes a partition over processes again what the transaction commits.
     async with scripted_brokers() as [broker]:
-        found = Coordinator(key="g", node_id=1, host="127.0.0.1", port=broker.port)
-        broker.handlers[ApiKey.FIND_COORDINATOR] = lambda seen: FindCoordinatorResponse(coordinators=(found,))
-        broker.handlers[ApiKey.OFFSET_FETCH] = committed
-        broker.versions[ApiKey.FETCH] = 12
-        broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)
+        with_unstable_offsets(broker, 1)
         options = {"group_id": "g", "enable_auto_commit": False, "isolation_level": isolation_level}
         async with quick(broker, **options) as consumer:
             consumer.assign([P0])
@@ -259,3 +264,13 @@ async def test_a_start_waits_for_the_offsets_of_an_open_transaction_whatever_is_
             assert (await consumer.committed([P0]))[P0] is not None
         asked = broker.requests(ApiKey.OFFSET_FETCH)
         assert len(asked) == 3 and all(request.require_stable for request in asked)
+
+
+async def test_reading_waits_for_the_offsets_of_a_transaction_that_is_open_for_long() -> None:
+    async with scripted_brokers() as [broker]:
+        with_unstable_offsets(broker, 40)
+        options = {"group_id": "g", "enable_auto_commit": False, "default_api_timeout_ms": 300}
+        async with quick(broker, **options) as consumer:
+            consumer.assign([P0])
+            record = await consumer.getone(10_000)
+            assert record is not None and record.offset == 1
