@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -10,13 +11,18 @@ import pytest
 from clients.transaction_errors import AbortableTransactionError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import ApiKey
-from tests.clients.test_producer_transactions import Coordinated, cluster, in_turn, produced
+from tests.support.coordinated_brokers import Coordinated, coordinated, in_turn, produced
 from tests.support.scripted_broker import Answer, Seen, Silence
 from tests.support.transactional_producers import ended
 
-__all__ = ["cluster"]
 PATIENCE_S = 5
 LINGERING = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Coordinated]:
+    async with coordinated() as both:
+        yield both
 
 
 def written_values(cluster: Coordinated) -> bytes:

@@ -9,12 +9,16 @@ import pytest
 import tidelog.cli.produce
 from protocol.errors import ErrorCode
 from protocol.registry import ApiKey
-from tests.clients.test_producer_transactions import Coordinated, cluster, in_turn
+from tests.support.coordinated_brokers import Coordinated, coordinated, in_turn
 from tests.support.transactional_producers import ended
 from tidelog.cli.input_records import RecordSplitter
 from tidelog.cli.produce import Target, _produce
 
-__all__ = ["cluster"]
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Coordinated]:
+    async with coordinated() as both:
+        yield both
 
 
 async def one_line() -> AsyncIterator[bytes]:
