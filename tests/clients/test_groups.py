@@ -390,6 +390,25 @@ async def test_positions_are_committed_at_the_end_although_an_older_offset_was_c
         assert (await admin.list_group_offsets(group))[first].offset == 2
 
 
+async def test_reading_goes_on_while_a_commit_that_was_begun_is_on_its_way(
+    servers: str, topic: str, group: str
+) -> None:
+    await fill(servers, topic, 0, PARTITIONS * 2)
+    first = TopicPartition(topic, 0)
+    options = OPTIONS | {"group_id": group, "enable_auto_commit": False}
+    async with Consumer(servers, **options) as consumer, Admin(servers) as admin:
+        consumer.subscribe([topic])
+        records = 0
+        async with asyncio.timeout(20):
+            while not records:
+                records = sum(map(len, (await consumer.poll(100)).values()))
+            begun = consumer.commit_async({first: 1})
+            while records < PARTITIONS * 2:
+                records += sum(map(len, (await consumer.poll(100)).values()))
+            await begun
+        assert (await admin.list_group_offsets(group))[first].offset == 1
+
+
 async def test_more_partitions_are_assigned_without_anybody_joining(
     servers: str, topic: str, group: str
 ) -> None:
