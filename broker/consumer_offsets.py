@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.clock import Clock
 from broker.coordinator.state_log import AppendedRecords
+from broker.coordinator_logs import appended
 from broker.groups.transactions import EndOfTransaction, TransactionalProducer
 from broker.partition import ACKS_ALL, Partition
 from broker.purgatory.purgatory import Purgatory
@@ -84,17 +85,13 @@ class TransactionalOffsetsLog:
             AppendOrigin.COORDINATOR,
             verification=producer.verification,
         )
-        return self._appended(led, info)
+        return appended(led, info, self._replicas, self._fetch_purgatory)
 
     def append_marker(self, partition: int, end: EndOfTransaction) -> AppendedRecords:
         """Append the marker. Errors: KafkaError when it is not in the log."""
         led, now_ms = self._partition(partition), self._clock.wall_ms()
-        return self._appended(led, append_marker(led, end, now_ms))
-
-    def _appended(self, led: Partition, info: AppendInfo) -> AppendedRecords:
-        self._fetch_purgatory.check_and_complete(led.topic_partition)
-        committed = self._replicas.leadership.commits.wait(led, info.last_offset + 1)
-        return AppendedRecords(info.first_offset, committed)
+        info = append_marker(led, end, now_ms)
+        return appended(led, info, self._replicas, self._fetch_purgatory)
 
     def _partition(self, partition: int) -> Partition:
         return self._replicas.partition(TopicPartition(GROUP_METADATA_TOPIC, partition))

@@ -20,7 +20,7 @@ from protocol.batch import iterate_headers
 from protocol.compression import Compression
 from protocol.ids import Offset, TopicPartition
 from protocol.record import BatchBuilder
-from storage.log import AppendOrigin
+from storage.log import AppendInfo, AppendOrigin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +78,7 @@ class TopicStateLog:
         for key, value in records:
             builder.append(now_ms, key, value)
         info = led.append(builder.build(), ACKS_ALL, now_ms, AppendOrigin.COORDINATOR)
-        self._fetch_purgatory.check_and_complete(led.topic_partition)
-        committed = self._replicas.leadership.commits.wait(led, info.last_offset + 1)
-        return AppendedRecords(info.first_offset, committed)
+        return appended(led, info, self._replicas, self._fetch_purgatory)
 
     async def read(self, partition: int) -> AsyncIterator[bytes | memoryview]:
         """Whole batches from the log start to the log end, a few of them at a time."""
@@ -104,3 +102,12 @@ class TopicStateLog:
 
     def _partition(self, partition: int) -> Partition:
         return self._replicas.partition(TopicPartition(self._topic.name, partition))
+
+
+def appended(
+    led: Partition, info: AppendInfo, replicas: ReplicaManager, fetch_purgatory: Purgatory
+) -> AppendedRecords:
+    """Have waiting fetches look at what a coordinator has appended; what it waits for itself."""
+    fetch_purgatory.check_and_complete(led.topic_partition)
+    committed = replicas.leadership.commits.wait(led, info.last_offset + 1)
+    return AppendedRecords(info.first_offset, committed)

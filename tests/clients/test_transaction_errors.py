@@ -6,15 +6,19 @@ from typing import Any
 
 import pytest
 
-from clients.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
+from clients.consumer_types import OffsetAndMetadata
 from clients.produce_core import BatchAnswer
 from clients.transaction_errors import AbortableTransactionError
 from clients.transaction_life import TransactionState
 from clients.transaction_manager import Step
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.end_txn import EndTxnRequest
-from tests.support.accumulators import P0, P1, cluster, drain
+from tests.support.accumulators import P0, P1, drain
+from tests.support.coordinated_brokers import GROUP
 from tests.support.transactional_producers import (
+    AT_5,
+    BOTH_VERSIONS,
+    LEADERS,
     TransactionalBench,
     ended,
     initialized,
@@ -28,11 +32,7 @@ from tests.support.transactional_producers import (
 
 S = TransactionState
 E = ErrorCode
-GROUP = ConsumerGroupMetadata("harbour", 3, "member")
-AT_5 = {P0: OffsetAndMetadata(5)}
-LEADERS = cluster({P0: 1, P1: 1})
 FENCED = (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH)
-BOTH_VERSIONS = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
 
 
 PASSING = {

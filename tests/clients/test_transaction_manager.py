@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from clients.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
 from clients.produce_core import BatchAnswer
 from clients.transaction_errors import AbortableTransactionError, FatalTransactionError
 from clients.transaction_life import Operation, TransactionState
@@ -16,8 +15,12 @@ from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from protocol.messages.end_txn import EndTxnRequest
 from protocol.messages.init_producer_id import InitProducerIdRequest
 from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from tests.support.accumulators import P0, P1, cluster, drain
+from tests.support.accumulators import P0, drain
+from tests.support.coordinated_brokers import GROUP
 from tests.support.transactional_producers import (
+    AT_5,
+    BOTH_VERSIONS,
+    LEADERS,
     ended,
     initialized,
     offsets_added,
@@ -29,10 +32,6 @@ from tests.support.transactional_producers import (
 
 S = TransactionState
 E = ErrorCode
-GROUP = ConsumerGroupMetadata("harbour", 3, "member")
-AT_5 = {P0: OffsetAndMetadata(5)}
-LEADERS = cluster({P0: 1, P1: 1})
-BOTH_VERSIONS = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
 
 
 # --- the ways of the versions ---------------------------------------------------------------

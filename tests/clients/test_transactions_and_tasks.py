@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from clients.producer import Producer
 from clients.transaction_errors import AbortableTransactionError
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import ApiKey
@@ -35,17 +36,23 @@ def written_values(cluster: Coordinated) -> bytes:
     )
 
 
+async def commit_that_fails(cluster: Coordinated, producer: Producer) -> asyncio.Task[None]:
+    """The commit of a transaction whose record the leader has refused; it has not heard of that yet."""
+    cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    await producer.init_transactions()
+    producer.begin_transaction()
+    written = await producer.send("tides", b"high")
+    committing = asyncio.create_task(producer.commit_transaction())
+    with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
+        await written
+    return committing
+
+
 async def test_a_commit_whose_transaction_another_task_aborts_is_not_told_to_be_made(
     cluster: Coordinated,
 ) -> None:
-    cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     async with cluster.producer() as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
-        written = await producer.send("tides", b"high")
-        committing = asyncio.create_task(producer.commit_transaction())
-        with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-            await written
+        committing = await commit_that_fails(cluster, producer)
         await producer.abort_transaction()
         with pytest.raises(AbortableTransactionError, match="tides-0"):
             await committing
@@ -55,14 +62,8 @@ async def test_a_commit_whose_transaction_another_task_aborts_is_not_told_to_be_
 async def test_a_commit_that_fails_while_the_producer_is_closed_is_not_told_to_be_made(
     cluster: Coordinated,
 ) -> None:
-    cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     async with cluster.producer() as producer:
-        await producer.init_transactions()
-        producer.begin_transaction()
-        written = await producer.send("tides", b"high")
-        committing = asyncio.create_task(producer.commit_transaction())
-        with pytest.raises(KafkaError, match="TOPIC_AUTHORIZATION_FAILED"):
-            await written
+        committing = await commit_that_fails(cluster, producer)
     with pytest.raises(AbortableTransactionError, match="tides-0"):
         await committing
 

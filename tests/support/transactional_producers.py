@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from clients.consumer_types import OffsetAndMetadata
 from clients.produce_core import ProduceCore
 from clients.transaction_life import TransactionState
 from clients.transaction_manager import Step, TransactionManager
@@ -23,10 +26,13 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from protocol.schema import ApiMessage
-from tests.support.accumulators import P0, Outcome, core, must_put
+from tests.support.accumulators import P0, P1, Outcome, cluster, core, must_put
 
 TRANSACTIONAL_ID = "gauge"
 TIMEOUT_MS = 30_000
+AT_5 = {P0: OffsetAndMetadata(5)}
+LEADERS = cluster({P0: 1, P1: 1})
+BOTH_VERSIONS = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
 
 
 class TransactionalBench:
