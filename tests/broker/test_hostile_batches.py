@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
+from protocol.batch import read_header, write_header
 from protocol.compression import Compression, compress
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -38,6 +38,7 @@ from protocol.messages.produce import (
 )
 from protocol.record import BatchBuilder
 from tests.support.bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
+from tests.support.forged_batches import batch_of_least_records, batch_with_payload, now_ms, valid_batch
 from tests.support.raw_client import RawClient
 from tidelog.embedded import EmbeddedCluster
 
@@ -120,31 +121,6 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def batch(count: int = 3, compression: Compression = Compression.NONE, **options: int) -> bytearray:
-    builder = BatchBuilder(compression=compression, **options)
-    for number in range(count):
-        builder.append(now_ms(), b"key", b"value %d" % number)
-    return builder.build()
-
-
-def with_payload(payload: bytes, codec: Compression, record_count: int = 1) -> bytearray:
-    """A batch with a good header and checksum around any payload."""
-    records = bytearray(BATCH_OVERHEAD) + payload
-    header = read_header(batch(1))._replace(
-        batch_length=len(records) - LOG_OVERHEAD,
-        attributes=int(codec),
-        record_count=record_count,
-        last_offset_delta=record_count - 1,
-        max_timestamp=now_ms(),
-    )
-    write_header(records, 0, header)
-    return records
-
-
 def changed(**fields: int) -> Lie:
     """Other header fields, under a checksum that holds."""
     return lambda records: write_header(records, 0, read_header(records)._replace(**fields))
@@ -207,12 +183,12 @@ LIES: list[tuple[str, ErrorCode, Lie]] = [
 def test_a_batch_that_lies_about_itself_is_refused(
     client: RawClient, topic: str, code: ErrorCode, lie: Lie
 ) -> None:
-    records = batch()
+    records = valid_batch()
     lie(records)
     if code is ErrorCode.INVALID_TIMESTAMP and "LogAppendTime" in TOPICS[topic].values():
         code = ErrorCode.NONE
     assert produce(client, topic, records) is code
-    assert produce(client, topic, batch()) is ErrorCode.NONE
+    assert produce(client, topic, valid_batch()) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("records", [None, b"", b"\0", b"\0" * 60, b"\0" * 61, b"\xff" * 200])
@@ -245,7 +221,7 @@ def test_records_that_are_none_are_refused_where_they_are_looked_at(
     client: RawClient, topic: str, payload: bytes
 ) -> None:
     codec = Compression.ZSTD if topic in ("gzip", "lz4", "uncompressed") else Compression.NONE
-    records = with_payload(compress(codec, payload) if codec else payload, codec)
+    records = batch_with_payload(compress(codec, payload) if codec else payload, codec)
     assert produce(client, topic, records) is ErrorCode.INVALID_RECORD
 
 
@@ -261,7 +237,7 @@ def test_a_bomb_is_refused_in_bounded_memory_where_it_must_be_opened(
         if topic == codec.name.lower():
             codec = Compression.ZSTD
             payload = bomb(codec, BOMB_MEBIBYTES)
-        assert produce(client, topic, with_payload(payload, codec)) is ErrorCode.INVALID_RECORD
+        assert produce(client, topic, batch_with_payload(payload, codec)) is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("size", [2**31, 2**32 - 1])
@@ -272,14 +248,14 @@ def test_a_size_that_a_codec_declares_is_not_believed(client: RawClient, size: i
     }
     with Watch(client.address):
         for codec, payload in lies.items():
-            assert produce(client, "compact", with_payload(payload, codec)) is ErrorCode.INVALID_RECORD
+            assert produce(client, "compact", batch_with_payload(payload, codec)) is ErrorCode.INVALID_RECORD
 
 
 def test_a_bomb_that_was_stored_unopened_does_not_go_off_in_a_search_by_time(client: RawClient) -> None:
     before = now_ms()
     for codec in (Compression.GZIP, Compression.ZSTD, Compression.LZ4):
         mebibytes = 200 if codec is Compression.LZ4 else BOMB_MEBIBYTES
-        assert produce(client, "plain", with_payload(bomb(codec, mebibytes), codec)) is ErrorCode.NONE
+        assert produce(client, "plain", batch_with_payload(bomb(codec, mebibytes), codec)) is ErrorCode.NONE
         with Watch(client.address):
             code, offset = offset_at(client, "plain", before)
             assert code is ErrorCode.NONE and offset >= 0
@@ -289,22 +265,8 @@ def test_a_bomb_that_was_stored_unopened_does_not_go_off_in_a_search_by_time(cli
 @pytest.mark.parametrize("topic", list(TOPICS))
 def test_a_million_records_in_one_batch_hold_nobody_up(client: RawClient, topic: str) -> None:
     """A record of the least size compresses to nothing, so that a million fit into a small request."""
-    # attributes, timestamp delta, offset delta, key "", null value, no headers
-    payload = b"".join(
-        b"%c\0\0%b\0\x01\0" % (2 * (5 + len(delta)), delta) for delta in map(_zigzag, range(1_000_000))
-    )
-    records = with_payload(compress(Compression.ZSTD, payload), Compression.ZSTD, 1_000_000)
+    records = batch_of_least_records(1_000_000)
     with Watch(client.address):
         expected = ErrorCode.INVALID_RECORD if topic in LOOKING else ErrorCode.NONE
         assert produce(client, topic, records) is expected
         assert offset_at(client, topic, now_ms() - 3_600_000)[0] is ErrorCode.NONE
-
-
-def _zigzag(number: int) -> bytes:
-    value = number << 1
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

@@ -23,8 +23,8 @@ _SIZE = struct.Struct(">i")
 class RawClient:
     """One connection; `closed` once the broker has ended it."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._socket = socket.create_connection((host, port), ANSWER_TIMEOUT_S)
+    def __init__(self, host: str, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
+        self._socket = socket.create_connection((host, port), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.address = (host, port)
         self._correlation_id = 0
@@ -51,6 +51,10 @@ class RawClient:
         correlation_id, position = read_response_header(frame, api_key, version)
         assert correlation_id == self._correlation_id
         return decode(response, frame[position:], version)
+
+    def send(self, data: bytes) -> None:
+        """Send any bytes; errors of the socket are the caller's."""
+        self._socket.sendall(data)
 
     def answers_to(self, frame: bytes) -> list[bytes] | None:
         """Send bytes and, behind them, a question that is always answered: what came before its answer.
