@@ -61,9 +61,34 @@ consumed() {
     cmp "$WORK/sorted" <(seq 1 "$2") && [ "$(wc -l <"$WORK/read")" -eq "$2" ]
 }
 
+# Runs a command in a container; it must end with code $1, print one line and no traceback.
+fails_in_one_line() {
+    local expected=$1 code=0
+    shift
+    "${COMPOSE[@]}" exec -T node1 "$@" >"$WORK/failure" 2>&1 || code=$?
+    if [ "$code" -ne "$expected" ] || [ "$(wc -l <"$WORK/failure")" -ne 1 ]; then
+        echo "'$*' ended with $code (expected $expected) and printed:"
+        cat "$WORK/failure"
+        return 1
+    fi
+    echo "ok: $(cat "$WORK/failure")"
+}
+
 step "up"
 "${COMPOSE[@]}" up -d --build --wait
 wait_for 60 "three brokers" without_under_replicated
+
+step "failing commands in the image print one line, and no traceback"
+fails_in_one_line 1 tidelog topic describe nowhere -b localhost:9092
+fails_in_one_line 1 tidelog topic create 'not a name' -b localhost:9092
+fails_in_one_line 1 tidelog cluster info -b localhost:1
+fails_in_one_line 1 tidelog config set broker 1 num.partitions=7 -b localhost:9092
+fails_in_one_line 2 tidelog config set topic nowhere -b localhost:9092
+fails_in_one_line 2 tidelog topic nonsense
+fails_in_one_line 2 tidelog log dump /nowhere
+fails_in_one_line 1 tidelog storage info --config /nowhere
+fails_in_one_line 1 tidelog spark stats nowhere -b localhost:9092
+fails_in_one_line 2 python -m broker --config /nowhere
 
 step "a topic of 6 partitions and 3 replicas, $RECORDS records"
 "${TIDELOG[@]}" topic create smoke -p 6 -r 3 -b "$ALL"
