@@ -84,7 +84,12 @@ def _network(config: BrokerConfig) -> None:
     if 0 < queued < config.socket_request_max_bytes:
         allowed = f"allowed is -1 or at least socket.request.max.bytes, {config.socket_request_max_bytes}"
         raise ConfigError("queued.max.request.bytes", queued, allowed)
-    for key in ("socket.send.buffer.bytes", "socket.receive.buffer.bytes"):
+    for key in (
+        "socket.send.buffer.bytes",
+        "socket.receive.buffer.bytes",
+        "replica.socket.receive.buffer.bytes",
+        "socket.listen.backlog.size",
+    ):
         value = config.values[key]
         if isinstance(value, int) and (value == 0 or value < -1):
             raise ConfigError(key, value, "allowed is -1, or a number of at least 1")

@@ -17,9 +17,9 @@ BATCH_BYTES: Final = (16 * KIBIBYTE, 64 * KIBIBYTE, MEBIBYTE)
 
 BUFFERS: Final[Mapping[str, Mapping[str, str]]] = {
     "": {},
-    ", buffers -1": {"socket.send.buffer.bytes": "-1", "socket.receive.buffer.bytes": "-1"},
+    ", buffers 100 KiB": {"socket.send.buffer.bytes": "102400", "socket.receive.buffer.bytes": "102400"},
 }
-"""Settings of the broker by what the row's name ends with: Kafka's defaults, and Linux' own choice."""
+"""Settings of the broker by the end of the row's name: the defaults, which leave it to Linux, and Kafka's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

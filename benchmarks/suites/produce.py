@@ -4,8 +4,8 @@ The mock is C and keeps the last 5 MiB of a partition in memory, unchecked; we c
 it stands what a server in Python reaches that checks, stamps and writes, and does nothing else (bare).
 
 Each round has servers of its own, so that no disk is busy with what rounds before have written; one of the
-brokers has Kafka's default socket buffers, one those that Linux chooses. Before each turn the machine gets
-memory for files at hand.
+brokers has the socket buffers that Linux chooses, one Kafka's default of 100 KiB. Before each turn the
+machine gets memory for files at hand.
 """
 
 from __future__ import annotations

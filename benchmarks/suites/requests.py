@@ -64,7 +64,7 @@ def _figures(shape: Shape, buffers: str, rounds: Sequence[tuple[Findings, Findin
 
 
 def _round(shape: Shape, seconds: float) -> tuple[dict[str, Findings], Findings]:
-    """What the load found with us, by buffers, and with the bare server, which has those of Linux."""
+    """Return what the load found with us, by buffers, and with the bare server, which has those of Linux."""
     ours = {}
     for name, settings in BUFFERS.items():
         with BrokerProcess(settings) as broker:

@@ -60,7 +60,9 @@ class QuorumKeys:
         "replica.socket.timeout.ms", 30_000, "Longest time for a follower's request on the network."
     )
     replica_socket_receive_buffer_bytes = integer(
-        "replica.socket.receive.buffer.bytes", 65_536, "Receive buffer of a follower's sockets."
+        "replica.socket.receive.buffer.bytes",
+        -1,
+        "Receive buffer of a follower's sockets; -1 (Kafka: 65536) leaves it to the operating system.",
     )
     follower_fetch_last_tiered_offset_enable = boolean(
         "follower.fetch.last.tiered.offset.enable",

@@ -90,13 +90,13 @@ class ServerKeys:
     )
     socket_send_buffer_bytes = integer(
         "socket.send.buffer.bytes",
-        102_400,
-        "Send buffer of server sockets; -1 leaves it to the operating system.",
+        -1,
+        "Send buffer of server sockets; -1 (Kafka: 102400) leaves it to the operating system.",
     )
     socket_receive_buffer_bytes = integer(
         "socket.receive.buffer.bytes",
-        102_400,
-        "Receive buffer of server sockets; -1 leaves it to the operating system.",
+        -1,
+        "Receive buffer of server sockets; -1 (Kafka: 102400) leaves it to the operating system.",
     )
     socket_request_max_bytes = integer(
         "socket.request.max.bytes",
@@ -106,9 +106,9 @@ class ServerKeys:
     )
     socket_listen_backlog_size = integer(
         "socket.listen.backlog.size",
-        50,
-        "Connections that the operating system may hold before they are accepted.",
-        minimum=1,
+        -1,
+        "Connections that the operating system may hold before they are accepted; -1 (Kafka: 50) is the "
+        "system's maximum, net.core.somaxconn.",
     )
     socket_connection_setup_timeout_ms = long(
         "socket.connection.setup.timeout.ms",

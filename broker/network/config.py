@@ -21,14 +21,15 @@ _HOSTS_REMEMBERED: Final = 1000
 class NetworkConfig:
     """The broker-wide settings of the sockets; each field is Kafka's key with underscores.
 
-    A buffer size of -1 leaves it to the operating system, `queued_max_request_bytes` -1 and
-    `connections_max_idle_ms` -1 mean no limit. `inter_broker_listener` is a listener's name, "" for none.
+    A buffer size of -1 leaves it to the operating system, a backlog of -1 is the longest accept queue that
+    the system allows, `queued_max_request_bytes` -1 and `connections_max_idle_ms` -1 mean no limit.
+    `inter_broker_listener` is a listener's name, "" for none.
     """
 
     socket_request_max_bytes: int = 100 * 1024 * 1024
-    socket_send_buffer_bytes: int = 100 * 1024
-    socket_receive_buffer_bytes: int = 100 * 1024
-    socket_listen_backlog_size: int = 50
+    socket_send_buffer_bytes: int = -1
+    socket_receive_buffer_bytes: int = -1
+    socket_listen_backlog_size: int = -1
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)

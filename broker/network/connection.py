@@ -105,7 +105,6 @@ class Connection(asyncio.BufferedProtocol):
             self._ended = True
             self._transport.abort()
             return
-        self._listener.set_socket_options(self._transport)
         self._writer = ResponseWriter(self._transport, self._loop, self._resumed, self._broken)
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -3,6 +3,8 @@
 Over max.connections Kafka's acceptor waits, and so do the connections. Here they are accepted and wait: the
 first request of each is kept, and handled once there is room. As many may wait as the operating system would
 hold for the acceptor (socket.listen.backlog.size), more are refused.
+
+Each accepted socket becomes a transport in a task, since with TLS that takes a handshake.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.network.acceptor import Acceptor, accept_queue_size
 from broker.network.config import ListenerConfig, NetworkConfig
 from broker.network.connection import Connection
 from broker.network.request import Request
@@ -24,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class Listener:
-    """An acceptor: bound when made, accepting after `start`. `on_request` gets every frame.
+    """Bound when it is created, accepts connections after `start`. `on_request` gets every frame.
 
     Invariant: a connection is among `connections`, and has a slot, or it waits, or it has ended.
     """
@@ -39,19 +42,35 @@ class Listener:
         self._on_request = on_request
         self._waiting: dict[Connection, Request | None] = {}
         """Connections without a slot, the first to come first, each with its first request."""
-        self._socket = _bind(config, server.config)
-        self.port: int = self._socket.getsockname()[1]
-        self._acceptor: asyncio.AbstractServer | None = None
+        self._opening: set[asyncio.Task[object]] = set()
+        """Tasks that make transports of accepted sockets."""
+        self._accept_queue_size = accept_queue_size(server.config.socket_listen_backlog_size)
+        bound = _bind(config, server.config)
+        self.port: int = bound.getsockname()[1]
+        self._acceptor = Acceptor(config.name, bound, server.loop, self._accepted)
 
-    async def start(self) -> None:
-        """Begin to accept; until then whoever connects is refused."""
-        self._acceptor = await self.server.loop.create_server(
-            self._connection,
-            sock=self._socket,
-            backlog=self.server.config.socket_listen_backlog_size,
-            ssl=self._config.ssl_context,
-        )
+    def start(self) -> None:
+        """Accept connections; until then clients that connect are refused."""
+        self._acceptor.start(self._accept_queue_size)
         logger.info("listener %s accepts connections on %s:%d", self.name, self._config.host, self.port)
+
+    def _accepted(self, accepted: socket.socket) -> None:
+        try:
+            _set_options(accepted, self.server.config)
+        except OSError as error:
+            logger.debug("listener %s: a connection failed when it was accepted: %s", self.name, error)
+            accepted.close()
+            return
+        opening = self.server.loop.create_task(
+            self.server.loop.connect_accepted_socket(self._connection, accepted, ssl=self._config.ssl_context)
+        )
+        self._opening.add(opening)
+        opening.add_done_callback(self._opened)
+
+    def _opened(self, opening: asyncio.Task[object]) -> None:
+        self._opening.discard(opening)
+        if not opening.cancelled() and (error := opening.exception()) is not None:
+            logger.info("listener %s: a connection could not be opened: %s", self.name, error)
 
     def _connection(self) -> Connection:
         # Only where connections may have to wait it is asked at each request whether this one does.
@@ -59,9 +78,9 @@ class Listener:
 
     def stop(self) -> None:
         """Accept no more; connections stay."""
-        if self._acceptor is not None:
-            self._acceptor.close()
-        self._socket.close()
+        self._acceptor.stop()
+        for opening in self._opening:
+            opening.cancel()
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, let it wait for its turn, or refuse it."""
@@ -72,7 +91,7 @@ class Listener:
             if not self._waiting and server.quota.take_slot(self.name):
                 self._count_in(connection)
                 return True
-            if len(self._waiting) < server.config.socket_listen_backlog_size:
+            if len(self._waiting) < self._accept_queue_size:
                 logger.warning(
                     "connection from %s waits: there are %d already (max.connections)",
                     connection.peer,
@@ -132,15 +151,13 @@ class Listener:
         server.counters.bytes_out_before += connection.sent_bytes
         server.connection_gone(connection)
 
-    def set_socket_options(self, transport: asyncio.Transport) -> None:
-        """What Kafka sets on accepted sockets."""
-        accepted = transport.get_extra_info("socket")
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self.server.config.socket_send_buffer_bytes > 0:
-            accepted.setsockopt(
-                socket.SOL_SOCKET, socket.SO_SNDBUF, self.server.config.socket_send_buffer_bytes
-            )
+
+def _set_options(accepted: socket.socket, config: NetworkConfig) -> None:
+    """Set the options that Kafka sets on accepted sockets."""
+    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if config.socket_send_buffer_bytes > 0:
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
 
 
 def _bind(config: ListenerConfig, network: NetworkConfig) -> socket.socket:

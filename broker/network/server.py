@@ -88,7 +88,7 @@ class NetworkServer:
     async def start(self) -> None:
         """Accept connections on every bound listener."""
         for listener in self.listeners.values():
-            await listener.start()
+            listener.start()
         self._sweep_later()
 
     def port(self, listener: str) -> int:

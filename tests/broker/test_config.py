@@ -53,6 +53,15 @@ def test_defaults_are_kafkas() -> None:
     assert found.process_roles == ("broker", "controller")
 
 
+def test_buffers_and_accept_queues_of_sockets_are_left_to_the_operating_system_unlike_kafkas() -> None:
+    found = config()
+    assert found.socket_send_buffer_bytes == -1
+    assert found.socket_receive_buffer_bytes == -1
+    assert found.replica_socket_receive_buffer_bytes == -1
+    assert found.socket_listen_backlog_size == -1
+    assert config(socket_listen_backlog_size="50").socket_listen_backlog_size == 50
+
+
 def test_every_key_is_described_in_words_and_has_a_default_that_is_allowed() -> None:
     assert len(BROKER_CONFIGS) == 363
     for key, definition in BROKER_CONFIGS.items():
@@ -131,6 +140,8 @@ CONTROLLER = {
         ({"fetch_max_bytes": "1023"}, "fetch.max.bytes"),
         ({"queued_max_request_bytes": "5"}, "queued.max.request.bytes"),
         ({"socket_send_buffer_bytes": "0"}, "socket.send.buffer.bytes"),
+        ({"replica_socket_receive_buffer_bytes": "0"}, "replica.socket.receive.buffer.bytes"),
+        ({"socket_listen_backlog_size": "0"}, "socket.listen.backlog.size"),
         ({"max_connections_per_ip_overrides": "host"}, "max.connections.per.ip.overrides"),
         ({"max_connections_per_ip_overrides": "host:x"}, "max.connections.per.ip.overrides"),
         ({"max_connections_per_ip": "0"}, "max.connections.per.ip"),

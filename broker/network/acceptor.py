@@ -1,0 +1,103 @@
+"""Takes connections out of a listening socket's accept queue, a bounded batch in each turn of the loop.
+
+The event loops' own servers do not bound it well: uvloop's accepts one connection in a turn, so that a burst
+waits for a busy loop, asyncio's as many as the queue holds, so that all others wait for the burst. When
+descriptors are used up, connections stay in the queue and are accepted later.
+
+Bounds: `BATCH` connections in a turn of the loop; the queue itself is the operating system's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+BATCH: Final = 32
+RETRY_S: Final = 1.0
+
+_SYSTEM_MAXIMUM: Final = Path("/proc/sys/net/core/somaxconn")
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+
+class Acceptor:
+    """Calls `on_accepted` with each connection of a bound socket, which it owns."""
+
+    def __init__(
+        self,
+        name: str,
+        listening: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        on_accepted: Callable[[socket.socket], None],
+    ) -> None:
+        self._name = name
+        self._listening = listening
+        self._loop = loop
+        self._on_accepted = on_accepted
+        self._retry: asyncio.TimerHandle | None = None
+        self._is_running = False
+
+    def start(self, backlog: int) -> None:
+        """Accept connections; up to `backlog` of them wait in the operating system's queue."""
+        self._listening.listen(backlog)
+        self._is_running = True
+        self._watch()
+
+    def stop(self) -> None:
+        """Accept no more; the operating system resets the connections in the queue."""
+        if self._is_running:
+            self._is_running = False
+            self._unwatch()
+        if self._retry is not None:
+            self._retry.cancel()
+        self._listening.close()
+
+    def _watch(self) -> None:
+        self._retry = None
+        self._loop.add_reader(self._listening.fileno(), self._accept)
+
+    def _unwatch(self) -> None:
+        self._loop.remove_reader(self._listening.fileno())
+
+    def _accept(self) -> None:
+        for _ in range(BATCH):
+            try:
+                accepted, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._accept_later(error)
+                    return
+                # The connection has failed in the queue, which is its own affair.
+                logger.debug("listener %s: a connection failed before it was accepted: %s", self._name, error)
+                continue
+            self._on_accepted(accepted)
+
+    def _accept_later(self, error: OSError) -> None:
+        logger.error(
+            "listener %s cannot accept connections: %s; trying again in %g s",
+            self._name,
+            error.strerror,
+            RETRY_S,
+        )
+        self._unwatch()
+        self._retry = self._loop.call_later(RETRY_S, self._watch)
+
+
+def accept_queue_size(configured: int) -> int:
+    """Return how many connections may wait to be accepted; -1 stands for the system's maximum."""
+    return configured if configured > 0 else _system_maximum()
+
+
+def _system_maximum() -> int:
+    try:
+        return int(_SYSTEM_MAXIMUM.read_text())
+    except (OSError, ValueError):
+        return socket.SOMAXCONN
