@@ -151,6 +151,13 @@ class BrokerConfig(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, 
         return tuple(listener for listener in self._own_listeners if listener.name not in controllers)
 
     @property
+    def metrics_address(self) -> str:
+        """The host to serve metrics on, "" for all addresses; by default that of the first listener."""
+        if self.metrics_host is not None:
+            return self.metrics_host
+        return (*self.broker_listeners, *self.controller_listeners)[0].host
+
+    @property
     def controller_listeners(self) -> tuple[Listener, ...]:
         """Where controllers are listened to."""
         controllers = self._controller_names()

@@ -1,13 +1,14 @@
-"""A tiny HTTP server for two paths: /metrics for Prometheus and /healthz for whoever restarts brokers.
+"""A small HTTP server for two paths: /metrics for Prometheus and /healthz for supervisors of brokers.
 
     GET /metrics   200, all metrics as text
     GET /healthz   200 "ok" while the broker serves, else 503 and the reason
 
 Everything else is 404, or 405 for another method. One request per connection.
 
-Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to take the answer,
-CONNECTIONS_MAX connections at a time; whoever exceeds them is cut off. Metrics are made for one at a time,
-piece by piece, and the broker works on in between.
+Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to take the answer; a
+connection that exceeds them is aborted. CONNECTIONS_MAX connections at a time: for one more, the connection that
+has waited longest for its request is aborted, or else the oldest of those that are being answered. Metrics are
+rendered for one connection at a time, piece by piece, and the broker serves others in between.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from broker.metrics import BrokerMetrics
 
@@ -41,7 +42,10 @@ class MetricsEndpoint:
         self._why_unhealthy = why_unhealthy
         self._exposition: Exposition | None = None
         self._server: asyncio.Server | None = None
-        self._answering: set[asyncio.Task[None]] = set()
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        """The connections, the oldest first."""
+        self._awaiting_request: dict[asyncio.Task[None], None] = {}
+        """Those of them that have not sent their request yet, the oldest first."""
         self._rendering = asyncio.Lock()
 
     @property
@@ -52,31 +56,43 @@ class MetricsEndpoint:
         return port
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; "" means all addresses. Errors: OSError when the address cannot be had."""
+        """Listen; "" means all addresses. Errors: OSError if the address cannot be bound."""
         self._server = await asyncio.start_server(
             self._accepted, host or "0.0.0.0", port, limit=REQUEST_BYTES
         )
 
     async def close(self) -> None:
-        """Stop listening and cut off who is being served."""
+        """Stop listening and abort the connections."""
         if self._server is not None:
             self._server.close()
-        for task in list(self._answering):
-            task.cancel()
-        await asyncio.gather(*self._answering, return_exceptions=True)
+        tasks = list(self._serving)
+        for task in tasks:
+            self._abort(task)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._answering) >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
+        if len(self._serving) >= CONNECTIONS_MAX:
+            self._abort(next(iter(self._awaiting_request or self._serving)))
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._answering.add(task)
-        task.add_done_callback(self._answering.discard)
+        self._serving[task] = writer
+        self._awaiting_request[task] = None
+        task.add_done_callback(self._forget)
+
+    def _abort(self, task: asyncio.Task[None]) -> None:
+        # The task may not have started, and then never does: its transport is not its own to close.
+        self._serving[task].transport.abort()
+        task.cancel()
+        self._forget(task)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._serving.pop(task, None)
+        self._awaiting_request.pop(task, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             async with asyncio.timeout(REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
+            self._awaiting_request.pop(cast(asyncio.Task[None], asyncio.current_task()), None)
             answer = await self._answer(head)
             async with asyncio.timeout(REQUEST_S):
                 writer.write(answer)

@@ -148,7 +148,7 @@ class BrokerNode:
     async def _start_metrics(self) -> None:
         if self.config.metrics_port is not None:
             self.metrics_endpoint = MetricsEndpoint(self.metrics, self._why_unhealthy)
-            await self.metrics_endpoint.start("", self.config.metrics_port)
+            await self.metrics_endpoint.start(self.config.metrics_address, self.config.metrics_port)
 
     def _why_unhealthy(self) -> str | None:
         failure = self.raft.store.failure

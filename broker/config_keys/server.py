@@ -243,6 +243,10 @@ class ServerKeys:
         minimum=0,
         maximum=65_535,
     )
+    metrics_host = optional_text(
+        "metrics.host",
+        "Address of metrics over HTTP; the host of the first listener when not set. Tidelog's own key.",
+    )
     config_providers = text_list(
         "config.providers", (), "Names of providers that resolve variables in config values."
     )

@@ -62,8 +62,16 @@ def test_buffers_and_accept_queues_of_sockets_are_left_to_the_operating_system_u
     assert config(socket_listen_backlog_size="50").socket_listen_backlog_size == 50
 
 
+def test_metrics_are_served_where_the_first_listener_is_unless_their_host_is_set() -> None:
+    local = {"listeners": "PLAINTEXT://127.0.0.1:9092,OTHER://:9091"}
+    protocols = {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"}
+    assert config(**local, **protocols).metrics_address == "127.0.0.1"
+    assert config(**local, **protocols, metrics_host="0.0.0.0").metrics_address == "0.0.0.0"
+    assert config().metrics_address == ""
+
+
 def test_every_key_is_described_in_words_and_has_a_default_that_is_allowed() -> None:
-    assert len(BROKER_CONFIGS) == 363
+    assert len(BROKER_CONFIGS) == 364
     for key, definition in BROKER_CONFIGS.items():
         assert definition.documentation.endswith("."), key
         if definition.default_text is not None and key not in ("node.id",):

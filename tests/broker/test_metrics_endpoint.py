@@ -79,16 +79,64 @@ async def test_a_head_that_is_too_long_or_never_ends_is_cut_off(monkeypatch: pyt
         assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
+async def connections(
+    endpoint: MetricsEndpoint, count: int
+) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    return [await asyncio.open_connection("127.0.0.1", endpoint.port) for _ in range(count)]
+
+
 @on_both_loops
-async def test_only_so_many_are_served_at_a_time() -> None:
+async def test_idle_connections_do_not_keep_others_from_metrics_and_health() -> None:
     async with serving() as endpoint:
-        waiting = [await asyncio.open_connection("127.0.0.1", endpoint.port) for _ in range(CONNECTIONS_MAX)]
-        assert await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n") == b""
-        for reader, writer in waiting:
+        idle = await connections(endpoint, CONNECTIONS_MAX)
+        for _ in range(3):
+            assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
+        assert (await get(endpoint, b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        for _, writer in idle:
+            writer.transport.abort()
+
+
+@on_both_loops
+async def test_the_connection_that_has_waited_longest_for_its_request_makes_room() -> None:
+    async with serving() as endpoint:
+        idle = await connections(endpoint, CONNECTIONS_MAX)
+        answered = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert answered.endswith(b"ok\n")
+        assert await idle[0][0].read() == b""
+        for reader, writer in idle[1:]:
             writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
             assert (await reader.read()).endswith(b"ok\n")
             writer.close()
+
+
+@on_both_loops
+async def test_connections_that_ask_and_never_read_make_room_as_well() -> None:
+    metrics = BrokerMetrics()
+    many = {(str(number),): float(number) for number in range(20_000)}
+    metrics.gauge("many", "More than the socket buffers hold.", lambda: many, ("partition",))
+    endpoint = MetricsEndpoint(metrics)
+    await endpoint.start("127.0.0.1", 0)
+    try:
+        deaf = await connections(endpoint, CONNECTIONS_MAX)
+        for reader, writer in deaf:
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
+        for _, writer in deaf:
+            writer.transport.abort()
+    finally:
+        await endpoint.close()
+
+
+@on_both_loops
+async def test_a_flood_of_connections_leaves_no_more_tasks_than_may_be_served() -> None:
+    async with serving() as endpoint:
+        before = len(asyncio.all_tasks())
+        flood = await connections(endpoint, 5 * CONNECTIONS_MAX)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) <= before + CONNECTIONS_MAX + 1
+        for _, writer in flood:
+            writer.transport.abort()
 
 
 @on_both_loops
