@@ -6,9 +6,9 @@
 Everything else is 404, or 405 for another method. One request per connection.
 
 Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to take the answer; a
-connection that exceeds them is aborted. CONNECTIONS_MAX connections at a time: for one more, the connection that
-has waited longest for its request is aborted, or else the oldest of those that are being answered. Metrics are
-rendered for one connection at a time, piece by piece, and the broker serves others in between.
+connection that exceeds them is aborted. CONNECTIONS_MAX connections at a time: for one more, the connection
+that has waited longest for its request is aborted, or else the oldest of those that are being answered.
+Metrics are rendered for one connection at a time, piece by piece, and the broker serves others in between.
 """
 
 from __future__ import annotations
