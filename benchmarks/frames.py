@@ -52,6 +52,15 @@ def produce_frame(topic: str, partitions: int, records: bytes) -> bytes:
     return encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, 1, CLIENT_ID, request)
 
 
+def one_partition_frame(topic: str, partition: int, records: bytes) -> bytes:
+    """Return a produce request with acks=1 that appends `records` to one partition."""
+    data = (PartitionProduceData(index=partition, records=records),)
+    request = ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
+    )
+    return encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, 1, CLIENT_ID, request)
+
+
 def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
     """A fetch of one partition without a session."""
     partitions = (FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes),)
@@ -65,9 +74,9 @@ def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> byte
     return encode_request(ApiKey.FETCH, FETCH_VERSION, 1, CLIENT_ID, request)
 
 
-def create_topic_frame(topic: str, partitions: int) -> bytes:
-    """A request for a topic with one replica."""
-    created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=1)
+def create_topic_frame(topic: str, partitions: int, replication_factor: int = 1) -> bytes:
+    """A request for a topic, with one replica by default."""
+    created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replication_factor)
     request = CreateTopicsRequest(topics=(created,), timeout_ms=30_000)
     return encode_request(ApiKey.CREATE_TOPICS, 5, 1, CLIENT_ID, request)
 

@@ -170,11 +170,10 @@ def _is_below(child: int, pid: int, parents: Mapping[int, int]) -> bool:
 def run_load(module: str, **options: Any) -> dict[str, Any]:
     """Run one load to its end; what it found."""
     command = [sys.executable, "-m", f"benchmarks.loads.{module}", json.dumps(options)]
-    done = subprocess.run(
-        command, cwd=ROOT, env=_environment(), stdout=subprocess.PIPE, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise BenchmarkError(f"load {module} with {options} ended with code {done.returncode}")
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise BenchmarkError(f"load {module} ended with code {done.returncode}: {last}; options: {options}")
     findings: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return findings
 

@@ -1,7 +1,7 @@
 """The broker's periodic work on its logs, each kind at its own interval.
 
     retention            log.retention.check.interval.ms
-    deleted files        DELETED_FILES_INTERVAL_MS
+    deleted files        DELETED_FILES_INTERVAL_MS, or log.segment.delete.delay.ms if shorter
     flush                FLUSH_INTERVAL_MS, or log.flush.scheduler.interval.ms if shorter
     recovery points      log.flush.offset.checkpoint.interval.ms
     log start offsets    log.flush.start.offset.checkpoint.interval.ms
@@ -37,6 +37,7 @@ from storage.log_manager import LogManager
 logger = logging.getLogger(__name__)
 
 DELETED_FILES_INTERVAL_MS = 15_000
+DELETED_FILES_INTERVAL_MS_MIN = 100
 # Sealed segments become durable soon after they are sealed, which keeps recovery short.
 FLUSH_INTERVAL_MS = 1_000
 
@@ -65,7 +66,7 @@ class Housekeeping:
         self._entries: dict[str, TimerEntry] = {}
         self._jobs: list[tuple[str, int, Callable[[], object]]] = [
             ("retention", config.log_retention_check_interval_ms, self._apply_retention),
-            ("deleted files", DELETED_FILES_INTERVAL_MS, self._delete_expired),
+            ("deleted files", _deleted_files_interval_ms(config), self._delete_expired),
             ("flush", _flush_interval_ms(config), self._flush_due),
             (
                 "recovery points",
@@ -147,6 +148,12 @@ class Housekeeping:
 
     def _remove_expired_producers(self) -> None:
         self._logs.remove_expired_producers(self._clock.wall_ms())
+
+
+def _deleted_files_interval_ms(config: BrokerConfig) -> int:
+    """A short delay is meant for tests and benchmarks, which wait until the files are gone."""
+    delay_ms = max(DELETED_FILES_INTERVAL_MS_MIN, config.log_segment_delete_delay_ms)
+    return min(DELETED_FILES_INTERVAL_MS, delay_ms)
 
 
 def _flush_interval_ms(config: BrokerConfig) -> int:

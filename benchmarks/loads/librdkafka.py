@@ -61,6 +61,7 @@ class _Load:
         self._waiting_max = WAITING_BYTES_MAX // message_bytes
         self._statistics: list[dict[str, Any]] = []
         self.queued = 0
+        self._stored_before = self._stored()
 
     def _made_partitions(self) -> list[int]:
         """The topic's partitions; to ask for them makes a topic, which takes a moment."""
@@ -88,14 +89,19 @@ class _Load:
 
     def check_arrived(self) -> None:
         """RuntimeError unless the server has every message that was queued."""
+        arrived = self._stored() - self._stored_before
+        if arrived != self.queued:
+            raise RuntimeError(f"{arrived} of {self.queued} messages have arrived")
+
+    def _stored(self) -> int:
+        """Return how many messages the topic's partitions have."""
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "unused", "log_level": 0})
         ends = [
             consumer.get_watermark_offsets(TopicPartition(self._topic, partition), TIMEOUT_S)[1]
             for partition in self.partitions
         ]
         consumer.close()
-        if sum(ends) != self.queued:
-            raise RuntimeError(f"{sum(ends)} of {self.queued} messages have arrived")
+        return sum(ends)
 
     def request_statistics(self) -> dict[str, float]:
         """Average batch in bytes and round trips in microseconds, as librdkafka has counted them."""
@@ -133,6 +139,7 @@ def produce(
     elapsed = time.perf_counter() - started
     load.check_arrived()
     return {
+        "messages": load.queued,
         "messages_per_s": load.queued / elapsed,
         "bytes_per_s": load.queued * message_bytes / elapsed,
         **load.request_statistics(),

@@ -88,6 +88,18 @@ def test_a_disk_that_does_not_let_go_of_deleted_files_goes_offline(
     assert not house.replicas.logs.online_directories
 
 
+def test_a_delete_delay_below_the_interval_is_kept(executor: ThreadPoolExecutor) -> None:
+    house = House(executor, log_segment_delete_delay_ms="200")
+    house.replicas.create("t", file_delete_delay_ms="200")
+    house.append("t")
+    house.replicas.logs.delete_all([TopicPartition("t", 0)], house.clock.now_ms)
+    house.pass_ms(100)
+    assert any(name.endswith("-delete") for name in house.replicas.fs.listdir("/data"))
+    house.pass_ms(150)
+    executor.submit(lambda: None).result()
+    assert not any(name.endswith("-delete") for name in house.replicas.fs.listdir("/data"))
+
+
 async def test_a_topic_with_flush_ms_is_flushed_when_it_is_due(executor: ThreadPoolExecutor) -> None:
     house = House(executor)
     house.replicas.create("t", flush_ms="2000")

@@ -5,27 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 
-from tests.support.quorum_nodes import free_ports
+from harness.kafka.programs import WITHIN_S, Engine, Programs
+from harness.ports import free_ports
 
-CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 METADATA_LOG = "__cluster_metadata-0"
-WITHIN_S = 90.0
-
-LOGGING = """\
-status=error
-appender.out.type=Console
-appender.out.name=out
-appender.out.layout.type=PatternLayout
-appender.out.layout.pattern=[%d] %p %m (%c)%n
-rootLogger.level=INFO
-rootLogger.appenderRef.out.ref=out
-"""
 
 # Quick, and small enough for many processes on one machine.
 COMMON = {
@@ -43,13 +30,6 @@ COMMON = {
     "log.segment.delete.delay.ms": "1000",
     "metadata.log.max.record.bytes.between.snapshots": "3000",
 }
-
-
-class Engine(Enum):
-    """Whose program a node runs."""
-
-    KAFKA = "Apache Kafka"
-    TIDELOG = "Tidelog"
 
 
 @dataclass(slots=True)
@@ -98,11 +78,18 @@ class MixedCluster:
     ) -> None:
         self.root = root
         self.nodes: dict[int, Node] = {}
-        # What Apache Kafka's nodes load besides Kafka; its own classes come first.
-        self._classpath = os.pathsep.join([f"{os.environ['TIDELOG_KAFKA_JARS']}/*", *plugins])
+        small = ("-XX:TieredStopAtLevel=1",)
+        self._programs = Programs(
+            folder=root,
+            jars=Path(os.environ["TIDELOG_KAFKA_JARS"]),
+            plugins=plugins,
+            broker_options=("-Xmx512m", *small),
+            tool_options=("-Xmx128m", *small),
+            niceness=5,
+        )
         # For every node, over the common ones.
         self._common = {**COMMON, **(settings or {})}
-        (root / "log4j2.properties").write_text(LOGGING)
+        self._programs.write_logging()
 
     def add(self, number: int, engine: Engine, role: str, settings: dict[str, str] | None = None) -> Node:
         """A node that is neither formatted nor started yet."""
@@ -113,25 +100,12 @@ class MixedCluster:
     def format(self, node: Node, *options: str) -> None:
         """Write its configuration and prepare its directory."""
         node.config.write_text("".join(f"{key}={value}\n" for key, value in self._settings(node).items()))
-        if node.engine is Engine.KAFKA:
-            command = [*self._java("-Xmx128m"), "kafka.tools.StorageTool", "format"]
-        else:
-            command = [str(Path(sys.executable).with_name("tidelog")), "storage", "format"]
-        command += ["--cluster-id", CLUSTER_ID, "--config", str(node.config), *options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
-        assert done.returncode == 0, f"{command} says {done.stdout}{done.stderr}"
+        self._programs.format(node.engine, node.config, *options)
 
     def start(self, *nodes: Node) -> None:
         """Start their processes; nobody waits until they are ready."""
         for node in nodes:
-            if node.engine is Engine.KAFKA:
-                command = [*self._java("-Xmx512m"), "kafka.Kafka", str(node.config)]
-            else:
-                command = [sys.executable, "-m", "broker", "--config", str(node.config)]
-            with node.output.open("ab") as output:
-                node.process = subprocess.Popen(
-                    ["nice", "-n", "5", *command], stdout=output, stderr=subprocess.STDOUT
-                )
+            node.process = self._programs.start(node.engine, node.config, node.output)
 
     def stop(self, node: Node) -> None:
         """End it as an operator does: leadership is handed over, logs are closed."""
@@ -176,8 +150,7 @@ class MixedCluster:
 
     def tool(self, main_class: str, *arguments: str) -> str:
         """What one of Kafka's command line tools prints; empty when it failed."""
-        command = [*self._java("-Xmx128m"), main_class, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+        done = self._programs.tool(main_class, *arguments)
         return done.stdout if done.returncode == 0 else ""
 
     def _settings(self, node: Node) -> dict[str, str]:
@@ -194,7 +167,3 @@ class MixedCluster:
             "controller.quorum.voters": ",".join(f"{each.number}@{each.address}" for each in controllers),
             **node.settings,
         }
-
-    def _java(self, memory: str) -> list[str]:
-        logging = f"-Dlog4j2.configurationFile={self.root / 'log4j2.properties'}"
-        return ["java", memory, "-XX:TieredStopAtLevel=1", logging, "-cp", self._classpath]

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.ports import free_ports
 from tests.kafka_tools.test_kafka_tools import until
 from tests.kafka_tools.tools import KafkaTools
-from tests.support.quorum_nodes import free_ports
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 TIDELOG = str(Path(sys.executable).with_name("tidelog"))

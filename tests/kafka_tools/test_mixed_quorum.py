@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.ports import free_ports
 from tests.kafka_tools.test_kafka_tools import until
 from tests.kafka_tools.tools import MAIN_CLASSES
-from tests.support.quorum_nodes import free_ports
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 OURS = 1

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from harness.ports import free_ports
 from tests.kafka_tools.kafka_node import Engine, MixedCluster
 from tests.kafka_tools.mixed_clients import MixedClients
 from tests.support.local_spark import local_spark
-from tests.support.quorum_nodes import free_ports
 from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
 from tests.support.spark_topics import create_topic, rows_by_offset, varied_records
 

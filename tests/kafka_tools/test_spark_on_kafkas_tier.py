@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from harness.ports import free_ports
 from tests.kafka_tools.kafka_node import WITHIN_S, Engine, MixedCluster
 from tests.kafka_tools.mixed_clients import MixedClients
 from tests.kafka_tools.mixed_tiering import METADATA_TOPIC, TIERED, tiered_settings
 from tests.support.eventually import wait_until
 from tests.support.local_spark import local_spark
-from tests.support.quorum_nodes import free_ports
 from tests.support.segment_configs import encryption_configs, key_pair, write_key_pair
 from tests.support.spark_streams import Stream
 from tests.support.spark_topics import rows_by_offset, varied_records

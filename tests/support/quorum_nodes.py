@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -18,6 +17,7 @@ from broker.raft.formatting import InitialVoter, format_directories
 from cluster.controller.result import ControllerResult
 from cluster.image import MetadataImage
 from cluster.quorum.quorum import Quorum
+from harness.ports import free_ports
 from protocol.codec import decode
 from protocol.errors import ErrorCode, KafkaError
 from protocol.framing import encode_request, read_response_header
@@ -35,15 +35,6 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 DIRECTORY = "/data"
 # Short, for elections are waited for; long enough that a busy machine does not hold them without need.
 QUICK = {key: text for key, text in QUICK_TIMEOUTS.items() if key.startswith("controller.quorum.")}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody has, as far as that can be known."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 class QuorumNodes:

@@ -1,0 +1,134 @@
+"""Compare Apache Kafka with Tidelog: `python -m benchmarks.kafka [--quick] [--rounds N] [SUITE ...]`.
+
+Both engines run on this machine with the same configuration and take turns, A B B A, in every measurement.
+The figures are written to benchmarks/results/kafka-<time>.json after each case; `--resume` continues the
+newest of these files, and `--write-docs` puts its table into docs/performance.md. Java 17 and Kafka's jars
+are needed: `make bench-kafka` gets them from Maven Central.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from benchmarks.kafka import document
+from benchmarks.kafka.case import QUICK, STANDARD, Effort, Suite
+from benchmarks.kafka.results import Report, Row, latest
+from benchmarks.kafka.runner import Runner, expected_seconds, planned
+from benchmarks.kafka.suites import SUITES
+from benchmarks.kafka.table import ratio_text, show, values_text
+
+SPEED_ESTIMATE_S = 600.0
+FILE_COLUMNS = 150
+"""The width of the table where the output is no terminal."""
+
+
+def main() -> None:
+    """Run what the arguments name."""
+    parser = _parser()
+    given = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else FILE_COLUMNS)
+    unknown = [name for name in given.suites if name not in SUITES]
+    if unknown:
+        parser.error(f"unknown suite {unknown[0]!r}; allowed: {', '.join(SUITES)}")
+    effort = _effort(given)
+    suites = [suite for name, suite in SUITES.items() if not given.suites or name in given.suites]
+    if given.list:
+        _list(console, suites, effort)
+        return
+    report = _report(parser, given, effort)
+    if not (given.write_docs or given.show):
+        jars = os.environ.get("TIDELOG_KAFKA_JARS")
+        if not jars:
+            parser.error(
+                "TIDELOG_KAFKA_JARS does not name the folder with Kafka's jars; use make bench-kafka"
+            )
+        _run(console, Path(jars), effort, report, suites)
+    show(console, report)
+    console.print(f"figures: {report.path}")
+    if given.write_docs:
+        document.write(report, SUITES.values())
+        console.print(f"table: {document.DOCUMENT}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kafka", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer shapes and short turns: a few minutes")
+    parser.add_argument("--rounds", type=int, help="turns that each engine takes in every measurement")
+    parser.add_argument("--seconds", type=float, help="length of a throughput turn")
+    parser.add_argument("--resume", action="store_true", help="continue the newest report file")
+    parser.add_argument("--list", action="store_true", help="show the suites and how long they take")
+    parser.add_argument("--show", action="store_true", help="show the newest report; measure nothing")
+    parser.add_argument(
+        "--write-docs",
+        action="store_true",
+        help="write the newest report into docs/performance.md; measure nothing",
+    )
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}; all by default")
+    return parser
+
+
+def _effort(given: argparse.Namespace) -> Effort:
+    effort = QUICK if given.quick else STANDARD
+    if given.rounds is not None:
+        effort = replace(effort, rounds=given.rounds)
+    return effort if given.seconds is None else replace(effort, seconds=given.seconds)
+
+
+def _report(parser: argparse.ArgumentParser, given: argparse.Namespace, effort: Effort) -> Report:
+    if not (given.resume or given.show or given.write_docs):
+        return Report.new(effort, datetime.now(UTC))
+    path = latest()
+    if path is None:
+        parser.error("there is no report to continue or to show in benchmarks/results")
+    return Report.load(path)
+
+
+def _run(console: Console, jars: Path, effort: Effort, report: Report, suites: Sequence[Suite]) -> None:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("remaining"),
+        TimeRemainingColumn(),
+    )
+    minutes = expected_seconds(planned(suites, effort, report), effort) / 60
+    console.print(f"about {minutes:.0f} minutes on a quiet machine; figures are kept in {report.path}")
+    with Progress(*columns, console=console, speed_estimate_period=SPEED_ESTIMATE_S) as progress:
+        Runner(jars, effort, report, progress).run(suites, lambda rows: _print_rows(progress.console, rows))
+
+
+def _print_rows(console: Console, rows: Sequence[Row]) -> None:
+    for row in rows:
+        name = f"{row.line}, {row.variant}" if row.variant else row.line
+        values = f"{values_text(row.kafka)} | {values_text(row.tidelog)} {row.unit}"
+        console.print(f"{row.suite}: {name}: {values} | {ratio_text(row)} x", highlight=False)
+
+
+def _list(console: Console, suites: Sequence[Suite], effort: Effort) -> None:
+    empty = Report(Path(), {})
+    for suite in suites:
+        minutes = expected_seconds(planned([suite], effort, empty), effort) / 60
+        console.print(f"[bold]{suite.name}[/bold] ({minutes:.1f} minutes): {suite.what}")
+    minutes = expected_seconds(planned(suites, effort, empty), effort) / 60
+    console.print(f"together, with shared brokers: {minutes:.0f} minutes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""What is measured: cases of a suite, the brokers they need, and how much of it a run does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from benchmarks.kafka.brokers import Brokers
+
+KIBIBYTE: Final = 1024
+MEBIBYTE: Final = 1024 * 1024
+MEGA: Final = 1e6
+
+Findings: TypeAlias = Mapping[str, float]
+Step: TypeAlias = Callable[["Brokers"], None]
+Turn: TypeAlias = Callable[["Brokers"], Findings]
+
+
+class Better(Enum):
+    """Which direction of a figure is an improvement."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class TargetOf(Enum):
+    """What a target bounds: Tidelog's figure divided by Apache Kafka's, or Tidelog's own."""
+
+    RATIO = "ratio"
+    TIDELOG = "tidelog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One figure of a case: `key` in what a turn returns, and how it is shown and judged.
+
+    A metric with a variant (p50, p99) shares a line with the others of its name, instead of with the case's
+    other variants.
+    """
+
+    key: str
+    name: str
+    unit: str
+    better: Better
+    variant: str = ""
+    target: float | None = None
+    target_of: TargetOf = TargetOf.RATIO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """The brokers that a case needs; cases in sequence with an equal setup share started ones.
+
+    With `per_turn`, each turn gets brokers of its own, which it starts itself.
+    """
+
+    nodes: int = 1
+    settings: tuple[tuple[str, str], ...] = ()
+    per_turn: bool = False
+    is_warmed_up: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One comparison: both engines take turns in it.
+
+    `group` and `variant` name its rows; rows of one group and metric share a line in the document.
+    `prepare` and `clean_up` run once for each engine, outside the measured turns. `turn_s` is what one turn
+    is expected to take, `prepare_s` what the preparation of one engine takes.
+    """
+
+    group: str
+    variant: str
+    metrics: tuple[Metric, ...]
+    setup: Setup
+    turn: Turn
+    turn_s: float
+    prepare: Step | None = None
+    prepare_s: float = 0.0
+    clean_up: Step | None = None
+    rounds_max: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The group with the variant."""
+        return f"{self.group}, {self.variant}" if self.variant else self.group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long and how often a run measures.
+
+    `seconds` is the length of a throughput turn and `rate_seconds` that of a turn at a fixed rate. `scale` is
+    the share of every counted amount. A run with `is_short` leaves out variants.
+    """
+
+    rounds: int
+    seconds: float
+    rate_seconds: float
+    scale: float
+    kafka_warm_up_s: float
+    tidelog_warm_up_s: float
+    is_short: bool = False
+
+
+STANDARD: Final = Effort(
+    rounds=2,
+    seconds=2.0,
+    rate_seconds=8.0,
+    scale=1.0,
+    kafka_warm_up_s=30.0,
+    tidelog_warm_up_s=8.0,
+)
+QUICK: Final = Effort(
+    rounds=1,
+    seconds=0.7,
+    rate_seconds=3.0,
+    scale=0.1,
+    kafka_warm_up_s=6.0,
+    tidelog_warm_up_s=2.0,
+    is_short=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """A figure of the last variant of a line divided by that of the first, each engine for itself."""
+
+    line: str
+    name: str
+    target: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """Cases with one subject; `what` is the sentence that the documents and `--list` show.
+
+    `growths` are computed from its rows when it has ended.
+    """
+
+    name: str
+    what: str
+    cases: Callable[[Effort], list[Case]]
+    growths: tuple[Growth, ...] = ()
+
+
+def size_name(size_bytes: int) -> str:
+    """Return `16 KiB`, `1 MiB`, `100 B`."""
+    if size_bytes >= MEBIBYTE:
+        return f"{size_bytes // MEBIBYTE} MiB"
+    return f"{size_bytes // KIBIBYTE} KiB" if size_bytes >= KIBIBYTE else f"{size_bytes} B"

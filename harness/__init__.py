@@ -1,0 +1,1 @@
+"""Programs that tests and benchmarks both start; imports neither of them."""

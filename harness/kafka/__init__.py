@@ -1,0 +1,1 @@
+"""Brokers of Apache Kafka and of Tidelog as processes of this machine."""
