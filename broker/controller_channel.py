@@ -34,6 +34,7 @@ from clients.metadata import BrokerAddress
 from protocol.errors import ErrorCode, KafkaError
 from protocol.registry import APIS
 from protocol.schema import ApiMessage
+from protocol.steps import completed
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ class ControllerChannel:
         else:
             connection = await self._connected()
             answer = await connection.send(message, connection.version_of(message.api_key))
-        if mentions(answer, ErrorCode.NOT_CONTROLLER):
+        if completed(mentions(answer, ErrorCode.NOT_CONTROLLER)):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the node asked is not the active controller")
         return answer
 

@@ -6,41 +6,52 @@
     handler raises anything else             error response UNKNOWN_SERVER_ERROR, traceback logged
     no error response can be built           connection closed
 
-Two kinds of handlers. A *typed* one takes a decoded message and returns the response, a coroutine
-that does, or a future. A *raw* one takes the Request and answers it when it likes.
+Two kinds of handlers. A *typed* one takes a decoded message and returns the response, steps or a coroutine
+that do, or a future. A *raw* one takes the Request and answers it when it likes.
 Coroutines run as tasks in the request channel, which bounds them; see `Dispatcher.register`.
+
+No request holds up the others for long: large requests are decoded, and large responses encoded, in slices
+(`broker.slices`), in which steps run too. If the client goes away meanwhile, that ends between two steps.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from broker.clock import Clock
-from broker.error_responses import error_response_of
+from broker.error_responses import error_response_in_steps
 from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.request_context import RequestContext
 from broker.request_metrics import ApiMetrics, RequestMetrics
-from protocol.codec import decode_prefix
+from broker.slices import Slices
+from protocol.codec import decode_in_steps, decode_prefix, has_more_elements
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import encode_response, read_request_header
+from protocol.framing import encode_response, encode_response_in_steps, read_request_header
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from protocol.registry import APIS, Api, ApiKey, request_type
 from protocol.schema import ApiMessage
+from protocol.steps import Steps
 
-__all__ = ["Dispatcher", "ErrorResponse", "RawHandler", "RequestContext", "TypedHandler"]
+__all__ = ["Dispatcher", "RawHandler", "RequestContext", "TypedHandler"]
 
 logger = logging.getLogger(__name__)
 
 RequestT = TypeVar("RequestT", bound=ApiMessage)
-TypedHandler: TypeAlias = Callable[[RequestContext, RequestT], ApiMessage | Awaitable[ApiMessage]]
+ResultT = TypeVar("ResultT")
+TypedHandler: TypeAlias = Callable[
+    [RequestContext, RequestT], ApiMessage | Awaitable[ApiMessage] | Steps[ApiMessage]
+]
 RawHandler: TypeAlias = Callable[[Request], None]
-# (request message, api version, code, text for people) -> response, or None if there is none to give
-ErrorResponse: TypeAlias = Callable[[ApiMessage, int, ErrorCode, str], ApiMessage | None]
+
+LARGE_BODY_BYTES: Final = 8 * 1024
+"""A longer body is decoded in steps: to decode all its elements may take more than two milliseconds."""
+MANY_ELEMENTS: Final = 500
+"""A response of more elements is encoded in steps."""
 
 
 @dataclass(slots=True)
@@ -51,47 +62,41 @@ class _Entry:
     lowest: int
     highest: int
     metrics: ApiMetrics
-    error_response: ErrorResponse
+    on_failed: Callable[[Request, _Entry, ApiMessage | None, BaseException], None]
     raw: RawHandler | None = None
     typed: TypedHandler[Any] | None = None
     parks: bool = False
 
     def fail(self, request: Request, error: BaseException) -> None:
-        """What `Request.fail` comes to."""
-        _failed(request, self, None, error)
+        """Do what `Request.fail` says."""
+        self.on_failed(request, self, None, error)
 
 
 class Dispatcher:
     """The handlers of one kind of listener; `dispatch` is what a listener is bound with."""
 
-    def __init__(self, channel: RequestChannel, metrics: RequestMetrics, clock: Clock) -> None:
+    def __init__(
+        self, channel: RequestChannel, metrics: RequestMetrics, clock: Clock, slices: Slices
+    ) -> None:
         self._channel = channel
         self._metrics = metrics
         self._clock = clock
+        self.slices = slices
         self._entries: dict[int, _Entry] = {}
 
-    def register(
-        self,
-        key: ApiKey,
-        handler: TypedHandler[Any],
-        *,
-        parks: bool = False,
-        error_response: ErrorResponse = error_response_of,
-    ) -> None:
+    def register(self, key: ApiKey, handler: TypedHandler[Any], *, parks: bool = False) -> None:
         """Have `handler` answer the API `key`.
 
         A coroutine takes one of queued.max.requests places while it runs. A handler that waits for
         other clients or for time to pass must not do that: it either is a plain function that
         returns a future, or says `parks=True`.
         """
-        entry = self._add(key, error_response)
+        entry = self._add(key)
         entry.typed, entry.parks = handler, parks
 
-    def register_raw(
-        self, key: ApiKey, handler: RawHandler, *, error_response: ErrorResponse = error_response_of
-    ) -> None:
+    def register_raw(self, key: ApiKey, handler: RawHandler) -> None:
         """Have `handler` answer requests of the API `key` itself; it never waits for a place."""
-        self._add(key, error_response).raw = handler
+        self._add(key).raw = handler
 
     def apis(self) -> list[Api]:
         """What is registered, by key: the content of an ApiVersions answer."""
@@ -121,7 +126,7 @@ class Dispatcher:
         except DecodeError as error:
             request.close(_malformed(request, entry, error))
         except Exception as error:
-            _failed(request, entry, None, error)
+            self._failed(request, entry, None, error)
 
     async def call(self, context: RequestContext, message: ApiMessage) -> ApiMessage:
         """The answer of a typed handler to a message that no connection has brought here.
@@ -136,13 +141,15 @@ class Dispatcher:
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
         try:
             result = entry.typed(context, message)
+            if isinstance(result, Generator):
+                return await self.slices.complete(result)
             return result if isinstance(result, ApiMessage) else await result
         except Exception as error:
             code, text = _code_of(error, entry, context.peer)
             if code is ErrorCode.NOT_CONTROLLER:
                 raise
             entry.metrics.errors[code] += 1
-            response = entry.error_response(message, version, code, text)
+            response = await self.slices.complete(error_response_in_steps(message, version, code, text))
             if response is None:
                 raise
             return response
@@ -150,15 +157,30 @@ class Dispatcher:
     # ---- typed handlers
 
     def _dispatch_typed(self, request: Request, entry: _Entry) -> None:
+        if len(request.body) > LARGE_BODY_BYTES:
+            self._run(
+                request,
+                _body_in_steps(request, entry),
+                lambda message: self._enter(request, entry, message),
+                lambda error: self._cannot_decode(request, entry, error),
+            )
+            return
         try:
             message = _body(request, entry)
-        except DecodeError as error:
+        except Exception as error:
+            self._cannot_decode(request, entry, error)
+            return
+        self._enter(request, entry, message)
+
+    @staticmethod
+    def _cannot_decode(request: Request, entry: _Entry, error: Exception) -> None:
+        if isinstance(error, DecodeError):
             request.close(_malformed(request, entry, error))
-            return
-        except Exception:
-            logger.exception("cannot decode %s from %s", entry.api.name, request.peer)
+        else:
+            logger.error("cannot decode %s from %s", entry.api.name, request.peer, exc_info=error)
             request.close(f"{entry.api.name} request cannot be decoded")
-            return
+
+    def _enter(self, request: Request, entry: _Entry, message: ApiMessage) -> None:
         if entry.parks:
             self._call(request, entry, message)
         else:
@@ -178,53 +200,106 @@ class Dispatcher:
         try:
             result = entry.typed(context, message)
         except Exception as error:
-            _failed(request, entry, message, error)
+            self._failed(request, entry, message, error)
             return
         if isinstance(result, ApiMessage):
-            _answer(request, entry, message, result)
-            return
+            self._answer(request, entry, message, result)
+        elif isinstance(result, Generator):
+            self._run(
+                request,
+                result,
+                lambda response: self._answer(request, entry, message, response),
+                lambda error: self._failed(request, entry, message, error),
+            )
+        else:
+            self._await(request, entry, message, result)
 
+    def _await(
+        self, request: Request, entry: _Entry, message: ApiMessage, result: Awaitable[ApiMessage]
+    ) -> None:
         def done(ended: asyncio.Future[Any]) -> None:
-            _finished(request, entry, message, ended)
+            if ended.cancelled():
+                request.close(f"{entry.api.name} was cancelled")
+            elif (error := ended.exception()) is not None:
+                self._failed(request, entry, message, error)
+            else:
+                self._answer(request, entry, message, ended.result())
 
         if isinstance(result, asyncio.Future):
             result.add_done_callback(done)
         elif isinstance(result, Coroutine):
             self._channel.run(result, done, takes_place=not entry.parks)
         else:
-            _failed(request, entry, message, TypeError(f"{entry.api.name} handler returned {result!r}"))
+            self._failed(request, entry, message, TypeError(f"{entry.api.name} handler returned {result!r}"))
 
-    def _add(self, key: ApiKey, error_response: ErrorResponse) -> _Entry:
+    def _run(
+        self,
+        request: Request,
+        steps: Steps[ResultT],
+        done: Callable[[ResultT], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Run steps for a request in hand; they end early when its client goes away."""
+        work = self.slices.start(steps, done, failed)
+        if work is not None:
+            request.on_abandoned = lambda _: work.cancel()
+
+    def _answer(self, request: Request, entry: _Entry, message: ApiMessage, response: ApiMessage) -> None:
+        code: int = getattr(response, "error_code", 0)
+        if code:
+            entry.metrics.errors[code] += 1
+        self._encode(request, response, lambda error: self._failed(request, entry, message, error))
+
+    def _encode(self, request: Request, response: ApiMessage, failed: Callable[[Exception], None]) -> None:
+        """Respond, with the throttle time that quotas have set on the request."""
+        if not request.is_open:
+            return
+        key, version, correlation_id, _ = request.header
+        if request.throttle_time_ms and hasattr(response, "throttle_time_ms"):
+            throttle_time_ms = request.throttle_time_ms
+            response = cast(ApiMessage, replace(cast(Any, response), throttle_time_ms=throttle_time_ms))
+        if has_more_elements(response, version, MANY_ELEMENTS):
+            steps = encode_response_in_steps(key, version, correlation_id, response)
+            self._run(request, steps, lambda frame: request.respond((frame,)), failed)
+            return
+        try:
+            answer = encode_response(key, version, correlation_id, response)
+        except Exception as error:
+            failed(error)
+            return
+        request.respond(answer)
+
+    def _failed(
+        self, request: Request, entry: _Entry, message: ApiMessage | None, error: BaseException
+    ) -> None:
+        """Turn what a handler raised into an error response, or into the end of the connection."""
+        code, text = _code_of(error, entry, request.peer)
+        entry.metrics.errors[code] += 1
+        if not request.is_open:
+            return
+
+        def no_response(fault: Exception | None) -> None:
+            if fault is not None:
+                name, version = entry.api.name, request.header.api_version
+                logger.error("no error response for %s version %d", name, version, exc_info=fault)
+            request.close(f"{entry.api.name} failed with {code.name} and has no error response")
+
+        def respond(response: ApiMessage | None) -> None:
+            if response is None:
+                no_response(None)
+            else:
+                self._encode(request, response, no_response)
+
+        self._run(request, _error_response(request, entry, message, code, text), respond, no_response)
+
+    def _add(self, key: ApiKey) -> _Entry:
         assert key not in self._entries, f"{key.name} has a handler already"
         api = APIS[key]
         # Produce advertises versions for which no messages exist any more.
         lowest = max(api.lowest, request_type(key).valid_versions.lowest)
         metrics = self._metrics.of(api.name, api.highest)
-        entry = self._entries[key] = _Entry(api, lowest, api.highest, metrics, error_response)
+        entry = self._entries[key] = _Entry(api, lowest, api.highest, metrics, self._failed)
         return entry
-
-
-def _finished(request: Request, entry: _Entry, message: ApiMessage, ended: asyncio.Future[Any]) -> None:
-    if ended.cancelled():
-        request.close(f"{entry.api.name} was cancelled")
-        return
-    error = ended.exception()
-    if error is not None:
-        _failed(request, entry, message, error)
-    else:
-        _answer(request, entry, message, ended.result())
-
-
-def _answer(request: Request, entry: _Entry, message: ApiMessage, response: ApiMessage) -> None:
-    try:
-        answer = _encode(request, response)
-    except Exception as error:
-        _failed(request, entry, message, error)
-        return
-    code: int = getattr(response, "error_code", 0)
-    if code:
-        entry.metrics.errors[code] += 1
-    request.respond(answer)
 
 
 def _refuse(request: Request, entry: _Entry | None) -> None:
@@ -248,28 +323,6 @@ def _refuse(request: Request, entry: _Entry | None) -> None:
         )
 
 
-def _failed(request: Request, entry: _Entry, message: ApiMessage | None, error: BaseException) -> None:
-    """Turn what a handler raised into an error response, or into the end of the connection."""
-    code, text = _code_of(error, entry, request.peer)
-    entry.metrics.errors[code] += 1
-    if not request.is_open:
-        return
-    version = request.header.api_version
-    try:
-        asked = message
-        if asked is None:
-            asked = _body(request, entry)
-        response = entry.error_response(asked, version, code, text)
-        answer = None if response is None else _encode(request, response)
-    except Exception:
-        logger.exception("no error response for %s version %d", entry.api.name, version)
-        answer = None
-    if answer is None:
-        request.close(f"{entry.api.name} failed with {code.name} and has no error response")
-    else:
-        request.respond(answer)
-
-
 def _code_of(error: BaseException, entry: _Entry, peer: str) -> tuple[ErrorCode, str]:
     """What the asker is told of an error; one that is our own fault is logged."""
     if isinstance(error, KafkaError):
@@ -284,12 +337,18 @@ def _body(request: Request, entry: _Entry) -> ApiMessage:
     return decode_prefix(request_type(entry.api.key), request.body, version, 0)[0]
 
 
-def _encode(request: Request, response: ApiMessage) -> bytes:
-    """The frame of a response, with the throttle time that quotas have set on the request."""
-    if request.throttle_time_ms and hasattr(response, "throttle_time_ms"):
-        response = cast(ApiMessage, replace(cast(Any, response), throttle_time_ms=request.throttle_time_ms))
-    header = request.header
-    return encode_response(header.api_key, header.api_version, header.correlation_id, response)
+def _body_in_steps(request: Request, entry: _Entry) -> Steps[ApiMessage]:
+    return decode_in_steps(request_type(entry.api.key), request.body, request.header.api_version)
+
+
+def _error_response(
+    request: Request, entry: _Entry, message: ApiMessage | None, code: ErrorCode, text: str
+) -> Steps[ApiMessage | None]:
+    """The error response; of a raw handler's request, which nobody has decoded, too."""
+    asked = message
+    if asked is None:
+        asked = yield from _body_in_steps(request, entry)
+    return (yield from error_response_in_steps(asked, request.header.api_version, code, text))
 
 
 def _malformed(request: Request, entry: _Entry, error: DecodeError) -> str:

@@ -9,13 +9,14 @@ Source: the getErrorResponse methods of Apache Kafka 4.3's requests, for the sha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, cast, get_type_hints
 
 from protocol.errors import ErrorCode
 from protocol.registry import ApiKey, response_type
 from protocol.schema import ApiMessage, Array, Kind, Struct
+from protocol.steps import Steps, completed
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +191,13 @@ def error_response_of(request: ApiMessage, version: int, code: ErrorCode, messag
     None also for a produce request with acks=0, which nobody answers: as in Kafka, the connection's
     end is then all that tells the client.
     """
+    return completed(error_response_in_steps(request, version, code, message))
+
+
+def error_response_in_steps(
+    request: ApiMessage, version: int, code: ErrorCode, message: str
+) -> Steps[ApiMessage | None]:
+    """Return what `error_response_of` does, for a request that may be large."""
     if request.api_key == ApiKey.PRODUCE and getattr(request, "acks", None) == 0:
         return None
     response = response_type(request.api_key)
@@ -198,14 +206,14 @@ def error_response_of(request: ApiMessage, version: int, code: ErrorCode, messag
         names = mirror.asked.split()
         if _exists(type(request), names[0], version) and _exists(response, mirror.answers, version):
             asked = [item for name in names for item in getattr(request, name) or ()]
-            values[mirror.answers] = _reflect(mirror, response, asked, version, code, message)
+            values[mirror.answers] = yield from _reflect(mirror, response, asked, version, code, message)
             break
     return response(**values) if values else None
 
 
 def _reflect(
-    mirror: _Mirror, parent: type[Struct], asked: Iterable[Any], version: int, code: ErrorCode, message: str
-) -> tuple[Struct, ...]:
+    mirror: _Mirror, parent: type[Struct], asked: Sequence[Any], version: int, code: ErrorCode, message: str
+) -> Steps[tuple[Struct, ...]]:
     """The items of the response for the items of the request."""
     kind = _kinds(parent)[mirror.answers]
     assert isinstance(kind, Array)
@@ -218,10 +226,10 @@ def _reflect(
     for item in asked:
         values = {to: getattr(item, name) if name else item for to, name in mirror.copied.items()}
         if inner is not None:
-            values[inner.answers] = _reflect(
-                inner, item_type, getattr(item, inner.asked), version, code, message
-            )
+            of_item = getattr(item, inner.asked)
+            values[inner.answers] = yield from _reflect(inner, item_type, of_item, version, code, message)
         items.append(item_type(**values, **common))
+        yield None
     return tuple(items)
 
 

@@ -26,6 +26,7 @@ from broker.metrics import BrokerMetrics
 from broker.metrics_endpoint import MetricsEndpoint
 from broker.raft.raft_node import RaftNode
 from broker.services import Services
+from broker.slices import Slices
 from broker.wiring.broker_part import BrokerPart
 from broker.wiring.node_context import NodeContext, NodeThreads
 from broker.wiring.quorum_part import QuorumPart
@@ -57,6 +58,7 @@ class BrokerNode:
         self._cluster_id = cluster_id
         self._randomness = SystemRandomness()
         self._threads = NodeThreads()
+        self._slices = Slices(self._clock, self._threads.slices)
         self._broker: BrokerPart | None = None
         self._ended = False
         self.metrics = BrokerMetrics()
@@ -128,6 +130,7 @@ class BrokerNode:
             randomness=self._randomness,
             metrics=self.metrics,
             threads=self._threads,
+            slices=self._slices,
             cannot_go_on=self._cannot_go_on,
         )
 
@@ -211,5 +214,6 @@ class BrokerNode:
         await self._quorum.release()
         if self.metrics_endpoint is not None:
             await self.metrics_endpoint.close()
+        self._slices.close()
         self._threads.shut_down()
         self._locks.release()

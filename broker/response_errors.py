@@ -7,24 +7,22 @@ from typing import Final
 
 from protocol.errors import ErrorCode
 from protocol.schema import Struct
+from protocol.steps import Steps
 
 _fields_of: Final[dict[type[Struct], tuple[tuple[str, ...], tuple[str, ...]]]] = {}
 
 
-def mentions(answer: Struct, code: ErrorCode) -> bool:
-    """Whether a field of `answer` that holds an error code, at any depth, holds `code`."""
+def mentions(answer: Struct, code: ErrorCode) -> Steps[bool]:
+    """Return whether a field of `answer` that holds an error code, at any depth, holds `code`."""
+    yield None
     codes, others = _fields(type(answer))
     if any(getattr(answer, name) == code for name in codes):
         return True
     for name in others:
         value = getattr(answer, name)
-        if isinstance(value, Struct):
-            if mentions(value, code):
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Struct) and (yield from mentions(item, code)):
                 return True
-        elif isinstance(value, tuple) and any(
-            isinstance(item, Struct) and mentions(item, code) for item in value
-        ):
-            return True
     return False
 
 

@@ -128,6 +128,14 @@ class StructPlan:
         return sum(field.least_bytes for field in self.ordinary) + self.flexible
 
     @property
+    def has_arrays(self) -> bool:
+        """Whether a value may hold any number of things: an array here, or in a struct inside this one."""
+        return any(
+            isinstance(field.kind, Array) or (field.struct is not None and field.struct.has_arrays)
+            for field in (*self.ordinary, *self.tagged)
+        )
+
+    @property
     def name(self) -> str:
         """The name of the class."""
         return self.cls.__name__

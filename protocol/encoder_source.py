@@ -9,12 +9,16 @@ version 12):
         v = m.host.encode()
         n = len(v)
         ...
+
+In steps. `compile_encoder_in_steps` writes the functions of structs with arrays as generators, for large
+messages: they yield after every few elements, see `protocol.steps`. Tagged fields are encoded in one step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from protocol.codec_plan import UUID_CODE, FieldPlan, StructPlan
 from protocol.codec_runtime import NAMES, SMALL_ARRAY, array_packers
@@ -22,6 +26,10 @@ from protocol.schema import Array, Nested, String
 from protocol.source_writer import SourceWriter
 
 Encoder = Callable[[Any, bytearray], None]
+EncoderInSteps = Callable[[Any, bytearray], Generator[None, None, None]]
+
+ELEMENTS_PER_STEP: Final = 16
+"""Elements without arrays of their own that are encoded in one step."""
 
 _LARGEST_ONE_BYTE_LENGTH = 126
 
@@ -38,18 +46,36 @@ def compile_encoder(plan: StructPlan) -> Encoder:
     return source.compile(f"encode_{plan.name}")
 
 
+def compile_encoder_in_steps(plan: StructPlan) -> EncoderInSteps:
+    """A generator function that encodes as `compile_encoder`'s does."""
+    source = SourceWriter(f"encoder in steps of {plan.name} version {plan.version}", dict(NAMES))
+    tagged = {part.cls for outer in plan.nested() for field in outer.tagged for part in _structs(field)}
+    for part in plan.nested():
+        if part.cls in tagged or not (part.has_arrays or part is plan):
+            _StructEncoder(source, part).write()
+        if part.has_arrays or part is plan:
+            _StructEncoder(source, part, in_steps=True).write()
+    return source.compile(f"steps_of_{plan.name}")
+
+
+def _structs(field: FieldPlan) -> list[StructPlan]:
+    return [] if field.struct is None else field.struct.nested()
+
+
 class _StructEncoder:
     """Writes the encoder of one struct; `_run` collects what the next pack call takes."""
 
-    def __init__(self, source: SourceWriter, plan: StructPlan) -> None:
+    def __init__(self, source: SourceWriter, plan: StructPlan, *, in_steps: bool = False) -> None:
         self._source = source
         self._plan = plan
+        self._in_steps = in_steps
         self._run: list[tuple[str, str]] = []
         self._out = "out"
 
     def write(self) -> None:
         """Append the function, and a second one for its tagged fields if it has any."""
-        with self._source.block(f"def encode_{self._plan.name}(m, out):"):
+        name = f"{'steps_of' if self._in_steps else 'encode'}_{self._plan.name}"
+        with self._source.block(f"def {name}(m, out):"):
             self._source.line(f'"""{self._plan.name} in version {self._plan.version}."""')
             for field in self._plan.absent:
                 self._refuse_absent(field)
@@ -57,6 +83,8 @@ class _StructEncoder:
                 self._field(field)
             self._flush()
             self._tagged_fields()
+            if self._in_steps:
+                self._source.line("yield")
         if self._plan.tagged:
             self._write_tagged_encoder()
 
@@ -86,7 +114,7 @@ class _StructEncoder:
             self._source.line("out.append(0)")
 
     def _write_tagged_encoder(self) -> None:
-        self._out = "body"
+        self._out, self._in_steps = "body", False
         with self._source.block(f"def encode_{self._plan.name}_tagged_fields(m, out):"):
             self._source.line("count = 0")
             self._source.line("tags = bytearray()")
@@ -122,14 +150,20 @@ class _StructEncoder:
         assert field.struct is not None
         self._flush()
         if not field.nullable:
-            self._source.line(f"encode_{field.struct.name}(m.{field.name}, {self._out})")
+            self._source.line(self._call(field.struct, f"m.{field.name}"))
             return
         assert self._out == "out", f"{field.name}: a tagged struct cannot be null"
         with self._source.block(f"if m.{field.name} is None:"):
             self._source.line("out += b'\\xff'")
         with self._source.block("else:"):
             self._source.line("out += b'\\x01'")
-            self._source.line(f"encode_{field.struct.name}(m.{field.name}, out)")
+            self._source.line(self._call(field.struct, f"m.{field.name}"))
+
+    def _call(self, struct: StructPlan, value: str) -> str:
+        """A statement that appends `value`."""
+        if self._in_steps and struct.has_arrays:
+            return f"yield from steps_of_{struct.name}({value}, {self._out})"
+        return f"encode_{struct.name}({value}, {self._out})"
 
     def _text_or_bytes(self, field: FieldPlan) -> None:
         encoded = ".encode()" if isinstance(field.kind, String) else ""
@@ -176,15 +210,27 @@ class _StructEncoder:
         self._length(field, "n")
         code = field.element_code
         if field.struct is not None:
-            with self._source.block("for item in v:"):
-                self._source.line(f"encode_{field.struct.name}(item, {self._out})")
+            with self._elements(has_steps=field.struct.has_arrays):
+                self._source.line(self._call(field.struct, "item"))
         elif code == UUID_CODE:
-            with self._source.block("for item in v:"):
+            with self._elements():
                 self._source.line(f"{self._out} += item.bytes")
         elif code is not None:
             self._numbers(code)
         else:
             self._texts(field.element())
+
+    @contextmanager
+    def _elements(self, *, has_steps: bool = False) -> Iterator[None]:
+        """Loop over the elements of v; those that `has_steps` does not say so of need steps between them."""
+        if not self._in_steps or has_steps:
+            with self._source.block("for item in v:"):
+                yield
+            return
+        with self._source.block("for i, item in enumerate(v):"):
+            with self._source.block(f"if i % {ELEMENTS_PER_STEP} == {ELEMENTS_PER_STEP - 1}:"):
+                self._source.line("yield")
+            yield
 
     def _numbers(self, code: str) -> None:
         packers = self._source.bind("packers_" + code.replace("?", "bool"), array_packers(code))
@@ -194,7 +240,7 @@ class _StructEncoder:
             self._source.line(f'{self._out} += pack(f">{{n}}{code}", *v)')
 
     def _texts(self, element: FieldPlan) -> None:
-        with self._source.block("for item in v:"):
+        with self._elements():
             if isinstance(element.kind, String):
                 self._source.line("item = item.encode()")
             self._source.line("k = len(item)")

@@ -12,11 +12,12 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from protocol.codec import encode_into
+from protocol.codec import encode_in_steps, encode_into
 from protocol.errors import DecodeError
 from protocol.primitives import skip_tagged_fields
 from protocol.registry import FLEXIBLE_FROM, request_header_version, response_header_version
 from protocol.schema import ApiMessage
+from protocol.steps import Steps
 
 SIZE_BYTES: Final = 4
 """Bytes of the size that stands before every frame."""
@@ -87,11 +88,25 @@ def encode_request(
 
 def encode_response(api_key: int, api_version: int, correlation_id: int, message: ApiMessage) -> bytes:
     """A whole response frame with its size; ValueError if the version cannot express `message`."""
+    return _finish(_response_start(api_key, api_version, correlation_id, message), message, api_version)
+
+
+def encode_response_in_steps(
+    api_key: int, api_version: int, correlation_id: int, message: ApiMessage
+) -> Steps[bytearray]:
+    """Return what `encode_response` does, for a message that is large."""
+    frame = _response_start(api_key, api_version, correlation_id, message)
+    yield from encode_in_steps(message, api_version, frame)
+    _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
+    return frame
+
+
+def _response_start(api_key: int, api_version: int, correlation_id: int, message: ApiMessage) -> bytearray:
     assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
     frame = bytearray(_RESPONSE.pack(0, correlation_id))
     if response_header_version(api_key, api_version) > 0:
         frame.append(_NO_TAGGED_FIELDS)
-    return _finish(frame, message, api_version)
+    return frame
 
 
 def read_response_header(frame: memoryview, api_key: int, api_version: int) -> tuple[int, int]:

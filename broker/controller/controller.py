@@ -18,6 +18,7 @@ from broker.metadata.settings import controller_settings
 from broker.metadata.store import MetadataStore
 from broker.network.request_channel import RequestChannel
 from broker.request_metrics import RequestMetrics
+from broker.slices import Slices
 from cluster.controller.heartbeats import BrokerHeartbeats
 from cluster.controller.settings import Randomness
 from protocol.ids import LeaderEpoch
@@ -36,6 +37,7 @@ class Controller:
         clock: Clock,
         randomness: Randomness,
         tasks: RequestChannel,
+        slices: Slices,
         metrics: RequestMetrics,
     ) -> None:
         self.services = ControllerServices(
@@ -47,7 +49,7 @@ class Controller:
         )
         if config.authorizer_class_name:
             logger.warning("authorizer.class.name: access control entries are kept but not enforced yet")
-        self.dispatcher = Dispatcher(tasks, metrics, clock)
+        self.dispatcher = Dispatcher(tasks, metrics, clock, slices)
         register_controller_apis(self.dispatcher, self.services)
         self.in_process = InProcessController(
             self.dispatcher, self.services.is_active, clock, client_id=str(config.node_id)

@@ -24,13 +24,14 @@ from broker.dispatch import Dispatcher
 from broker.network.request import ClientInformation
 from broker.request_context import RequestContext
 from broker.response_errors import mentions
-from protocol.codec import decode_prefix
+from protocol.codec import decode_in_steps
 from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import SIZE_BYTES, encode_response, read_request_header
+from protocol.framing import SIZE_BYTES, encode_response_in_steps, read_request_header
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.principal_data import decode_principal
 from protocol.registry import APIS, ApiKey, request_type
 from protocol.schema import ApiMessage
+from protocol.steps import Steps
 
 FORWARDABLE: Final = frozenset(
     {
@@ -65,22 +66,26 @@ class EnvelopeHandler:
     def __init__(self, dispatcher: Dispatcher, is_active: Callable[[], bool]) -> None:
         self._dispatcher = dispatcher
         self._is_active = is_active
+        self._slices = dispatcher.slices
 
     async def handle(self, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
         """The inner answer, header included; KafkaError as listed above."""
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
-        inner, message = _unwrap(context, request)
+        inner, message = await self._slices.complete(_unwrap(context, request))
         answer = await self._dispatcher.call(inner, message)
-        if mentions(answer, ErrorCode.NOT_CONTROLLER):
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller any more")
-        key, version, correlation_id, _ = inner.header
-        return EnvelopeResponse(
-            response_data=encode_response(key, version, correlation_id, answer)[SIZE_BYTES:]
-        )
+        return await self._slices.complete(_wrap(inner, answer))
 
 
-def _unwrap(context: RequestContext, request: EnvelopeRequest) -> tuple[RequestContext, ApiMessage]:
+def _wrap(inner: RequestContext, answer: ApiMessage) -> Steps[EnvelopeResponse]:
+    if (yield from mentions(answer, ErrorCode.NOT_CONTROLLER)):
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller any more")
+    key, version, correlation_id, _ = inner.header
+    frame = yield from encode_response_in_steps(key, version, correlation_id, answer)
+    return EnvelopeResponse(response_data=bytes(memoryview(frame)[SIZE_BYTES:]))
+
+
+def _unwrap(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[RequestContext, ApiMessage]]:
     principal = _principal(request.request_principal)
     host = _host(request.client_host_address)
     frame = memoryview(request.request_data)
@@ -97,7 +102,7 @@ def _unwrap(context: RequestContext, request: EnvelopeRequest) -> tuple[RequestC
         text = f"{api.name} version {version}: {api.lowest} to {api.highest} are served"
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
     try:
-        message, _ = decode_prefix(message_type, frame, version, position)
+        message = yield from decode_in_steps(message_type, frame[position:], version)
     except DecodeError as error:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"inner request: {error}") from error
     inner = RequestContext(

@@ -73,7 +73,9 @@ class BrokerPart:
         config = self.config
         self._network = NetworkServer(network_config(config), clock=self._clock)
         self._channel = RequestChannel(config.queued_max_requests)
-        self._dispatcher = Dispatcher(self._channel, self._context.metrics.requests, self._clock)
+        self._dispatcher = Dispatcher(
+            self._channel, self._context.metrics.requests, self._clock, self._context.slices
+        )
         undo.push_async_callback(self._network.close, timeout_s=0)
         for listener in config.broker_listeners:
             self._network.bind(listener_config(config, listener), self._dispatcher.dispatch)

@@ -13,6 +13,7 @@ from uuid import UUID
 from broker.clock import Clock
 from broker.config import BrokerConfig
 from broker.metrics import BrokerMetrics
+from broker.slices import HEAVY_MAX, Slices
 from clients.environment import Environment
 from cluster.controller.settings import Randomness
 from storage.files import FileSystem
@@ -35,12 +36,15 @@ class NodeThreads:
         self.housekeeping = ThreadPoolExecutor(_HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
         # One, which keeps the order of what is made.
         self.making = ThreadPoolExecutor(1, thread_name_prefix="tidelog-make-logs")
+        # What is too long for the event loop in one piece: compressing and expanding large batches.
+        self.slices = ThreadPoolExecutor(HEAVY_MAX, thread_name_prefix="tidelog-slices")
         # There are as many as log.cleaner.threads asks for, up to this.
         self.cleaning = ThreadPoolExecutor(_CLEANING_THREADS_MAX, thread_name_prefix="tidelog-log-cleaner")
 
     def shut_down(self) -> None:
         """Wait for what they do, and end them."""
-        for executor in (self.quorum, self.flush, self.housekeeping, self.making, self.cleaning):
+        working = (self.quorum, self.flush, self.housekeeping, self.making, self.slices, self.cleaning)
+        for executor in working:
             executor.shutdown(wait=True)
 
 
@@ -60,6 +64,7 @@ class NodeContext:
     randomness: Randomness
     metrics: BrokerMetrics
     threads: NodeThreads
+    slices: Slices
     cannot_go_on: Callable[[str], None]
 
     @property

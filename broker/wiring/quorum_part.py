@@ -47,6 +47,7 @@ class QuorumPart:
             clock=context.clock,
             randomness=context.randomness,
             tasks=self._tasks,
+            slices=context.slices,
             metrics=context.metrics.requests,
         )
         self.access = make_access(config, self.raft, self.controller, context.clock, context.environment)

@@ -19,6 +19,7 @@ from broker.dispatch import Dispatcher
 from broker.network.request_channel import RequestChannel
 from broker.request_metrics import RequestMetrics
 from broker.services import Services
+from broker.slices import Slices
 from broker.transactions.config import TransactionConfig
 from broker.transactions.service import TransactionService
 from protocol.errors import ErrorCode
@@ -80,7 +81,7 @@ class Broker:
             producer_ids=SimpleNamespace(next=self._new_producer_id),
         )
         self.channel = RequestChannel(limit=1)
-        self.dispatcher = Dispatcher(self.channel, RequestMetrics(), node.clock)
+        self.dispatcher = Dispatcher(self.channel, RequestMetrics(), node.clock, Slices(node.clock))
         _register_parts_of_transactions(self.dispatcher, cast(Services, services))
         _register_transactions(self.dispatcher, cast(Services, services))
 

@@ -18,11 +18,17 @@ from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.request_context import RequestContext
 from broker.request_metrics import RequestMetrics
+from broker.slices import Slices
 from protocol.codec import decode
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import encode_request, encode_response, read_response_header
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.produce import (
@@ -33,8 +39,10 @@ from protocol.messages.produce import (
 )
 from protocol.registry import ApiKey, response_type
 from protocol.schema import ApiMessage
+from protocol.steps import Steps, each
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Client, Served, serving
+from tests.support.turns import counted_slices
 
 HEARTBEAT_HIGHEST = 4
 
@@ -42,10 +50,12 @@ HEARTBEAT_HIGHEST = 4
 class Broker:
     """A served dispatcher."""
 
-    def __init__(self, limit: int = 500) -> None:
+    def __init__(self, limit: int = 500, *, ticking: bool = False) -> None:
+        """With `ticking` ten steps make a slice, however fast they are."""
         self.channel = RequestChannel(limit)
         self.metrics = RequestMetrics()
-        self.dispatcher = Dispatcher(self.channel, self.metrics, SystemClock())
+        slices = counted_slices() if ticking else Slices(SystemClock())
+        self.dispatcher = Dispatcher(self.channel, self.metrics, SystemClock(), slices)
         self.served: Served
 
     async def connect(self) -> Client:
@@ -466,3 +476,101 @@ def test_a_handler_may_bring_its_own_error_response() -> None:
     assert error_response_of(request, 4, ErrorCode.NOT_COORDINATOR, "") == HeartbeatResponse(
         error_code=ErrorCode.NOT_COORDINATOR
     )
+
+
+def names(count: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=tuple(CreatableTopic(name=f"topic-{n}") for n in range(count)))
+
+
+@on_both_loops
+async def test_a_handler_may_answer_in_steps() -> None:
+    def handler(context: RequestContext, request: HeartbeatRequest) -> Steps[HeartbeatResponse]:
+        yield None
+        if request.group_id == "bad":
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "bad")
+        return HeartbeatResponse(throttle_time_ms=len(request.group_id))
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        client = await broker.connect()
+        assert await ask(client, HeartbeatRequest(group_id="gggg"), 4) == HeartbeatResponse(
+            throttle_time_ms=4
+        )
+        refused = await ask(client, HeartbeatRequest(group_id="bad"), 4)
+        assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        assert broker.channel.running == 0
+
+
+@on_both_loops
+async def test_while_a_large_request_is_answered_others_get_their_turns() -> None:
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+        results = yield from each(lambda topic: CreatableTopicResult(name=topic.name), request.topics)
+        return CreateTopicsResponse(topics=results)
+
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
+    async with running(broker):
+        large, small = await broker.connect(), await broker.connect()
+        await send(large, names(5_000), 5)
+        await until(lambda: broker.dispatcher.slices.pending == 1)
+        before = broker.dispatcher.slices.count
+        assert await ask(small, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(throttle_time_ms=1)
+        assert broker.dispatcher.slices.pending == 1, "the small request did not wait for the large one"
+        answer = await receive(large, ApiKey.CREATE_TOPICS, 5)
+        assert answer == CreateTopicsResponse(
+            topics=tuple(CreatableTopicResult(name=f"topic-{n}") for n in range(5_000))
+        )
+        # Decoding, answering and encoding, in slices of ten steps.
+        assert broker.dispatcher.slices.count - before > 500
+
+
+@on_both_loops
+async def test_a_large_request_that_fails_is_answered_in_slices() -> None:
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "no")
+
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
+    async with running(broker):
+        client = await broker.connect()
+        await send(client, names(2_000), 5)
+        answer = await receive(client, ApiKey.CREATE_TOPICS, 5)
+        assert isinstance(answer, CreateTopicsResponse)
+        assert {topic.error_code for topic in answer.topics} == {ErrorCode.POLICY_VIOLATION}
+        assert len(answer.topics) == 2_000
+        assert broker.dispatcher.slices.count > 200
+
+
+@on_both_loops
+async def test_a_large_request_ends_when_its_client_goes_away() -> None:
+    steps = 0
+
+    def handler(context: RequestContext, request: HeartbeatRequest) -> Steps[HeartbeatResponse]:
+        nonlocal steps
+        while True:
+            steps += 1
+            yield None
+
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        client = await broker.connect()
+        await send(client, HeartbeatRequest(), 4)
+        await until(lambda: steps > 100)
+        client.reset()
+        await until(lambda: broker.dispatcher.slices.pending == 0)
+
+
+@on_both_loops
+async def test_a_large_request_that_is_malformed_ends_its_connection() -> None:
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, lambda context, request: CreateTopicsResponse())
+    async with running(broker):
+        client = await broker.connect()
+        frame = bytearray(encode_request(ApiKey.CREATE_TOPICS, 5, 1, "test-client", names(2_000)))
+        frame[-200:] = b"\xff" * 200
+        await client.send(bytes(frame))
+        assert await client.is_closed()
+        assert broker.dispatcher.slices.pending == 0

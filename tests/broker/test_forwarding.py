@@ -17,6 +17,7 @@ from broker.forwarding import Forwarder
 from broker.network.request_channel import RequestChannel
 from broker.request_context import RequestContext
 from broker.request_metrics import RequestMetrics
+from broker.slices import Slices
 from protocol.codec import decode, encode
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import encode_request, read_response_header
@@ -55,7 +56,7 @@ async def broker_of(
     tasks = RequestChannel(100)
     async with channel_to(quorum, local) as channel:
         forwarder = Forwarder(channel, tasks, CLOCK, timeout_ms)
-        dispatcher = Dispatcher(tasks, RequestMetrics(), CLOCK)
+        dispatcher = Dispatcher(tasks, RequestMetrics(), CLOCK, Slices(CLOCK))
         dispatcher.register_raw(ApiKey.CREATE_TOPICS, forwarder.handle)
         dispatcher.register_raw(ApiKey.ELECT_LEADERS, forwarder.handle)
         async with serving(dispatcher.dispatch) as served:

@@ -15,6 +15,7 @@ from broker.dispatch import Dispatcher
 from broker.handlers.api_versions import ApiVersionsHandler, Features
 from broker.network.request_channel import RequestChannel
 from broker.request_metrics import RequestMetrics
+from broker.slices import Slices
 from clients.connecting import ConnectionSettings
 from clients.environment import SystemEnvironment
 from clients.metadata import BrokerAddress
@@ -40,7 +41,7 @@ class FakeController:
         self.node_id = node_id
         self.active = active
         self.tasks = RequestChannel(100)
-        self.dispatcher = Dispatcher(self.tasks, RequestMetrics(), CLOCK)
+        self.dispatcher = Dispatcher(self.tasks, RequestMetrics(), CLOCK, Slices(CLOCK))
         self.dispatcher.register(
             ApiKey.API_VERSIONS, ApiVersionsHandler(self.dispatcher.apis, lambda: Features())
         )

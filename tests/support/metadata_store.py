@@ -20,6 +20,7 @@ from broker.raft.log import MetadataLog, MetadataLogConfig
 from broker.raft.raft_node import RaftConfig, RaftNode
 from broker.registration import registration_request
 from broker.request_metrics import RequestMetrics
+from broker.slices import Slices
 from clients.connecting import ConnectionSettings
 from clients.environment import SystemEnvironment
 from cluster.controller.bootstrap import bootstrap_records
@@ -177,6 +178,7 @@ def channel_of(store: MetadataStore, config: BrokerConfig | None = None) -> Cont
         clock=clock,
         randomness=SeededRandomness(),
         tasks=RequestChannel(100),
+        slices=Slices(clock),
         metrics=RequestMetrics(),
     )
     settings = ConnectionSettings(

@@ -1,0 +1,129 @@
+"""Large messages are encoded and decoded in steps: with the same result, and none of the steps is long."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.codec import ELEMENTS_MAX, decode, decode_in_steps, encode, encode_in_steps, has_more_elements
+from protocol.errors import DecodeError
+from protocol.framing import encode_response, encode_response_in_steps
+from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from protocol.schema import Message
+from protocol.steps import Steps, completed
+from tests.support.all_messages import all_messages, versions_of
+from tests.support.random_messages import random_messages
+
+
+def steps_of(steps: Steps[object]) -> int:
+    """How many steps there are."""
+    return sum(1 for _ in steps)
+
+
+def encoded_in_steps(message: Message, version: int) -> bytes:
+    out = bytearray()
+    completed(encode_in_steps(message, version, out))
+    return bytes(out)
+
+
+def varint(value: int) -> bytes:
+    """The compact form of `value`."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def names(count: int) -> MetadataRequest:
+    return MetadataRequest(topics=tuple(MetadataRequestTopic(name=f"topic-{n}") for n in range(count)))
+
+
+def topics(count: int, partitions: int) -> MetadataResponse:
+    topic = MetadataResponseTopic(
+        name="tides",
+        partitions=tuple(MetadataResponsePartition(partition_index=n) for n in range(partitions)),
+    )
+    return MetadataResponse(topics=(topic,) * count)
+
+
+@pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
+def test_every_message_is_the_same_in_steps(cls: type[Message]) -> None:
+    for version in versions_of(cls):
+        for message in random_messages(cls, version, "steps"):
+            data = encode(message, version)
+            assert encoded_in_steps(message, version) == data
+            assert completed(decode_in_steps(cls, data, version)) == decode(cls, data, version)
+
+
+def test_a_large_message_takes_many_steps_and_a_small_one_few() -> None:
+    for version in (4, 12):
+        assert steps_of(encode_in_steps(names(1), version, bytearray())) <= 3
+        assert steps_of(encode_in_steps(names(10_000), version, bytearray())) > 500
+        assert steps_of(decode_in_steps(MetadataRequest, encode(names(1), version), version)) <= 3
+        assert steps_of(decode_in_steps(MetadataRequest, encode(names(10_000), version), version)) > 500
+
+
+def test_arrays_within_arrays_have_steps_on_both_levels() -> None:
+    for message in (topics(2, 8_000), topics(8_000, 2)):
+        data = encode(message, 12)
+        assert steps_of(encode_in_steps(message, 12, bytearray())) > 500
+        assert steps_of(decode_in_steps(MetadataResponse, data, 12)) > 500
+
+
+def test_long_arrays_of_numbers_are_read_in_steps() -> None:
+    topic = DescribableLogDirTopic(topic="tides", partitions=tuple(range(100_000)))
+    message = DescribeLogDirsRequest(topics=(topic,))
+    data = encode(message, 4)
+    assert steps_of(decode_in_steps(DescribeLogDirsRequest, data, 4)) > 20
+    assert completed(decode_in_steps(DescribeLogDirsRequest, data, 4)) == message
+
+
+@pytest.mark.parametrize("count", [ELEMENTS_MAX + 100, 0x7FFF_FFFF])
+def test_more_numbers_than_the_bound_are_refused(count: int) -> None:
+    data = bytes.fromhex("02 06") + b"tides" + varint(count + 1) + bytes((ELEMENTS_MAX + 100) * 4)
+    with pytest.raises(DecodeError):
+        completed(decode_in_steps(DescribeLogDirsRequest, data, 4))
+
+
+def test_more_structs_than_the_bound_are_refused() -> None:
+    count = ELEMENTS_MAX + 100
+    data = varint(count + 1) + (bytes(16) + bytes.fromhex("01 00")) * count
+    with pytest.raises(DecodeError, match="more than 1000000 elements"):
+        completed(decode_in_steps(MetadataRequest, data, 12))
+
+
+def test_damage_is_found_at_the_end_of_the_steps_too() -> None:
+    data = encode(names(100), 12)
+    for damaged in (data[:-1], data[:50], b"\xff\xff\xff\xff\x0f" + data[1:]):
+        with pytest.raises(DecodeError):
+            completed(decode_in_steps(MetadataRequest, damaged, 12))
+
+
+def test_what_a_version_cannot_express_is_refused_in_words() -> None:
+    request = MetadataRequest(topics=(MetadataRequestTopic(name="a"), MetadataRequestTopic(name=None)))
+    with pytest.raises(ValueError, match=r"topics\[1\].name is None: cannot be null in version 9"):
+        completed(encode_in_steps(request, 9, bytearray()))
+
+
+def test_elements_are_counted_on_all_levels_up_to_the_number_asked_for() -> None:
+    message = topics(3, 5)
+    assert has_more_elements(message, 12, 17)
+    assert not has_more_elements(message, 12, 18)
+    assert not has_more_elements(MetadataRequest(topics=None), 12, 0)
+
+
+def test_a_response_frame_is_the_same_in_steps() -> None:
+    response = ApiVersionsResponse(api_keys=tuple(ApiVersion(api_key=n) for n in range(60)))
+    for version in (0, 3):
+        assert completed(encode_response_in_steps(18, version, 9, response)) == encode_response(
+            18, version, 9, response
+        )
