@@ -112,6 +112,7 @@ class Partition:
             self.log.forget_remote_log()
         self._take_over(placed)
         self.leader = None
+        self.log.producers.forget_verifications()
         return is_new_epoch
 
     def retire(self) -> None:
@@ -183,7 +184,10 @@ class Partition:
         *,
         supports_epoch_bump: bool,
     ) -> Verification:
-        """What must be verified before a batch of a transaction is appended; NO_VERIFICATION: it is open."""
+        """Begin the verification of a producer's transaction; NO_VERIFICATION when it is open.
+
+        Errors: KafkaError NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH.
+        """
         self.led()
         begun = self.log.producers.begin_verification(
             producer_id, producer_epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump

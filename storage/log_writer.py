@@ -50,8 +50,9 @@ class WritableLog(ReadableLog):
         """Check one batch, give it the next offsets and the epoch (in place), and append it.
 
         With `AppendOrigin.RAFT` there may be several batches, which have their offsets and epoch already.
-        `transaction_version` is the transaction.version feature by which a coordinator's marker is checked;
-        `verification`, where transactions are verified, what began before a batch of one (KIP-890).
+        `transaction_version` is the transaction.version by which a coordinator ended a transaction, 0 when it
+        is unknown. `verification` is the one that began for a batch of a transaction, see
+        `ProducerStateManager.check_transactional` (KIP-890).
         Errors: KafkaError, see storage.validation, storage.producer_entry and the module.
         """
         if self.failure is not None:
@@ -186,7 +187,7 @@ class WritableLog(ReadableLog):
             raise self.storage_error("append", error) from error
         self.log_end_offset = self.producers.map_end_offset = last_offset + 1
         if markers is not None:
-            self._update_producers(segment, batches, markers)
+            self._update_producers(segment, batches, markers, transaction_version)
         log_append_time = newest if rules.log_append_time else -1
         return AppendInfo(
             first.base_offset, last_offset, newest, log_append_time, self.log_start_offset, size_bytes, False
@@ -210,14 +211,20 @@ class WritableLog(ReadableLog):
         )
 
     def _update_producers(
-        self, segment: LogSegment, batches: list[BatchHeader], markers: list[EndTransactionMarker | None]
+        self,
+        segment: LogSegment,
+        batches: list[BatchHeader],
+        markers: list[EndTransactionMarker | None],
+        transaction_version: int,
     ) -> None:
         producers, are_transactional = self.producers, False
         for header, marker in zip(batches, markers, strict=True):
             if header.producer_id < 0:
                 continue
             are_transactional = are_transactional or header.is_transactional or header.is_control
-            completed = producers.update(header, header.base_offset, marker)
+            completed = producers.update(
+                header, header.base_offset, marker, transaction_version=transaction_version
+            )
             if completed is None:
                 continue
             if completed.is_aborted:

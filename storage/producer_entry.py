@@ -28,9 +28,10 @@ BATCHES_REMEMBERED: Final = 5
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 TRANSACTION_VERSION_2: Final = 2
+"""The level of transaction.version from which each transaction has its own producer epoch."""
+HIGHEST_PRODUCER_EPOCH: Final = 2**15 - 1
 
 _SEQUENCES: Final = 2**31
-_HIGHEST_EPOCH: Final = 2**15 - 1
 
 
 class BatchMetadata(NamedTuple):
@@ -187,7 +188,7 @@ class ProducerEntry:
     def _is_repeated_marker(self, header: BatchHeader) -> bool:
         """A coordinator may write its marker again: nothing is open any more, or the epoch cannot rise."""
         return header.producer_epoch == self.producer_epoch and (
-            self.transaction_first_offset is None or header.producer_epoch == _HIGHEST_EPOCH
+            self.transaction_first_offset is None or header.producer_epoch == HIGHEST_PRODUCER_EPOCH
         )
 
     def _set_epoch(self, producer_epoch: ProducerEpoch) -> None:

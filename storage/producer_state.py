@@ -28,7 +28,7 @@ from storage.producer_entry import BatchMetadata, ProducerEntry
 from storage.snapshot_files import SnapshotFiles
 from storage.transaction_marker import EndTransactionMarker
 from storage.validation import AppendOrigin
-from storage.verification import Verification
+from storage.verification import NO_VERIFICATION, Verification
 
 DEFAULT_PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 
@@ -57,8 +57,7 @@ class ProducerStateManager:
     Invariant: `_open_transactions` (first offset -> producer) ascends and has one entry per producer with
     a `transaction_first_offset`, or whose marker is being completed; `_unreplicated` ascends.
     Bounds: producers are forgotten `producer_id_expiration_ms` after their last batch or marker (Kafka's
-    producer.id.expiration.ms), verifications after their beginning; the caller runs `remove_expired` now
-    and then.
+    producer.id.expiration.ms), verifications after they began; the caller runs `remove_expired` now and then.
     """
 
     def __init__(
@@ -117,18 +116,31 @@ class ProducerStateManager:
         *,
         supports_epoch_bump: bool,
     ) -> Verification | None:
-        """Stand for the question whether a transaction may begin here; None when it has begun.
+        """Begin or continue the verification of a producer's transaction; None when the transaction is open.
 
-        `sequence` is that of the batch that is to come, -1 for a coordinator's.
+        `sequence` is that of the waiting batch, -1 for a coordinator's.
+        Errors: INVALID_PRODUCER_EPOCH when the log has a higher epoch: no coordinator needs to be asked.
         """
+        entry = self._producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {producer_epoch} of producer {producer_id} in {self.topic_partition} is below the "
+                f"last seen epoch {entry.producer_epoch}",
+            )
         if self.has_open_transaction(producer_id, producer_epoch):
             return None
         verification = self._verifications.get(producer_id)
         if verification is None:
             verification = Verification(producer_id, now_ms, sequence, producer_epoch, supports_epoch_bump)
             self._verifications[producer_id] = verification
-        verification.saw(sequence, producer_epoch)
+        else:
+            verification.add_batch(sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump)
         return verification
+
+    def forget_verifications(self) -> None:
+        """End every verification: another broker leads the partition and writes its markers."""
+        self._verifications.clear()
 
     def check_transactional(
         self,
@@ -139,8 +151,10 @@ class ProducerStateManager:
     ) -> BatchMetadata | None:
         """`check` for a batch of a transaction: one that is not open must have been verified.
 
-        `verification` is what began with the batch, NO_VERIFICATION when nothing did; None asks for none.
-        Errors: INVALID_TXN_STATE when the verification is over, and those of `check`.
+        `verification` is the one that began for the batch, NO_VERIFICATION when the transaction was open
+        then; None when transactions are not verified.
+        Errors: those of `check`. NOT_ENOUGH_REPLICAS, which clients retry, when the verification has ended:
+        the next attempt is verified again. INVALID_TXN_STATE when an open transaction has ended.
         """
         producer_id = header.producer_id
         entry = self._producers.get(producer_id)
@@ -152,15 +166,20 @@ class ProducerStateManager:
             if duplicate is not None:
                 return duplicate
             entry.check_epoch(header, first_offset)
-        if self._verifications.get(producer_id) is not verification:
+        if verification is NO_VERIFICATION:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"the batch of producer {producer_id} at offset {first_offset} of {self.topic_partition} is "
-                f"of no transaction under way",
+                f"the transaction of producer {producer_id} in {self.topic_partition} has ended before the "
+                f"batch at offset {first_offset}",
+            )
+        if self._verifications.get(producer_id) is not verification:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"a marker has ended the verification of producer {producer_id} in {self.topic_partition}; "
+                f"send the batch at offset {first_offset} again",
             )
         if origin is _CLIENT:
-            is_known = entry is not None and bool(entry.batches)
-            verification.check_sequence(header, first_offset, is_producer_known=is_known)
+            verification.check_sequence(header, first_offset, entry)
         return self.check(header, first_offset, origin)
 
     def check(
@@ -201,10 +220,16 @@ class ProducerStateManager:
         return None
 
     def update(
-        self, header: BatchHeader, first_offset: Offset, marker: EndTransactionMarker | None = None
+        self,
+        header: BatchHeader,
+        first_offset: Offset,
+        marker: EndTransactionMarker | None = None,
+        *,
+        transaction_version: int = 0,
     ) -> CompletedTransaction | None:
-        """Take in a batch that is in the log now; the transaction that it ended, if it is a marker.
+        """Apply a batch that is in the log now; return the transaction that it ended, if it is a marker.
 
+        `transaction_version` is that of a coordinator's marker, 0 where it is unknown.
         Does not raise: what a log holds is true, also when a leader sent it.
         """
         producer_id = header.producer_id
@@ -219,7 +244,11 @@ class ProducerStateManager:
                 self._open_transactions[first_offset] = producer_id
                 self._verifications.pop(producer_id, None)
             return None
-        self._verifications.pop(producer_id, None)
+        verification = self._verifications.get(producer_id)
+        if verification is not None and verification.is_ended_by_marker(
+            header.producer_epoch, transaction_version
+        ):
+            del self._verifications[producer_id]
         started = entry.end_transaction(header.producer_epoch, marker)
         if started is None:
             return None
@@ -340,5 +369,6 @@ class ProducerStateManager:
 
     def _forget_all(self) -> None:
         self._producers.clear()
+        self._verifications.clear()
         self._open_transactions.clear()
         self._unreplicated.clear()

@@ -36,9 +36,11 @@ class Partition:
         )
         return self.log.append_as_leader(records, 0, NOW_MS, origin=origin, verification=verification)
 
-    def end(self, epoch: int = 0) -> None:
+    def end(self, epoch: int = 0, *, transaction_version: int = 0) -> None:
         marker = end_marker(PRODUCER, producer_epoch=epoch)
-        self.log.append_as_leader(marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+        self.log.append_as_leader(
+            marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR, transaction_version=transaction_version
+        )
 
 
 @pytest.fixture
@@ -64,11 +66,78 @@ def test_a_batch_that_nobody_verified_is_refused(partition: Partition) -> None:
     assert partition.log.log_end_offset == 0
 
 
-def test_a_marker_that_comes_before_the_answer_ends_the_verification(partition: Partition) -> None:
+def test_a_marker_that_comes_before_the_response_has_the_batch_sent_and_verified_again(
+    partition: Partition,
+) -> None:
     verification = partition.begin()
     partition.end()
-    with refused(ErrorCode.INVALID_TXN_STATE):
+    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
         partition.append(verification)
+    assert partition.append(partition.begin()).first_offset == 1
+
+
+def test_the_marker_of_the_transaction_before_does_not_end_the_verification_of_the_next(
+    partition: Partition,
+) -> None:
+    # transaction.version 2: both have the same epoch, as the marker has the epoch after its transaction's.
+    partition.append(partition.begin(bumps_epochs=True))
+    verification = partition.begin(epoch=1, bumps_epochs=True)
+    partition.end(epoch=1, transaction_version=2)
+    assert partition.append(verification, epoch=1).first_offset == 2
+
+
+def test_the_marker_of_the_verified_transaction_lets_no_batch_in(partition: Partition) -> None:
+    partition.append(partition.begin(bumps_epochs=True))
+    verification = partition.begin(epoch=1, bumps_epochs=True)
+    partition.end(epoch=1, transaction_version=2)
+    partition.end(epoch=2, transaction_version=2)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        partition.append(verification, epoch=1)
+    assert partition.begin(epoch=2, bumps_epochs=True) is not verification
+
+
+@pytest.mark.parametrize("transaction_version", [0, 1])
+def test_a_marker_that_may_be_of_the_verified_transaction_ends_the_verification(
+    partition: Partition, transaction_version: int
+) -> None:
+    # A client that ends by version 1 what it began by version 2, or a coordinator that does not say.
+    partition.append(partition.begin(bumps_epochs=True))
+    verification = partition.begin(epoch=1, bumps_epochs=True)
+    partition.end(epoch=1, transaction_version=transaction_version)
+    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+        partition.append(verification, epoch=1)
+
+
+def test_a_marker_of_the_highest_epoch_ends_every_verification(partition: Partition) -> None:
+    verification = partition.begin(epoch=32767, bumps_epochs=True)
+    partition.end(epoch=32767, transaction_version=2)
+    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+        partition.append(verification, epoch=32767)
+
+
+def test_a_higher_epoch_that_was_only_asked_for_keeps_no_verification_of_a_lower_one(
+    partition: Partition,
+) -> None:
+    verification = partition.begin(epoch=0)
+    assert partition.begin(epoch=9) is verification
+    partition.end(epoch=1, transaction_version=2)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        partition.append(verification, epoch=0)
+
+
+def test_a_batch_of_a_replaced_producer_begins_no_verification(partition: Partition) -> None:
+    partition.end(epoch=3)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        partition.begin(epoch=2)
+    assert partition.begin(epoch=3) is not None
+
+
+def test_a_cut_of_the_log_ends_verifications(partition: Partition) -> None:
+    partition.append(None, epoch=0)
+    verification = partition.begin(epoch=1)
+    partition.log.truncate_to(0)
+    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+        partition.append(verification, epoch=1)
 
 
 def test_an_answer_for_an_earlier_transaction_lets_nothing_into_a_later_one(partition: Partition) -> None:
@@ -76,7 +145,7 @@ def test_an_answer_for_an_earlier_transaction_lets_nothing_into_a_later_one(part
     partition.end()
     later = partition.begin()
     assert later is not earlier
-    with refused(ErrorCode.INVALID_TXN_STATE):
+    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
         partition.append(earlier)
     assert partition.append(later).first_offset == 1
 

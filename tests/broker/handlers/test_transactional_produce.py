@@ -20,7 +20,7 @@ from protocol.messages.produce import (
 )
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tests.support.logs import batch
-from tests.support.replicas import FakeRequest
+from tests.support.replicas import NODE, FakeRequest
 from tests.support.transactional_node import (
     ADDS_PARTITIONS_VERSION,
     PRODUCER,
@@ -30,6 +30,12 @@ from tests.support.transactional_node import (
     answered,
     turns,
 )
+
+
+def outcome(request: FakeRequest) -> ErrorCode:
+    """What came of the only partition of a Produce."""
+    (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
+    return ErrorCode(answer.error_code)
 
 
 @pytest.fixture
@@ -137,8 +143,7 @@ async def test_while_the_last_transaction_ends_the_partition_is_asked_for_again(
     request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
     await turns()
     assert request.is_open
-    # The marker ends what was begun to be verified; the next attempt begins anew.
-    await node.end(T0, epoch=1)
+    await node.end(T0, epoch=1, transaction_version=2)
     node.coordinator.refusals = {}
     await answered(request)
     (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
@@ -239,9 +244,55 @@ async def test_kafka_14402_a_batch_that_is_late_does_not_open_a_transaction_that
     assert await node.end(T0, commit=False, epoch=0) == {T0: ErrorCode.NONE}
     node.coordinator.gate.set()
     await answered(late)
-    (answer,) = cast(ProduceResponse, late.response).responses[0].partition_responses
-    assert answer.error_code == ErrorCode.INVALID_TXN_STATE
+    assert outcome(late) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert node.last_stable_offset() == 1, "read_committed goes on"
+    # A producer that is still there sends it again, and the coordinator now decides.
+    node.coordinator.refusals = {T0: ErrorCode.TRANSACTION_ABORTABLE}
+    assert await node.produced() is ErrorCode.TRANSACTION_ABORTABLE
+
+
+async def test_the_marker_of_the_last_transaction_during_the_verification_of_the_next_refuses_nothing(
+    node: TransactionalNode,
+) -> None:
+    """The coordinator gets the markers' responses before it reads the request, so it adds the partition."""
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
+    node.coordinator.gate = asyncio.Event()
+    request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
+    await turns()
+    assert await node.end(T0, epoch=1, transaction_version=2) == {T0: ErrorCode.NONE}
+    node.coordinator.gate.set()
+    await answered(request)
+    assert outcome(request) is ErrorCode.NONE
+    assert len(node.coordinator.asked) == 2
+    assert (node.values(), node.last_stable_offset()) == (["a", "a"], 2)
+
+
+async def test_a_marker_of_a_coordinator_that_does_not_say_its_version_has_the_batch_sent_again(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.gate = asyncio.Event()
+    request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
+    await turns()
+    await node.end(T0, epoch=1, version=1)
+    node.coordinator.gate.set()
+    await answered(request)
+    assert outcome(request) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION, epoch=1) is ErrorCode.NONE
+
+
+async def test_a_leader_that_followed_meanwhile_appends_by_no_verification_of_before(
+    node: TransactionalNode,
+) -> None:
+    # Of the markers that the other leader wrote it does not know the transaction.version.
+    node.coordinator.gate = asyncio.Event()
+    request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
+    await turns()
+    topic_id = node.replicas.image.topics_by_name["t"].id
+    for leader in (2, NODE):
+        node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader))
+    node.coordinator.gate.set()
+    await answered(request)
+    assert outcome(request) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 async def test_kafka_14402_a_batch_behind_the_abort_of_its_transaction_is_refused(
@@ -249,8 +300,8 @@ async def test_kafka_14402_a_batch_behind_the_abort_of_its_transaction_is_refuse
 ) -> None:
     await node.produced()
     await node.end(T0, commit=False, epoch=1)
-    node.coordinator.refusals = {T0: ErrorCode.INVALID_TXN_STATE}
-    assert await node.produced(sequence=1) is ErrorCode.INVALID_TXN_STATE
+    assert await node.produced(sequence=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert len(node.coordinator.asked) == 1, "the log knows it"
     assert node.last_stable_offset() == 2
 
 

@@ -31,9 +31,12 @@ TIMEOUT_MS = 2_000
 REQUEST_TIMEOUT_MS = 150
 PARTITIONS = [TopicPartition("tides", index) for index in range(3)]
 
-_AGAIN = {ErrorCode.NOT_COORDINATOR, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.INVALID_TXN_STATE, None}
-
-_FENCED = {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED}
+_AGAIN = {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    None,
+}
 
 Call = Callable[[Answer], None]
 Steps = Generator[Call, object, object]
@@ -111,6 +114,8 @@ class Producer:
         is_good = True
         for index in transaction.partitions:
             found = yield from self._write(producer, transaction, index)
+            if found is ErrorCode.INVALID_TXN_STATE:
+                raise Violation(f"a legal client gets {found.name} in {transaction}")
             if found is ErrorCode.NONE:
                 transaction.acknowledged.add(index)
             elif found in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED) or run.world.chance(

@@ -11,7 +11,7 @@ from tests.sim.transactions.run import run_seed
 from tests.sim.transactions.world import Violation
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "100"))
-SEEDS_TO_FIND = 300
+SEEDS_TO_FIND = 600
 
 
 @pytest.mark.parametrize("version", [0, 2])

@@ -1,16 +1,17 @@
 """A transaction coordinator, partitions and a network on virtual time, all from one seed.
 
-The coordinator is the real core; its log forgets, when it crashes, what was not committed. Partitions go by
-the rules of the log: epochs, coordinator epochs, verification before the first record, markers that may come
-twice. Requests and answers are lost, doubled, and may come long after their sender has given up; but up to
-transaction.version 1 ends and markers do not, because nothing tells them from those of the next transaction.
+The coordinator is the real core; its log loses in a crash what was not committed. Partitions have the real
+producer state of a log: epochs, coordinator epochs, verification before the first record, markers that may
+come twice. Requests and responses are lost, doubled, and may come long after their sender has given up. Up to
+transaction.version 1 ends and markers do not come late, because nothing tells them from those of the next
+transaction.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
@@ -24,6 +25,12 @@ from broker.transactions.records import TransactionRecord
 from broker.transactions.safeguards import SafeguardSet
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
+from storage.producer_state import ProducerStateManager
+from storage.transaction_marker import EndTransactionMarker
+from storage.validation import AppendOrigin
+from storage.verification import NO_VERIFICATION, Verification
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.producer_batches import data_header, marker_header
 
 UPKEEP_MS = 50
 MARKER_RETRY_MS = 40
@@ -73,51 +80,50 @@ class World:
             self.after(self.rng.randint(100, 3_000), work)
 
 
-@dataclass
-class Producing:
-    """What a partition knows of one producer id."""
-
-    epoch: int = -1
-    coordinator_epoch: int = -1
-    open: list[int] = field(default_factory=list)
-    seen: set[tuple[int, int]] = field(default_factory=set)
-    verifying: object | None = None
-
-
 class Partition:
-    """One partition that takes records of transactions; `ended` says of each whether it was committed."""
+    """A partition with the real producer state of a log; `ended` maps transactions to whether they committed.
+
+    Records have no sequences, as a coordinator's; one that is sent again is recognized by its number.
+    """
 
     def __init__(self, world: World, name: TopicPartition, coordinator: Coordinator) -> None:
         self.name = name
         self.ended: dict[int, bool] = {}
         self._world = world
         self._coordinator = coordinator
-        self._producers: dict[int, Producing] = {}
+        disk = CrashFileSystem()
+        disk.makedirs("/log")
+        self._state = ProducerStateManager(name, disk, "/log")
+        self._open: defaultdict[int, list[int]] = defaultdict(list)
+        self._seen: set[tuple[ProducerIdAndEpoch, int]] = set()
 
     def produce(self, producer: ProducerIdAndEpoch, number: int, version: int, answer: Answer) -> None:
-        state = self._producers.setdefault(producer.producer_id, Producing())
-        if producer.epoch < state.epoch:
-            answer(ErrorCode.INVALID_PRODUCER_EPOCH)
-        elif (producer.epoch, number) in state.seen:
+        """Append the record of a transaction once its coordinator has confirmed the transaction."""
+        if (producer, number) in self._seen:
             answer(ErrorCode.NONE)
-        elif state.open and producer.epoch == state.epoch:
-            self._append(state, producer, number, answer)
+            return
+        try:
+            verification = self._state.begin_verification(
+                *producer, -1, self._world.now_ms, supports_epoch_bump=version >= TRANSACTION_VERSION_2
+            )
+        except KafkaError as error:
+            answer(error.code)
+            return
+        if verification is None:
+            answer(self._append(producer, number, NO_VERIFICATION))
         else:
-            self._verify(state, producer, number, version, answer)
+            self._verify(producer, number, version, verification, answer)
 
     def _verify(
-        self, state: Producing, producer: ProducerIdAndEpoch, number: int, version: int, answer: Answer
+        self,
+        producer: ProducerIdAndEpoch,
+        number: int,
+        version: int,
+        verification: Verification,
+        answer: Answer,
     ) -> None:
-        token = state.verifying = object()
-
         def verified(error: object) -> None:
-            if error is not ErrorCode.NONE:
-                answer(error)
-            elif state.verifying is not token or producer.epoch < state.epoch:
-                answer(ErrorCode.INVALID_TXN_STATE)
-            else:
-                state.verifying = None
-                self._append(state, producer, number, answer)
+            answer(self._append(producer, number, verification) if error is ErrorCode.NONE else error)
 
         def ask() -> None:
             def answered(error: object) -> None:
@@ -130,30 +136,44 @@ class Partition:
 
         self._world.deliver(ask)
 
-    def _append(self, state: Producing, producer: ProducerIdAndEpoch, number: int, answer: Answer) -> None:
-        state.epoch = producer.epoch
-        state.open.append(number)
-        state.seen.add((producer.epoch, number))
-        answer(ErrorCode.NONE)
+    def _append(self, producer: ProducerIdAndEpoch, number: int, verification: Verification) -> ErrorCode:
+        header, offset = data_header(*producer, -1, transactional=True), self._state.map_end_offset
+        try:
+            self._state.check_transactional(header, offset, AppendOrigin.COORDINATOR, verification)
+        except KafkaError as error:
+            return error.code
+        if (producer, number) not in self._seen:
+            self._state.update(header, offset)
+            self._state.map_end_offset = offset + 1
+            self._open[producer.producer_id].append(number)
+            self._seen.add((producer, number))
+        return ErrorCode.NONE
 
     def mark(self, marking: Marking) -> ErrorCode:
-        state = self._producers.setdefault(marking.producer_id, Producing())
-        if marking.coordinator_epoch < state.coordinator_epoch:
-            return ErrorCode.TRANSACTION_COORDINATOR_FENCED
-        is_repeated = marking.producer_epoch == state.epoch and not state.open
-        bumps = marking.transaction_version >= TRANSACTION_VERSION_2
-        lowest = state.epoch + 1 if bumps and not is_repeated else state.epoch
-        if marking.producer_epoch < lowest:
-            return ErrorCode.INVALID_PRODUCER_EPOCH
-        state.verifying = None
-        state.epoch, state.coordinator_epoch = marking.producer_epoch, marking.coordinator_epoch
-        self.ended.update(dict.fromkeys(state.open, marking.is_commit))
-        state.open.clear()
+        """Append a marker."""
+        header, offset = (
+            marker_header(marking.producer_id, marking.producer_epoch),
+            self._state.map_end_offset,
+        )
+        marker = EndTransactionMarker(not marking.is_commit, marking.coordinator_epoch, self._world.now_ms)
+        version = marking.transaction_version
+        try:
+            self._state.check(header, offset, AppendOrigin.COORDINATOR, marker, transaction_version=version)
+        except KafkaError as error:
+            return error.code
+        completed = self._state.update(header, offset, marker, transaction_version=version)
+        self._state.map_end_offset = offset + 1
+        ended = self._open.pop(marking.producer_id, [])
+        assert (completed is not None) == bool(ended), f"{completed} ended {ended}"
+        if completed is not None:
+            self._state.complete_transaction(completed)
+            self.ended.update(dict.fromkeys(ended, marking.is_commit))
         return ErrorCode.NONE
 
     @property
     def open_records(self) -> list[int]:
-        return [number for state in self._producers.values() for number in state.open]
+        """The transactions that have no marker yet."""
+        return [number for numbers in self._open.values() for number in numbers]
 
 
 class Coordinator:

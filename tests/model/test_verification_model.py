@@ -1,0 +1,69 @@
+"""Every order of markers, verifications, responses and appends of two transactions in a row (KIP-890).
+
+Safety: no transaction hangs, and its own marker ends each record as the client knows it. Liveness: a legal
+client never gets an error that it cannot retry. `TIDELOG_FAULTS_AT_ONCE=4` explores all faults together,
+which takes minutes.
+"""
+
+from __future__ import annotations
+
+import os
+from itertools import combinations
+
+import pytest
+
+from storage.validation import AppendOrigin
+from storage.verification import Verification
+from tests.support.verification_world import VERIFIED_AGAIN, Fault, Scenario, Violation, explore
+
+FAULTS_AT_ONCE_MAX = int(os.environ.get("TIDELOG_FAULTS_AT_ONCE", "1"))
+VERSIONS = [(2, 2), (0, 0), (0, 2), (2, 0)]
+FAULTS = [faults for count in range(FAULTS_AT_ONCE_MAX + 1) for faults in combinations(Fault, count)]
+
+
+def scenario(versions: tuple[int, int], faults: tuple[Fault, ...], **options: object) -> Scenario:
+    """Repeated markers of version 0 end what they find."""
+    is_certain = versions[0] >= 2 or Fault.A_MARKER_IS_SENT_AGAIN not in faults
+    return Scenario(versions, faults, ends_are_certain=is_certain, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("faults", FAULTS, ids=lambda faults: "+".join(f.name for f in faults))
+@pytest.mark.parametrize("versions", VERSIONS, ids=str)
+def test_in_every_order_nothing_hangs_and_a_legal_client_can_go_on(
+    versions: tuple[int, int], faults: tuple[Fault, ...]
+) -> None:
+    explore(scenario(versions, faults))
+
+
+@pytest.mark.parametrize("versions", VERSIONS, ids=str)
+@pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name)
+def test_offsets_of_groups_hang_in_no_order_either(versions: tuple[int, int], fault: Fault) -> None:
+    explored = scenario(versions, (fault,), origin=AppendOrigin.COORDINATOR)
+    # Without sequences nothing tells a late commit of version 0 from one of the next transaction.
+    is_certain = explored.ends_are_certain and versions != (0, 0)
+    explore(explored._replace(ends_are_certain=is_certain))
+
+
+def test_a_late_duplicate_and_a_repeated_marker_together_hang_nothing() -> None:
+    faults = (Fault.THE_CLIENT_SENDS_AGAIN, Fault.A_MARKER_IS_SENT_AGAIN)
+    assert VERIFIED_AGAIN not in explore(scenario((2, 2), faults))
+
+
+def test_no_order_has_the_marker_of_the_transaction_before_refuse_a_batch() -> None:
+    for fault in (Fault.A_MARKER_IS_SENT_AGAIN, Fault.THE_COORDINATOR_FAILS_OVER):
+        assert VERIFIED_AGAIN not in explore(scenario((2, 2), (fault,)))
+
+
+def test_a_marker_that_does_not_carry_its_version_has_the_client_send_again_and_never_fail() -> None:
+    # A coordinator that sends WriteTxnMarkers 1.
+    assert VERIFIED_AGAIN in explore(Scenario((2, 2), markers_carry_version=False))
+
+
+@pytest.mark.parametrize("versions", [(0, 0), (2, 0)], ids=str)
+def test_without_the_end_of_verifications_by_markers_transactions_hang(
+    versions: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Verification, "is_ended_by_marker", lambda *_: False)
+    with pytest.raises(Violation, match="hangs"):
+        for faults in FAULTS:
+            explore(scenario(versions, faults))
