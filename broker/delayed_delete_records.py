@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.partition import Partition
-from broker.purgatory.purgatory import DelayedOperation
+from broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset
 
@@ -47,9 +47,9 @@ class DelayedDeleteRecords(DelayedOperation):
     """Complete when it is known of every partition; what is open at the deadline is REQUEST_TIMED_OUT."""
 
     def __init__(self, delay_ms: int, deleted: list[Deleted], on_answer: Callable[[], None]) -> None:
-        super().__init__(delay_ms)
+        super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(deleted))
         self._deleted = deleted
-        self._on_answer = on_answer
+        self._on_answer: Callable[[], None] | None = on_answer
 
     def try_complete(self) -> bool:
         """Answer if nothing is open any more."""
@@ -57,4 +57,10 @@ class DelayedDeleteRecords(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer with what is known."""
+        assert self._on_answer is not None
         self._on_answer()
+
+    def release(self) -> None:
+        """Drop the deletions and the callback, which refers to the request."""
+        self._deleted = []
+        self._on_answer = None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from broker.fetch_read import FetchLimits, FetchRead, read_partitions, readable_partition
 from broker.partition import Partition
-from broker.purgatory.purgatory import DelayedOperation
+from broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from broker.replica_manager import ReplicaManager
 from protocol.fetch_view import FetchPartition
 
@@ -28,12 +28,12 @@ class DelayedFetch(DelayedOperation):
         on_read: Callable[[FetchRead], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        super().__init__(delay_ms)
+        super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(requested))
         self._replicas = replicas
         self._requested = requested
         self._limits = limits
-        self._on_read = on_read
-        self._on_failed = on_failed
+        self._on_read: Callable[[FetchRead], None] | None = on_read
+        self._on_failed: Callable[[Exception], None] | None = on_failed
 
     def try_complete(self) -> bool:
         """Answer if there is enough to read by now."""
@@ -77,9 +77,16 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Read and answer."""
+        assert self._on_read is not None
         read = read_partitions(self._replicas, self._requested, self._limits, is_recorded=False)
         self._on_read(read)
 
     def on_failure(self, error: Exception) -> None:
         """Answer that it cannot be read."""
+        assert self._on_failed is not None
         self._on_failed(error)
+
+    def release(self) -> None:
+        """Drop the requested partitions and the callbacks, which refer to the request."""
+        self._requested = ()
+        self._on_read = self._on_failed = None

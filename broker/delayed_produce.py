@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.partition import Partition
-from broker.purgatory.purgatory import DelayedOperation
+from broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from cluster.replication.leader_state import LeaderState
 from protocol.errors import ErrorCode
 from protocol.ids import Offset
@@ -56,10 +56,10 @@ class DelayedProduce(DelayedOperation):
         on_answer: Callable[[], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        super().__init__(delay_ms)
+        super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(appended))
         self._open = appended
-        self._on_answer = on_answer
-        self._on_failed = on_failed
+        self._on_answer: Callable[[], None] | None = on_answer
+        self._on_failed: Callable[[Exception], None] | None = on_failed
 
     def try_complete(self) -> bool:
         """Answer if nothing is open any more."""
@@ -77,8 +77,15 @@ class DelayedProduce(DelayedOperation):
         """Answer; whatever is open at this moment has timed out."""
         for one in self._open:
             one.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        assert self._on_answer is not None
         self._on_answer()
 
     def on_failure(self, error: Exception) -> None:
         """Answer that it is not known whether the records will be committed."""
+        assert self._on_failed is not None
         self._on_failed(error)
+
+    def release(self) -> None:
+        """Drop the results and the callbacks, which refer to the request."""
+        self._open = []
+        self._on_answer = self._on_failed = None

@@ -23,7 +23,7 @@ from broker.fetch_read import (
     readable_partition,
 )
 from broker.partition import FetchIsolation
-from broker.purgatory.purgatory import DelayedOperation
+from broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from broker.remote_fetch import RemoteReader
 from broker.replica_manager import ReplicaManager
 from protocol.errors import ErrorCode, KafkaError
@@ -58,12 +58,12 @@ class DelayedRemoteFetch(DelayedOperation):
         on_read: Callable[[FetchRead], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        super().__init__(delay_ms)
+        super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(read.results))
         self._replicas = replicas
         self._read = read
         self._limits = limits
-        self._on_read = on_read
-        self._on_failed = on_failed
+        self._on_read: Callable[[FetchRead], None] | None = on_read
+        self._on_failed: Callable[[Exception], None] | None = on_failed
         assert read.moved is not None
         assert limits.replica_id < 0, "followers are told where the records are, they do not get them"
         self._readings = [self._start(reader, moved) for moved in read.moved]
@@ -111,7 +111,7 @@ class DelayedRemoteFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Answer with what there is."""
         remote = {reading.moved.index: self._result_of(reading) for reading in self._readings}
-        self.stop_reading()
+        self._stop_reading()
         limits = self._limits
         results: list[tuple[FetchPartition, FetchPartitionResult]] = []
         size_bytes = sum(result.records_length for result in remote.values())
@@ -125,6 +125,7 @@ class DelayedRemoteFetch(DelayedOperation):
                 is_final = is_final or again.is_final
             is_final = is_final or bool(result.error_code)
             results.append((asked, result))
+        assert self._on_read is not None
         self._on_read(FetchRead(results, size_bytes, is_final))
 
     def _result_of(self, reading: _Reading) -> FetchPartitionResult:
@@ -173,17 +174,18 @@ class DelayedRemoteFetch(DelayedOperation):
         taken_bytes = 0 if moved.at_least_one else 1
         return read_partitions(self._replicas, [asked], limits, taken_bytes=taken_bytes).results[0][1]
 
-    def cancel(self) -> None:
-        """Stop waiting and reading: whoever asked is gone."""
-        super().cancel()
-        self.stop_reading()
-
-    def stop_reading(self) -> None:
-        """End the reads that have not ended; nobody needs what they would give."""
-        for reading in self._readings:
-            reading.outcome.cancel()
-
     def on_failure(self, error: Exception) -> None:
         """Answer that it cannot be read."""
-        self.stop_reading()
+        assert self._on_failed is not None
         self._on_failed(error)
+
+    def release(self) -> None:
+        """Stop the reads that have not ended; drop the data of the others, and the callbacks."""
+        self._stop_reading()
+        self._read = FetchRead([], 0, True)
+        self._on_read = self._on_failed = None
+
+    def _stop_reading(self) -> None:
+        for reading in self._readings:
+            reading.outcome.cancel()
+        self._readings = []

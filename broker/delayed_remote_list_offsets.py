@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker.purgatory.purgatory import DelayedOperation
+from broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from protocol.errors import ErrorCode, KafkaError
 from storage.log import RecordPlace
 
@@ -58,9 +58,9 @@ class DelayedRemoteListOffsets(DelayedOperation):
     def __init__(
         self, delay_ms: int, look_ups: Sequence[RemoteLookUp], on_answer: Callable[[], None]
     ) -> None:
-        super().__init__(delay_ms)
+        super().__init__(delay_ms, OPERATION_BYTES + PARTITION_BYTES * len(look_ups))
         self._look_ups = look_ups
-        self._on_answer = on_answer
+        self._on_answer: Callable[[], None] | None = on_answer
         for look_up in look_ups:
             look_up.outcome.add_done_callback(self._on_look_up_done)
 
@@ -77,9 +77,12 @@ class DelayedRemoteListOffsets(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer with what is known."""
+        assert self._on_answer is not None
         self._on_answer()
 
-    def on_expiration(self) -> None:
-        """Look no further."""
+    def release(self) -> None:
+        """Stop the look-ups that have not ended; drop them and the callback."""
         for look_up in self._look_ups:
             look_up.outcome.cancel()
+        self._look_ups = ()
+        self._on_answer = None

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from broker.clock import Clock
-from broker.error_responses import error_response_in_steps
+from broker.error_responses import error_response_in_steps, needed_for_error
 from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.request_context import RequestContext
@@ -157,11 +157,18 @@ class Dispatcher:
     # ---- typed handlers
 
     def _dispatch_typed(self, request: Request, entry: _Entry) -> None:
+        if entry.parks:
+            self._decode(request, entry)
+        else:
+            # A request that waits for its turn is not decoded yet: messages take more memory than frames.
+            self._channel.enter(request, lambda: self._decode(request, entry))
+
+    def _decode(self, request: Request, entry: _Entry) -> None:
         if len(request.body) > LARGE_BODY_BYTES:
             self._run(
                 request,
                 _body_in_steps(request, entry),
-                lambda message: self._enter(request, entry, message),
+                lambda message: self._call(request, entry, message),
                 lambda error: self._cannot_decode(request, entry, error),
             )
             return
@@ -170,7 +177,7 @@ class Dispatcher:
         except Exception as error:
             self._cannot_decode(request, entry, error)
             return
-        self._enter(request, entry, message)
+        self._call(request, entry, message)
 
     @staticmethod
     def _cannot_decode(request: Request, entry: _Entry, error: Exception) -> None:
@@ -180,14 +187,10 @@ class Dispatcher:
             logger.error("cannot decode %s from %s", entry.api.name, request.peer, exc_info=error)
             request.close(f"{entry.api.name} request cannot be decoded")
 
-    def _enter(self, request: Request, entry: _Entry, message: ApiMessage) -> None:
-        if entry.parks:
-            self._call(request, entry, message)
-        else:
-            self._channel.enter(request, lambda: self._call(request, entry, message))
-
     def _call(self, request: Request, entry: _Entry, message: ApiMessage) -> None:
         assert entry.typed is not None
+        # Messages hold copies, so the frame need not wait for the response with them.
+        request.release_frame()
         connection = request.connection
         context = RequestContext(
             request.header,
@@ -217,16 +220,19 @@ class Dispatcher:
     def _await(
         self, request: Request, entry: _Entry, message: ApiMessage, result: Awaitable[ApiMessage]
     ) -> None:
+        kept = needed_for_error(message)
+
         def done(ended: asyncio.Future[Any]) -> None:
             if ended.cancelled():
                 request.close(f"{entry.api.name} was cancelled")
             elif (error := ended.exception()) is not None:
-                self._failed(request, entry, message, error)
+                self._failed(request, entry, kept, error)
             else:
-                self._answer(request, entry, message, ended.result())
+                self._answer(request, entry, kept, ended.result())
 
         if isinstance(result, asyncio.Future):
             result.add_done_callback(done)
+            request.on_abandoned = lambda _: _cancel(result)
         elif isinstance(result, Coroutine):
             self._channel.run(result, done, takes_place=not entry.parks)
         else:
@@ -300,6 +306,11 @@ class Dispatcher:
         metrics = self._metrics.of(api.name, api.highest)
         entry = self._entries[key] = _Entry(api, lowest, api.highest, metrics, self._failed)
         return entry
+
+
+def _cancel(waiting: asyncio.Future[Any]) -> None:
+    """Stop waiting for what nobody can be sent any more."""
+    waiting.cancel()
 
 
 def _refuse(request: Request, entry: _Entry | None) -> None:

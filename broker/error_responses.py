@@ -211,6 +211,14 @@ def error_response_in_steps(
     return response(**values) if values else None
 
 
+def needed_for_error(request: ApiMessage) -> ApiMessage:
+    """Return what `error_response_of` needs of a request: all of it, or nothing but its type.
+
+    A request that waits keeps only this.
+    """
+    return request if request.api_key in _MIRRORS else type(request)()
+
+
 def _reflect(
     mirror: _Mirror, parent: type[Struct], asked: Sequence[Any], version: int, code: ErrorCode, message: str
 ) -> Steps[tuple[Struct, ...]]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
+from broker.purgatory.parked_memory import ParkedMemory
 from broker.purgatory.purgatory import Purgatory
 from broker.request_metrics import RequestMetrics
 from broker.topic_traffic import TopicTraffic
@@ -106,6 +107,14 @@ class BrokerMetrics:
         self.gauge(prefix + "purgatorysize", "Entries of watcher lists.", watched, labels)
         expired = by_name(lambda one: one.expired)
         self.counter(prefix + "expires", "Operations ended by time.", expired, labels)
+
+    def add_parked_memory(self, memory: ParkedMemory) -> None:
+        """Report what parked requests keep of max.parked.request.bytes."""
+        prefix = "kafka_server_parkedrequests_"
+        self.gauge(prefix + "bytes", "Memory that parked requests keep.", lambda: memory.used_bytes)
+        self.counter(
+            prefix + "expiredearly", "Parked requests that the limit ended.", lambda: memory.expired_early
+        )
 
     def add_traffic(self, traffic: TopicTraffic) -> None:
         """Report what goes through topics."""

@@ -199,17 +199,17 @@ class ServerKeys:
     fetch_purgatory_purge_interval_requests = integer(
         "fetch.purgatory.purge.interval.requests",
         1000,
-        "Completed fetches that may stay in the purgatory before it is purged.",
+        "No effect: completed fetches leave the purgatory at once.",
     )
     producer_purgatory_purge_interval_requests = integer(
         "producer.purgatory.purge.interval.requests",
         1000,
-        "Completed produces that may stay in the purgatory before it is purged.",
+        "No effect: completed produces leave the purgatory at once.",
     )
     delete_records_purgatory_purge_interval_requests = integer(
         "delete.records.purgatory.purge.interval.requests",
         1,
-        "Completed deletions of records that may stay in the purgatory before it is purged.",
+        "No effect: completed deletions of records leave the purgatory at once.",
     )
     share_fetch_purgatory_purge_interval_requests = integer(
         "share.fetch.purgatory.purge.interval.requests",
@@ -246,6 +246,13 @@ class ServerKeys:
     metrics_host = optional_text(
         "metrics.host",
         "Address of metrics over HTTP; the host of the first listener when not set. Tidelog's own key.",
+    )
+    max_parked_request_bytes = long(
+        "max.parked.request.bytes",
+        134_217_728,
+        "Memory that requests may keep while they wait for data, replicas or remote storage; beyond it the "
+        "largest are answered early. Tidelog's own key.",
+        minimum=1_048_576,
     )
     config_providers = text_list(
         "config.providers", (), "Names of providers that resolve variables in config values."

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.clock import Clock
 from broker.coordinator.moment import Moment
-from broker.coordinator.outcome import NOTHING, Writes
+from broker.coordinator.outcome import NOTHING, Settled, Writes
 from broker.coordinator.state_log import AppendedRecords, StateLog
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset
@@ -98,7 +98,8 @@ class _InFlight(NamedTuple):
 
     next_offset: Offset
     committed: asyncio.Future[None]
-    writes: Writes[Any]
+    settled: Settled[Any] | None
+    """What follows; not the records, which may wait for a slow replica."""
     done: SettledCallback | None
 
 
@@ -129,7 +130,7 @@ class Shard(Generic[CoordinatorT]):
         self._clock = clock
         self._on_diverged = on_diverged
         self._in_flight: deque[_InFlight] = deque()
-        self._waiting_for_all: list[tuple[Offset, asyncio.Future[None]]] = []
+        self._waiting_for_all: dict[asyncio.Future[None], Offset] = {}
         self._timer_handle: TimerHandle | None = None
         self._timer_due_ms = 0
 
@@ -192,7 +193,7 @@ class Shard(Generic[CoordinatorT]):
         for part, is_last in _split(writes):
             error = self._append(part, done if is_last else None)
             if error is not ErrorCode.NONE:
-                self._settle(writes, error)
+                self._settle(writes.settled, error)
                 if done is not None:
                     done(error)
                 break
@@ -247,7 +248,7 @@ class Shard(Generic[CoordinatorT]):
             return ErrorCode.UNKNOWN_SERVER_ERROR
         replay(appended.base_offset)
         committed = asyncio.ensure_future(appended.committed)
-        self._in_flight.append(_InFlight(appended.base_offset + count, committed, writes, done))
+        self._in_flight.append(_InFlight(appended.base_offset + count, committed, writes.settled, done))
         if committed.done():
             self._drain()
         else:
@@ -260,21 +261,21 @@ class Shard(Generic[CoordinatorT]):
             entry = self._in_flight.popleft()
             error = _outcome_of(entry.committed)
             if error is not ErrorCode.NONE:
-                self._settle(entry.writes, error)
+                self._settle(entry.settled, error)
                 if entry.done is not None:
                     entry.done(error)
                 self._on_diverged(self)
                 return
             self.coordinator.advance(entry.next_offset)
-            self._settle(entry.writes, ErrorCode.NONE)
+            self._settle(entry.settled, ErrorCode.NONE)
             if entry.done is not None:
                 entry.done(ErrorCode.NONE)
             self._wake_waiting(entry.next_offset)
         self.arm()
 
-    def _settle(self, writes: Writes[Any], error: ErrorCode) -> None:
-        if writes.settled is not None:
-            following = writes.settled(error, self.now())
+    def _settle(self, settled: Settled[Any] | None, error: ErrorCode) -> None:
+        if settled is not None:
+            following = settled(error, self.now())
             if following is not NOTHING:
                 self.perform(following)
 
@@ -287,17 +288,21 @@ class Shard(Generic[CoordinatorT]):
         """Wait until everything that is appended by now is committed; NOT_COORDINATOR when it never is."""
         assert self._in_flight
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting_for_all.append((self._in_flight[-1].next_offset, future))
-        await future
+        self._waiting_for_all[future] = self._in_flight[-1].next_offset
+        try:
+            await future
+        finally:
+            self._waiting_for_all.pop(future, None)
 
     def _wake_waiting(self, next_offset: Offset) -> None:
-        still_waiting = []
-        for offset, future in self._waiting_for_all:
+        # In the order in which they came, so that of the offsets, too.
+        while self._waiting_for_all:
+            future, offset = next(iter(self._waiting_for_all.items()))
             if offset > next_offset:
-                still_waiting.append((offset, future))
-            elif not future.done():
+                return
+            del self._waiting_for_all[future]
+            if not future.done():
                 future.set_result(None)
-        self._waiting_for_all = still_waiting
 
     def close(self) -> None:
         """Serve no more: all that waits is told NOT_COORDINATOR."""
@@ -310,8 +315,8 @@ class Shard(Generic[CoordinatorT]):
         for entry in in_flight:
             if entry.done is not None:
                 entry.done(ErrorCode.NOT_COORDINATOR)
-        waiting, self._waiting_for_all = self._waiting_for_all, []
-        for _, future in waiting:
+        waiting, self._waiting_for_all = self._waiting_for_all, {}
+        for future in waiting:
             if not future.done():
                 future.set_exception(
                     KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {self.partition} moved")

@@ -51,7 +51,9 @@ class DeleteRecordsHandler:
 
         operation = DelayedDeleteRecords(max(request.timeout_ms, 0), deleted, on_answer)
         keys = [one.partition.topic_partition for one in deleted]
-        self._purgatory.try_complete_else_watch(operation, keys)
+        if not self._purgatory.try_complete_else_watch(operation, keys):
+            # The client may be gone before that: nothing is left of the operation then.
+            answer.add_done_callback(lambda _: operation.cancel())
         return answer
 
     def _delete(self, topic_partition: TopicPartition, offset: int) -> Deleted | ErrorCode:

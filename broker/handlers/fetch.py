@@ -29,8 +29,9 @@ from broker.replication.replica_selector import ReplicaSelector
 from broker.topic_traffic import EXPECTED_OF_FETCH, TopicTraffic
 from cluster.image import BrokerImage
 from cluster.replication.throttle import ReplicationQuota
-from protocol.errors import KafkaError
+from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch_view import (
+    FetchPartitionResult,
     FetchRequestView,
     FetchResult,
     NodeEndpoint,
@@ -156,14 +157,18 @@ class FetchHandler:
         def on_read(read: FetchRead) -> None:
             self._answer(request, context, read, limits)
 
+        def on_failed(_: Exception) -> None:
+            self._answer_failed(request, context, limits)
+
         operation = DelayedFetch(
-            view.max_wait_ms, self._replicas, context.partitions, limits, on_read, request.fail
+            view.max_wait_ms, self._replicas, context.partitions, limits, on_read, on_failed
         )
         resolve = self._replicas.resolve
         keys = [resolve(asked.topic, asked.topic_id, asked.partition) for asked in context.partitions]
         if not self._purgatory.try_complete_else_watch(operation, keys):
             # `max_wait_ms` may be weeks, which a reader that comes back again and again must not pile up.
             request.on_abandoned = lambda _: operation.cancel()
+            request.release_frame()
 
     def _read_remote(
         self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits
@@ -175,13 +180,17 @@ class FetchHandler:
         def on_read(complete: FetchRead) -> None:
             self._answer(request, context, complete, limits)
 
+        def on_failed(_: Exception) -> None:
+            self._answer_failed(request, context, limits)
+
         operation = DelayedRemoteFetch(
-            remote.fetch_max_wait_ms(), self._replicas, read, limits, remote.reader, on_read, request.fail
+            remote.fetch_max_wait_ms(), self._replicas, read, limits, remote.reader, on_read, on_failed
         )
         resolve = self._replicas.resolve
         keys = [resolve(asked.topic, asked.topic_id, asked.partition) for asked in context.partitions]
         if not remote.fetches.try_complete_else_watch(operation, keys):
             request.on_abandoned = lambda _: operation.cancel()
+            request.release_frame()
 
     def _answer(self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits) -> None:
         if limits.is_throttled is not None:
@@ -200,6 +209,12 @@ class FetchHandler:
         self._respond(
             request, context.select(read.results), session_id=context.session_id, endpoints=endpoints
         )
+
+    def _answer_failed(self, request: Request, context: FetchContext, limits: FetchLimits) -> None:
+        """Answer a parked request that cannot be completed with an error for each of its partitions."""
+        error = FetchPartitionResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        results = [(asked, error) for asked in context.partitions]
+        self._answer(request, context, FetchRead(results, 0, True), limits)
 
     def _name_leaders(self, request: Request, read: FetchRead) -> tuple[NodeEndpoint, ...]:
         """Say at each partition that is led elsewhere by whom, and where those leaders are."""

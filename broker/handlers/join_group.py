@@ -34,7 +34,10 @@ class JoinGroupHandler:
         if version == 0:
             request = replace(request, rebalance_timeout_ms=request.session_timeout_ms)
         client = Client(context.header.client_id or "", context.client_host)
-        response = await self._groups.join(client, request, version)
+        joining = self._groups.join(client, request, version)
+        # The group has taken what it keeps of the request; this coroutine may wait for minutes.
+        del request
+        response = await joining
         if response.protocol_name is None and version < NULLABLE_PROTOCOL_NAME_FROM_VERSION:
             return replace(response, protocol_name="")
         return response

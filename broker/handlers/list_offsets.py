@@ -102,7 +102,9 @@ class ListOffsetsHandler:
 
         timeout_ms = request.timeout_ms if request.timeout_ms > 0 else remote.list_offsets_timeout_ms()
         operation = DelayedRemoteListOffsets(timeout_ms, list(look_ups.values()), on_answer)
-        remote.list_offsets.try_complete_else_watch(operation, look_ups)
+        if not remote.list_offsets.try_complete_else_watch(operation, look_ups):
+            # The client may be gone before that: nothing is left of the operation then.
+            answer.add_done_callback(lambda _: operation.cancel())
         return answer
 
     def _look_up(

@@ -228,8 +228,7 @@ class ProduceHandler:
         )
         keys = [one.partition.topic_partition for one in appended]
         if not self._produce_purgatory.try_complete_else_watch(operation, keys):
-            for asked, _ in results:
-                asked.records = None
+            _forget_records(results)
             request.on_abandoned = lambda _: operation.cancel()
             request.park()
 
@@ -250,6 +249,8 @@ class ProduceHandler:
             in_doubt = [one for one in appended if not one.result.error_code]
             self._answer_or_park(request, view, results, in_doubt)
 
+        _forget_records(results)
+        request.release_frame()
         waiting.add_done_callback(answer)
 
     def _answer(self, request: Request, acks: int, results: Results) -> None:
@@ -281,6 +282,12 @@ class ProduceHandler:
                 request.close(f"acks=0 to partition {asked.partition} of {asked.topic} failed with {code}")
                 return
         request.respond(None)
+
+
+def _forget_records(results: Results) -> None:
+    """Drop the views of the frame, whose records are in the log now."""
+    for asked, _ in results:
+        asked.records = None
 
 
 def _verification(

@@ -8,6 +8,8 @@ The reply waits for the leader, so this handler parks.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from broker.groups.service import GroupService
 from broker.request_context import RequestContext
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -19,6 +21,6 @@ class SyncGroupHandler:
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
-    async def handle(self, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
+    def handle(self, context: RequestContext, request: SyncGroupRequest) -> Awaitable[SyncGroupResponse]:
         """Complete when the leader has handed in the assignment; errors are in the reply."""
-        return await self._groups.sync(request)
+        return self._groups.sync(request)

@@ -191,6 +191,14 @@ class Connection(asyncio.BufferedProtocol):
         if not self._in_turn:
             self._schedule()
 
+    def frame_released(self, request: Request) -> None:
+        """The request in hand needs its frame no more; the next one still waits until it is answered."""
+        if request is self._request:
+            self._buffer.drop_frame()
+            if self._memory is not None:
+                self._release_memory()
+            self._check_room()
+
     def refused(self, request: Request, reason: str) -> None:
         """End the connection because of the request in hand."""
         if request is self._request:

@@ -4,7 +4,7 @@
                ^ pinned        ^ _start                      ^ _end   ^ len(_data)
 
 Invariant: while a frame is in hand the buffer is neither moved nor reused, so the frame's view
-stays valid and writable until `release`. Later bytes are received behind it.
+stays valid and writable until `release` or `drop_frame`. Later bytes are received behind it.
 
 Bounds: never more room than twice the bytes received plus GRANT_BYTES, whatever size a peer
 claims; beyond that only out of SpareMemory, which is limited for the whole process.
@@ -118,6 +118,18 @@ class ReceiveBuffer:
     def release(self) -> None:
         """The frame in hand was answered; its memory may be used again."""
         self._pinned = False
+
+    def drop_frame(self) -> None:
+        """Give back the memory of the frame in hand, whose request is not answered yet.
+
+        What has come behind it stays, with a little room. Until `release` no more is received than that.
+        """
+        assert self._pinned, "there is no frame to drop"
+        pending = self._end - self._start
+        if len(self._data) > NORMAL_BYTES or pending:
+            self._replace(pending + FIRST_BYTES)
+        else:
+            self._start = self._end = 0
 
     def shrink(self) -> None:
         """Give the memory back if nothing is in it."""

@@ -43,8 +43,8 @@ class Request:
     """A frame and what became of it.
 
     `frame` is the whole frame without its size; the dispatcher fills in `header` and `body`. Both
-    views are writable and stay valid until `respond`, `park` or `close`, not a moment longer: the
-    memory is then used for the next request. `received_ms` is wall time, `started_ns` monotonic.
+    views are writable and stay valid until `respond`, `release_frame`, `park` or `close`, not a moment
+    longer: the memory is then used for the next request. `received_ms` is wall time, `started_ns` monotonic.
 
     `on_abandoned` is called when the peer goes away before the answer; nobody need set it.
 
@@ -52,6 +52,7 @@ class Request:
     """
 
     __slots__ = (
+        "__weakref__",
         "body",
         "connection",
         "frame",
@@ -93,6 +94,11 @@ class Request:
     def is_open(self) -> bool:
         """Whether an answer is still owed and can still be given."""
         return self.connection.owes(self)
+
+    def release_frame(self) -> None:
+        """Give the memory of the frame back: everything that is still needed has been read from it."""
+        self.frame = self.body = _NO_BODY
+        self.connection.frame_released(self)
 
     def park(self) -> None:
         """The answer has to wait for others, and the frame is needed no more.

@@ -1,15 +1,17 @@
-"""Where operations wait that cannot be answered yet: watched by keys, ended by an event or by time.
+"""Where requests are parked until they can be answered: watched by keys, completed by an event or by time.
 
     added -> try_complete --True--> completed
                |False
              watched under its keys -> check_and_complete(key) -> try_complete --True--> completed
-               |its delay is over
-             force_complete -> on_expiration
+               |its delay has passed, or parked requests keep too much memory
+             expire -> completed
 
-Invariant: `on_complete` runs exactly once per operation, whoever comes first; not for a cancelled one.
-Bounds: completed operations stay in the lists of their other keys until those are touched, or until
-PURGE_INTERVAL of them have gathered; then all lists are swept.
-I/O: none; everything runs in the calls it is given, on one loop. Source: Apache Kafka's
+Invariants: `on_complete` runs at most once per operation, never for a cancelled one. A completed or
+cancelled operation is in no list, no timer and no count any more, and has released what it kept (`release`).
+Apache Kafka's purgatories remove completed operations later, when purge.interval.requests of them have
+gathered, because its lists are linked lists under locks; here removing at once from dictionaries is cheap.
+Bounds: `ParkedMemory`, in bytes over all purgatories of a node.
+I/O: none; everything runs in the calls that are made, on one loop. Source: Apache Kafka's
 DelayedOperationPurgatory.
 """
 
@@ -20,27 +22,34 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable
 from typing import Final
 
+from broker.purgatory.parked_memory import ParkedMemory
 from broker.purgatory.timers import Timers
 from broker.purgatory.timing_wheel import TimerEntry
 
 logger = logging.getLogger(__name__)
 
-PURGE_INTERVAL: Final = 1_000
+OPERATION_BYTES: Final = 3_000
+"""What any parked request keeps: the operation, its request and closures, its timer, one watched key."""
+PARTITION_BYTES: Final = 500
+"""What each partition of a parked request adds: values of request and response, and a watched key."""
 
 
 class DelayedOperation(ABC):
-    """Something that is answered when a condition holds, at the latest after `delay_ms`.
+    """A request that is answered when a condition holds, at the latest after `delay_ms`.
 
-    A subclass says in `try_complete` whether the condition holds, by returning
-    `self.force_complete()` then, and does its work in `on_complete`.
+    A subclass checks in `try_complete` whether the condition holds and returns `self.force_complete()` then,
+    sends the response in `on_complete`, and drops in `release` everything that only the response needed.
+    `size_bytes` is what it keeps while it is parked.
     """
 
-    __slots__ = ("_timer", "completed", "delay_ms", "purgatory")
+    __slots__ = ("_keys", "_timer", "completed", "delay_ms", "purgatory", "size_bytes")
 
-    def __init__(self, delay_ms: int) -> None:
+    def __init__(self, delay_ms: int, size_bytes: int = OPERATION_BYTES) -> None:
         self.delay_ms = delay_ms
+        self.size_bytes = size_bytes
         self.completed = False
         self.purgatory: Purgatory | None = None
+        self._keys: Iterable[Hashable] = ()
         self._timer: TimerEntry | None = None
 
     @abstractmethod
@@ -49,40 +58,62 @@ class DelayedOperation(ABC):
 
     @abstractmethod
     def on_complete(self) -> None:
-        """Do what was waited for; called exactly once."""
+        """Send the response; called at most once."""
 
-    def on_expiration(self) -> None:  # noqa: B027  (most operations have nothing to add)
-        """Called after `on_complete` when it was time that ended the waiting."""
+    @abstractmethod
+    def release(self) -> None:
+        """Drop data and callbacks; called once, when the operation has completed, failed or was cancelled.
+
+        Whoever still refers to the operation, such as a request that was abandoned, then keeps nothing else.
+        """
 
     def on_failure(self, error: Exception) -> None:  # noqa: B027
-        """Called when `try_complete` or `on_complete` raised while nobody was there to hear it.
+        """Send an error response: `try_complete` or `on_complete` raised where no caller could handle it.
 
-        It has been logged already; here whoever waits can be told.
+        The error has been logged.
         """
 
     def force_complete(self) -> bool:
-        """Complete now unless that has happened already; True for the one call that does it."""
+        """Complete now unless that has happened already; return True for the one call that does it."""
         if self.completed:
             return False
         self._leave()
         self.on_complete()
+        self.release()
         return True
 
     def cancel(self) -> None:
-        """Stop waiting and do nothing: whoever waited for it is gone."""
+        """Stop waiting without a response: the client has gone."""
         if not self.completed:
             self._leave()
+            self.release()
 
-    def start_timer(self, timers: Timers) -> None:
-        """Have the operation expire after its delay."""
-        self._timer = timers.schedule(self.delay_ms, self._expire)
+    def expire(self) -> None:
+        """Complete as after the delay. Never raises."""
+        if self.completed:
+            return
+        if self.purgatory is not None:
+            self.purgatory.expired += 1
+        try:
+            self.force_complete()
+        except Exception as error:
+            self.failed(error)
 
     def failed(self, error: Exception) -> None:
-        """Log that completing did not work, and let the operation tell who waits for it."""
+        """Log that completing failed, and let the operation send an error response."""
         logger.error("%s failed to complete", type(self).__name__, exc_info=error)
         if not self.completed:
             self._leave()
-        self.on_failure(error)
+        try:
+            self.on_failure(error)
+        finally:
+            self.release()
+
+    def watch(self, purgatory: Purgatory, keys: Iterable[Hashable], timers: Timers) -> None:
+        """Note where the operation is watched, and expire after the delay."""
+        self.purgatory = purgatory
+        self._keys = keys
+        self._timer = timers.schedule(self.delay_ms, self.expire)
 
     def _leave(self) -> None:
         self.completed = True
@@ -90,107 +121,84 @@ class DelayedOperation(ABC):
             self._timer.cancel()
             self._timer = None
         if self.purgatory is not None:
-            self.purgatory.operation_completed()
-
-    def _expire(self) -> None:
-        if self.completed:
-            return
-        if self.purgatory is not None:
-            self.purgatory.expired += 1
-        try:
-            self.force_complete()
-            self.on_expiration()
-        except Exception as error:
-            self.failed(error)
+            self.purgatory.remove(self, self._keys)
+            self._keys = ()
 
 
 class Purgatory:
-    """The waiting operations of one kind; `name` is for metrics.
+    """The parked operations of one kind; `name` is for metrics.
 
-    `delayed` counts operations that wait, `watched` entries in watcher lists (an operation under
-    three keys counts three times, completed ones until purged), `expired` those that time ended.
+    `delayed` counts operations, `watched` keys (an operation under three keys counts three times), `expired`
+    operations that completed because their delay had passed, or early for lack of memory.
     """
 
-    def __init__(self, name: str, timers: Timers, purge_interval: int = PURGE_INTERVAL) -> None:
+    def __init__(self, name: str, timers: Timers, memory: ParkedMemory | None = None) -> None:
+        """`memory` is shared by all purgatories of a node."""
         self.name = name
         self.delayed = 0
         self.watched = 0
         self.expired = 0
         self._timers = timers
-        self._purge_interval = purge_interval
-        self._watchers: dict[Hashable, list[DelayedOperation]] = {}
-        self._completed_since_purge = 0
+        self._memory = ParkedMemory() if memory is None else memory
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
-        """Complete the operation now if it can be, else watch it; True if it was completed."""
+        """Complete the operation now if possible, else watch it; return whether it is completed.
+
+        A key that is given more than once counts once.
+        """
         assert operation.purgatory is None, "an operation waits only once"
         if operation.try_complete():
             return True
-        operation.purgatory = self
-        self.delayed += 1
         # Nothing can happen between the check and the watching: both run on the loop that owns the keys.
-        for key in keys:
-            self._watchers.setdefault(key, []).append(operation)
-            self.watched += 1
-        operation.start_timer(self._timers)
-        return False
+        unique = dict.fromkeys(keys)
+        for key in unique:
+            watchers = self._watchers.get(key)
+            if watchers is None:
+                watchers = self._watchers[key] = {}
+            watchers[operation] = None
+        self.delayed += 1
+        self.watched += len(unique)
+        operation.watch(self, unique, self._timers)
+        self._memory.add(operation)
+        self._memory.keep_to_limit()
+        return operation.completed
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Something changed at `key`: complete what now can be, and say how many that were.
+        """Complete the operations under `key` that now can be, and return how many those were.
 
-        Never raises: an operation that fails is told so by `on_failure`, the others get their turn.
+        Never raises: an operation that fails is notified by `on_failure`, and the others are checked.
         """
         watchers = self._watchers.get(key)
         if watchers is None:
             return 0
-        # Completing may park the next operation under this key, which then joins a list of its own.
-        del self._watchers[key]
-        self.watched -= len(watchers)
         completed = 0
-        remaining: list[DelayedOperation] = []
-        for operation in watchers:
+        # Completing changes the dictionary; an operation that is parked meanwhile has been checked just now.
+        for operation in tuple(watchers):
+            if operation.completed:
+                continue
             try:
-                if not operation.completed and operation.try_complete():
-                    completed += 1
+                completed += operation.try_complete()
             except Exception as error:
                 operation.failed(error)
-            if not operation.completed:
-                remaining.append(operation)
-        if remaining:
-            self._watchers[key] = remaining + self._watchers.get(key, [])
-            self.watched += len(remaining)
         return completed
-
-    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
-        """Stop watching `key`; the operations that waited there, for the caller to force."""
-        watchers = self._watchers.pop(key, [])
-        self.watched -= len(watchers)
-        return [operation for operation in watchers if not operation.completed]
 
     def force_all(self) -> None:
         """Complete everything, as at shutdown."""
         for key in list(self._watchers):
-            for operation in self.cancel_for_key(key):
+            for operation in tuple(self._watchers.get(key, ())):
                 try:
                     operation.force_complete()
                 except Exception as error:
                     operation.failed(error)
 
-    def operation_completed(self) -> None:
-        """Called by operations of this purgatory when they complete."""
-        self.delayed -= 1
-        self._completed_since_purge += 1
-        if self._completed_since_purge > self._purge_interval:
-            self.purge()
-
-    def purge(self) -> None:
-        """Drop completed operations from all lists."""
-        self._completed_since_purge = 0
-        self.watched = 0
-        for key, watchers in list(self._watchers.items()):
-            pending = [operation for operation in watchers if not operation.completed]
-            if pending:
-                self._watchers[key] = pending
-                self.watched += len(pending)
-            else:
+    def remove(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        """Forget an operation that has completed; called by the operation."""
+        for key in keys:
+            watchers = self._watchers[key]
+            del watchers[operation]
+            if not watchers:
                 del self._watchers[key]
+            self.watched -= 1
+        self.delayed -= 1
+        self._memory.remove(operation)

@@ -19,7 +19,6 @@ from uuid import UUID
 from broker.config import BrokerConfig
 from broker.listeners import Listener
 from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
 from broker.remote.managers import (
     ManagedMetadata,
     first_directory,
@@ -52,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RemotePorts:
-    """What the rest of the node gives: settings as of now, partitions, timers, where it is reached.
+    """What the rest of the node provides: current settings, partitions, purgatories by name, addresses.
 
     `is_confirmed`: whether the controller was heard of a moment ago.
     """
@@ -60,7 +59,7 @@ class RemotePorts:
     context: NodeContext
     config: Callable[[], BrokerConfig]
     replicas: ReplicaManager
-    timers: Timers
+    make_purgatory: Callable[[str], Purgatory]
     advertised: Callable[[], tuple[Listener, ...]]
     is_confirmed: Callable[[], bool]
 
@@ -104,8 +103,8 @@ class RemotePart:
         self.reader = MeteredReader(reader, self.manager.figures, self.manager.fetch_quota, context.clock)
         self.access = RemoteAccess(
             self.reader,
-            Purgatory("RemoteFetch", ports.timers),
-            Purgatory("RemoteListOffsets", ports.timers),
+            ports.make_purgatory("RemoteFetch"),
+            ports.make_purgatory("RemoteListOffsets"),
             lambda: ports.config().remote_fetch_max_wait_ms,
             lambda: ports.config().remote_list_offsets_request_timeout_ms,
         )

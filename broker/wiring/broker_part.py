@@ -21,6 +21,7 @@ from broker.metadata.producer_ids import ProducerIds
 from broker.metadata.topic_creation import TopicCreation
 from broker.network.request_channel import RequestChannel
 from broker.network.server import NetworkServer
+from broker.purgatory.parked_memory import ParkedMemory
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import TimerDriver, Timers
 from broker.registration import previous_broker_epoch
@@ -105,6 +106,7 @@ class BrokerPart:
     async def _serve(self, undo: AsyncExitStack) -> None:
         """Everything that answers requests; the listeners accept last."""
         self._timers = Timers(self._clock.monotonic_ms)
+        self._parked = ParkedMemory(self.config.max_parked_request_bytes)
         self._driver = TimerDriver(self._timers)
         undo.callback(self._driver.stop)
         undo.push_async_callback(self._logs.flusher.close)
@@ -165,7 +167,7 @@ class BrokerPart:
             self._context,
             lambda: self._logs.dynamic_config.current,
             self._logs.replicas,
-            self._timers,
+            self._make_purgatory,
             self.advertised,
             lambda: self._lease.is_confirmed,
         )
@@ -173,10 +175,13 @@ class BrokerPart:
         undo.push_async_callback(remote.close, REMOTE_ABANDON_TIMEOUT_S)
         return remote
 
+    def _make_purgatory(self, name: str) -> Purgatory:
+        return Purgatory(name, self._timers, self._parked)
+
     def _make_services(self) -> Services:
         config = self.config
-        fetch_purgatory, produce_purgatory = (Purgatory(name, self._timers) for name in ("Fetch", "Produce"))
-        delete_records_purgatory = Purgatory("DeleteRecords", self._timers)
+        fetch_purgatory, produce_purgatory = map(self._make_purgatory, ("Fetch", "Produce"))
+        delete_records_purgatory = self._make_purgatory("DeleteRecords")
         self._logs.leadership.waiting = WaitingRequests(
             fetch_purgatory, produce_purgatory, delete_records_purgatory
         )
@@ -256,6 +261,7 @@ class BrokerPart:
         metrics.add_purgatories(
             services.produce_purgatory, services.fetch_purgatory, services.delete_records_purgatory
         )
+        metrics.add_parked_memory(self._parked)
         metrics.add_traffic(services.traffic)
         report_groups(metrics, services.groups.group_counts)
         report_transactions(metrics, services.transactions, self._coordinators.markers)

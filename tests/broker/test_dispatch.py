@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import pytest
 
@@ -14,6 +16,7 @@ from broker.clock import SystemClock
 from broker.dispatch import Dispatcher
 from broker.error_responses import error_response_of
 from broker.handlers.api_versions import ApiVersionsHandler, Features
+from broker.network.receive_buffer import FIRST_BYTES
 from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.request_context import RequestContext
@@ -30,6 +33,7 @@ from protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from protocol.messages.produce import (
     PartitionProduceData,
@@ -574,3 +578,69 @@ async def test_a_large_request_that_is_malformed_ends_its_connection() -> None:
         await client.send(bytes(frame))
         assert await client.is_closed()
         assert broker.dispatcher.slices.pending == 0
+
+
+@on_both_loops
+async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_message() -> None:
+    parked: list[asyncio.Future[JoinGroupResponse]] = []
+    metadata: list[bytes] = []
+
+    async def park(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+        metadata.append(request.protocols[0].metadata)
+        del request
+        parked.append(asyncio.get_running_loop().create_future())
+        return await parked[-1]
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.JOIN_GROUP, park, parks=True)
+    async with running(broker):
+        answered, failed = await broker.connect(), await broker.connect()
+        protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(1_000_000))
+        for number, client in enumerate((answered, failed)):
+            await send(client, JoinGroupRequest(protocol_type="consumer", protocols=(protocol,)), 9)
+            await until(lambda count=number + 1: len(parked) == count)
+        # This list and the call itself: nothing else refers to what the message contained.
+        assert [sys.getrefcount(metadata[index]) for index in range(2)] == [2, 2]
+        buffered = [connection._buffer.capacity for connection in broker.served.server.connections()]
+        assert max(buffered) <= FIRST_BYTES
+        parked[0].set_result(JoinGroupResponse(generation_id=3))
+        assert await receive(answered, ApiKey.JOIN_GROUP, 9) == JoinGroupResponse(generation_id=3)
+        parked[1].set_exception(KafkaError(ErrorCode.NOT_COORDINATOR, "moved"))
+        refused = cast(JoinGroupResponse, await receive(failed, ApiKey.JOIN_GROUP, 9))
+        assert refused.error_code == ErrorCode.NOT_COORDINATOR
+
+
+@on_both_loops
+async def test_a_plain_future_that_a_request_waits_for_is_cancelled_when_the_client_goes() -> None:
+    future: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
+    async with running(broker):
+        client = await broker.connect()
+        await send(client, ListGroupsRequest(), 4)
+        await until(lambda: broker.metrics.of("ListGroups", 5).requests[4] == 1)
+        client.close()
+        await until(future.cancelled)
+
+
+@on_both_loops
+async def test_a_request_that_waits_for_a_place_is_not_decoded_before_it_has_one() -> None:
+    gate = asyncio.Event()
+
+    async def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        await gate.wait()
+        return HeartbeatResponse()
+
+    broker = Broker(limit=1)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        first, second, malformed = [await broker.connect() for _ in range(3)]
+        await send(first, HeartbeatRequest(), 4)
+        await until(lambda: broker.channel.running == 1)
+        await send(second, HeartbeatRequest(), 4)
+        whole = encode_request(ApiKey.HEARTBEAT, 4, 7, "test-client", HeartbeatRequest())
+        await malformed.send(struct.pack(">i", len(whole) - 8) + whole[4:-4])
+        await until(lambda: broker.channel.waiting == 2)
+        gate.set()
+        assert await receive(second, ApiKey.HEARTBEAT, 4) == HeartbeatResponse()
+        assert await malformed.is_closed()

@@ -112,6 +112,9 @@ def test_traffic_purgatories_and_channel_are_reported() -> None:
         def on_complete(self) -> None:
             """Nothing."""
 
+        def release(self) -> None:
+            """Nothing."""
+
     now = [0]
     timers = Timers(lambda: now[0])
     fetch, produce = Purgatory("Fetch", timers), Purgatory("Produce", timers)

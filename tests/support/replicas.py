@@ -195,6 +195,9 @@ class FakeRequest(Request):
     def respond(self, answer: Answer) -> None:
         self.answers.append(None if answer is None else _whole(answer))
 
+    def release_frame(self) -> None:
+        self.frame = self.body = memoryview(b"")
+
     def park(self) -> None:
         self.frame = self.body = memoryview(b"")
 

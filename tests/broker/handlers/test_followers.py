@@ -554,6 +554,18 @@ async def test_deleting_records_waits_for_the_log_start_of_every_follower_that_i
     assert outcome(await waiting) == (0, 1)
 
 
+async def test_deleting_records_waits_no_longer_for_a_client_that_has_gone() -> None:
+    cluster = Cluster(isr=(1, 2))
+    cluster.append("a", "b")
+    cluster.fetch(2, broker=SECOND)
+    waiting = delete(cluster, 1)
+    assert isinstance(waiting, asyncio.Future)
+    assert cluster.deletions.delayed == 1
+    waiting.cancel()
+    await asyncio.sleep(0)
+    assert (cluster.deletions.delayed, cluster.deletions.watched, len(cluster.timers)) == (0, 0, 0)
+
+
 async def test_deleting_records_ends_with_its_time_or_the_leadership() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b")

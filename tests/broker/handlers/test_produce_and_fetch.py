@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import cast
 
@@ -288,6 +289,37 @@ def test_a_fetch_whose_reader_has_gone_waits_no_longer(broker: Broker) -> None:
     assert broker.fetches.delayed == 0
     broker.produce(batch(b"nobody reads it"))
     assert (request.answers, broker.fetches.watched) == ([], 0)
+
+
+@pytest.mark.parametrize("end", ["data", "deadline", "gone"])
+def test_a_parked_fetch_keeps_no_frame_and_leaves_nothing_when_it_ends(broker: Broker, end: str) -> None:
+    request = broker.fetch(at(0), max_wait_ms=500)
+    assert (len(request.frame), len(request.body)) == (0, 0)
+    if end == "data":
+        broker.produce(batch(b"a"))
+    elif end == "deadline":
+        broker.pass_ms(501)
+    else:
+        request.abandon()
+    assert bool(request.answers) == (end != "gone")
+    assert (broker.fetches.delayed, broker.fetches.watched) == (0, 0)
+    left = weakref.ref(request)
+    del request
+    assert left() is None, "neither the purgatory nor a cycle of references keeps the request"
+
+
+def test_a_parked_fetch_that_fails_is_answered_without_its_frame(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = broker.fetch(at(0), max_wait_ms=500, version=4)
+
+    def fault(*_: object, **__: object) -> None:
+        raise RuntimeError("a fault of our own")
+
+    monkeypatch.setattr("broker.delayed_fetch.read_partitions", fault)
+    broker.produce(batch(b"a"))
+    (partition,) = fetched(waiting)
+    assert partition.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_a_fetch_waits_until_there_is_enough_over_all_its_partitions(broker: Broker) -> None:

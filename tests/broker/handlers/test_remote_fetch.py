@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import cast
 
 import pytest
@@ -235,6 +236,34 @@ async def test_a_client_that_goes_away_stops_the_read() -> None:
     assert broker.tier.reader.reads[0][1].cancelled()
     assert not request.answers
     assert broker.tier.fetches.delayed == 0
+
+
+@pytest.mark.parametrize("end", ["read", "gone", "late"])
+async def test_what_was_read_is_free_as_soon_as_the_fetch_has_ended(end: str) -> None:
+    """Completed fetches once kept their data until a thousand of them had completed."""
+    broker = TieredBroker()
+    request = broker.fetch(0, 0)
+    (_, first), (_, second) = broker.tier.reader.reads
+    data = memoryview(remote_read("0", "1").records)
+    left = weakref.ref(data)
+    first.set_result(RemoteRead(data, 2))
+    del data
+    await settled()
+    assert left() is not None
+    if end == "read":
+        second.set_result(remote_read("0", "1"))
+    elif end == "gone":
+        request.abandon()
+    else:
+        broker.pass_ms(501)
+    broker.tier.reader.reads.clear()
+    del first, second
+    await settled()
+    assert left() is None
+    assert (broker.tier.fetches.delayed, broker.tier.fetches.watched) == (0, 0)
+    ended = weakref.ref(request)
+    del request
+    assert ended() is None
 
 
 async def test_a_read_that_ends_after_its_time_changes_nothing() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import weakref
 
 from broker.network.config import NetworkConfig
+from broker.network.receive_buffer import FIRST_BYTES
 from broker.network.request import Request
 from tests.support.loops import on_both_loops, until
 from tests.support.network import echo, frame, serving
@@ -258,3 +260,48 @@ async def test_closing_a_request_ends_its_connection_after_earlier_answers() -> 
         assert await client.receive() == b"good"
         assert await client.is_closed()
         assert await other.ask(b"still here") == b"still here"
+
+
+@on_both_loops
+async def test_parked_requests_with_large_frames_keep_a_few_kilobytes_each() -> None:
+    parking = Parking()
+
+    def park(request: Request) -> None:
+        parking(request)
+        request.release_frame()
+
+    def buffered_bytes() -> int:
+        return sum(connection._buffer.capacity for connection in served.server.connections())
+
+    async with serving(park) as served:
+        clients = [await served.connect() for _ in range(5)]
+        for client in clients:
+            await client.send(frame(bytes(2_000_000)) + frame(b"behind"))
+        await until(lambda: len(parking.requests) == 5)
+        await until(lambda: buffered_bytes() <= 5 * 2 * FIRST_BYTES)
+        for request in list(parking.requests):
+            request.respond(frame(b"late"))
+        for client in clients:
+            assert await client.receive() == b"late"
+        await until(lambda: len(parking.requests) == 10)
+
+
+@on_both_loops
+async def test_a_closed_connection_leaves_nothing_of_a_parked_request() -> None:
+    requests: list[weakref.ref[Request]] = []
+
+    def park(request: Request) -> None:
+        requests.append(weakref.ref(request))
+        request.on_abandoned = abandoned.append
+        request.release_frame()
+
+    abandoned: list[Request] = []
+    async with serving(park) as served:
+        client = await served.connect()
+        await client.send(frame(bytes(1_000_000)))
+        await until(lambda: bool(requests))
+        client.close()
+        await until(lambda: bool(abandoned))
+        assert (len(abandoned[0].frame), len(abandoned[0].body)) == (0, 0)
+        abandoned.clear()
+        await until(lambda: requests[0]() is None)

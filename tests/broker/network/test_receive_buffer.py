@@ -176,3 +176,39 @@ def test_shrinking_keeps_what_was_received() -> None:
     assert frame is not None
     buffer.shrink()
     assert bytes(frame) == b"whole"
+
+
+@pytest.mark.parametrize("size", [10, NORMAL_BYTES, 4 * MEBIBYTE])
+@pytest.mark.parametrize("behind", [b"", b"\0\0"])
+def test_a_frame_that_is_dropped_leaves_little_memory_and_room_for_what_follows(
+    size: int, behind: bytes
+) -> None:
+    buffer = buffer_of(spare_bytes=64 * MEBIBYTE)
+    stream, position = framed(bytes(size)) + behind, 0
+    while not buffer.has_frame():
+        position += feed(buffer, stream[position:])
+    assert buffer.next_frame() is not None
+    buffer.drop_frame()
+    assert buffer.capacity <= NORMAL_BYTES
+    assert not buffer.is_full
+    feed(buffer, stream[position:] + framed(b"next")[len(behind) :])
+    buffer.release()
+    frame = buffer.next_frame()
+    assert frame is not None
+    assert bytes(frame) == b"next"
+
+
+def test_after_a_frame_was_dropped_the_buffer_does_not_grow_before_its_request_is_answered() -> None:
+    buffer = buffer_of(spare_bytes=64 * MEBIBYTE)
+    feed(buffer, framed(b"parked"))
+    assert buffer.next_frame() is not None
+    buffer.drop_frame()
+    following = framed(bytes(MEBIBYTE))
+    received = 0
+    while not buffer.is_full:
+        received += feed(buffer, following[received:])
+    assert buffer.capacity == received == FIRST_BYTES
+    buffer.release()
+    while received < len(following):
+        received += feed(buffer, following[received:])
+    assert buffer.next_frame() == bytes(MEBIBYTE)

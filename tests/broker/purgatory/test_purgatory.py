@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import weakref
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.purgatory.purgatory import DelayedOperation, Purgatory
+from broker.purgatory.parked_memory import ParkedMemory
+from broker.purgatory.purgatory import OPERATION_BYTES, DelayedOperation, Purgatory
 from broker.purgatory.timers import Timers
 
 
@@ -21,10 +23,10 @@ class Time:
 class Operation(DelayedOperation):
     """Completable once `ready` is set; counts what is called."""
 
-    def __init__(self, delay_ms: int = 1_000) -> None:
-        super().__init__(delay_ms)
+    def __init__(self, delay_ms: int = 1_000, size_bytes: int = OPERATION_BYTES) -> None:
+        super().__init__(delay_ms, size_bytes)
         self.ready = False
-        self.tries = self.completions = self.expirations = 0
+        self.tries = self.completions = self.releases = 0
         self.failures: list[Exception] = []
         self.error: Exception | None = None
         self.error_on_complete: Exception | None = None
@@ -40,8 +42,9 @@ class Operation(DelayedOperation):
         if self.error_on_complete is not None:
             raise self.error_on_complete
 
-    def on_expiration(self) -> None:
-        self.expirations += 1
+    def release(self) -> None:
+        assert self.completed, "an operation that still waits keeps what it has"
+        self.releases += 1
 
     def on_failure(self, error: Exception) -> None:
         self.failures.append(error)
@@ -81,7 +84,7 @@ def test_an_event_at_any_of_its_keys_completes_an_operation(purgatory: Purgatory
     operation.ready = True
     assert purgatory.check_and_complete("b") == 1
     assert purgatory.check_and_complete("a") == 0
-    assert (operation.completions, operation.expirations) == (1, 0)
+    assert (operation.completions, purgatory.expired) == (1, 0)
     assert (purgatory.delayed, len(timers)) == (0, 0)
 
 
@@ -93,7 +96,7 @@ def test_time_ends_the_waiting_exactly_once(purgatory: Purgatory, timers: Timers
     assert operation.completions == 0
     time.now_ms = 50
     timers.advance()
-    assert (operation.completions, operation.expirations, purgatory.expired) == (1, 1, 1)
+    assert (operation.completions, purgatory.expired) == (1, 1)
     operation.ready = True
     assert purgatory.check_and_complete("a") == 0
     assert not operation.force_complete()
@@ -108,7 +111,7 @@ def test_a_completed_operation_does_not_expire(purgatory: Purgatory, timers: Tim
     purgatory.check_and_complete("a")
     time.now_ms = 1_000
     timers.advance()
-    assert (operation.completions, operation.expirations, purgatory.expired) == (1, 0, 0)
+    assert (operation.completions, purgatory.expired) == (1, 0)
 
 
 def test_many_watchers_of_one_key_are_asked_in_the_order_they_came(purgatory: Purgatory) -> None:
@@ -152,15 +155,52 @@ def test_an_operation_parked_while_others_complete_is_not_lost(purgatory: Purgat
     assert purgatory.check_and_complete("a") == 2
 
 
-def test_completed_operations_are_purged_from_keys_that_stay_quiet(timers: Timers) -> None:
-    purgatory = Purgatory("Test", timers, purge_interval=10)
-    for _ in range(1_000):
+def test_a_completed_operation_leaves_the_keys_that_stay_quiet_at_once(purgatory: Purgatory) -> None:
+    for _ in range(100):
         operation = Operation()
         purgatory.try_complete_else_watch(operation, ["busy", "quiet"])
         operation.ready = True
         purgatory.check_and_complete("busy")
-        assert purgatory.watched <= 2 + 11
-    assert purgatory.delayed == 0
+        assert (purgatory.delayed, purgatory.watched) == (0, 0)
+        assert operation.releases == 1
+
+
+def test_a_key_that_is_named_a_thousand_times_is_watched_and_checked_once(purgatory: Purgatory) -> None:
+    operation = Operation()
+    purgatory.try_complete_else_watch(operation, ["a"] * 1_000 + ["b"])
+    assert purgatory.watched == 2
+    purgatory.check_and_complete("a")
+    assert operation.tries == 2, "once when it came, once for the event"
+
+
+@pytest.mark.parametrize("end", ["complete", "cancel", "expire", "fail"])
+def test_an_operation_that_has_ended_releases_what_it_kept_once_and_nothing_refers_to_it(
+    end: str, purgatory: Purgatory, timers: Timers, time: Time
+) -> None:
+    operation = Operation(delay_ms=50)
+    purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert operation.releases == 0
+    if end == "complete":
+        operation.ready = True
+        purgatory.check_and_complete("b")
+    elif end == "cancel":
+        operation.cancel()
+        operation.cancel()
+    elif end == "expire":
+        time.now_ms = 50
+        timers.advance()
+    else:
+        operation.error = ZeroDivisionError("broken")
+        purgatory.check_and_complete("a")
+    assert operation.releases == 1
+    assert operation.completions == (end in ("complete", "expire"))
+    assert (purgatory.delayed, purgatory.watched, len(timers)) == (0, 0, 0)
+    left = weakref.ref(operation)
+    del operation
+    # The log that pytest captures refers to an operation that failed, by way of the traceback.
+    assert end == "fail" or left() is None, (
+        "no cycle of references: memory is free without the garbage collector"
+    )
 
 
 @pytest.mark.parametrize("where", ["try_complete", "on_complete"])
@@ -207,15 +247,31 @@ def test_an_error_at_the_first_try_goes_to_the_caller(purgatory: Purgatory) -> N
     assert (purgatory.delayed, purgatory.watched) == (0, 0)
 
 
-def test_the_operations_of_a_key_can_be_taken_out(purgatory: Purgatory) -> None:
-    first, second, other = Operation(), Operation(), Operation()
-    purgatory.try_complete_else_watch(first, ["a"])
-    purgatory.try_complete_else_watch(second, ["a", "b"])
-    purgatory.try_complete_else_watch(other, ["b"])
-    first.force_complete()
-    assert purgatory.cancel_for_key("a") == [second]
-    assert purgatory.watched == 2
-    assert purgatory.cancel_for_key("a") == []
+def test_beyond_the_limit_in_bytes_the_largest_operations_expire_early_and_small_ones_wait(
+    timers: Timers,
+) -> None:
+    memory = ParkedMemory(limit_bytes=100_000)
+    fetches, produces = Purgatory("Fetch", timers, memory), Purgatory("Produce", timers, memory)
+    small = [Operation(size_bytes=500) for _ in range(40)]
+    large = [Operation(size_bytes=40_000) for _ in range(3)]
+    for number in range(40):
+        (fetches, produces)[number % 2].try_complete_else_watch(small[number], ["a"])
+    assert [fetches.try_complete_else_watch(each, ["a"]) for each in large] == [False, False, False]
+    assert [each.completions for each in large] == [1, 0, 0], "the oldest of the largest"
+    assert memory.used_bytes == 40 * 500 + 2 * 40_000
+    assert (memory.expired_early, fetches.expired) == (1, 1)
+    assert not any(each.completed for each in small)
+    for each in (*small, *large):
+        each.cancel()
+    assert memory.used_bytes == 0
+
+
+def test_an_operation_that_alone_exceeds_the_limit_is_completed_when_it_comes(timers: Timers) -> None:
+    memory = ParkedMemory(limit_bytes=1_000)
+    purgatory = Purgatory("Fetch", timers, memory)
+    operation = Operation(size_bytes=1_001)
+    assert purgatory.try_complete_else_watch(operation, ["a"])
+    assert (operation.completions, purgatory.delayed, memory.used_bytes) == (1, 0, 0)
 
 
 def test_at_shutdown_everything_is_completed(purgatory: Purgatory, timers: Timers) -> None:
@@ -235,16 +291,18 @@ class PurgatoryMachine(RuleBasedStateMachine):
         super().__init__()
         self.time = Time()
         self.timers = Timers(lambda: self.time.now_ms)
-        self.purgatory = Purgatory("Test", self.timers, purge_interval=3)
+        self.memory = ParkedMemory(limit_bytes=10_000)
+        self.purgatory = Purgatory("Test", self.timers, self.memory)
         self.operations: list[Operation] = []
 
     @rule(
         delay=st.integers(1, 500),
-        keys=st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True),
+        keys=st.lists(st.integers(0, 3), min_size=1, max_size=4),
+        size_bytes=st.integers(1, 6_000),
         ready=st.booleans(),
     )
-    def add(self, delay: int, keys: list[int], ready: bool) -> None:
-        operation = Operation(delay)
+    def add(self, delay: int, keys: list[int], size_bytes: int, ready: bool) -> None:
+        operation = Operation(delay, size_bytes)
         operation.ready = ready
         self.purgatory.try_complete_else_watch(operation, keys)
         operation.ready = False
@@ -271,9 +329,12 @@ class PurgatoryMachine(RuleBasedStateMachine):
         pending = [operation for operation in self.operations if not operation.completed]
         assert self.purgatory.delayed == len(pending) == len(self.timers)
         assert all(operation.completions == operation.completed for operation in self.operations)
+        assert all(operation.releases <= operation.completed for operation in self.operations)
         lists = self.purgatory._watchers.values()
+        assert all(lists), "a key without operations is dropped"
         assert self.purgatory.watched == sum(map(len, lists))
-        assert {id(one) for one in pending} <= {id(one) for watchers in lists for one in watchers}
+        assert {id(one) for watchers in lists for one in watchers} == {id(one) for one in pending}
+        assert self.memory.used_bytes == sum(one.size_bytes for one in pending) <= self.memory.limit_bytes
 
 
 PurgatoryMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
