@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types imports unit test sim demo bench bench-kafka soak failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
+.PHONY: help install lint types imports unit test sim demo bench bench-kafka soak hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ bench: $(STAMP) ## benchmarks beside their references; tables and JSON in benchm
 bench-kafka: $(STAMP) ## Apache Kafka compared with Tidelog, alternating, in about 20 minutes; needs Java 17 and Maven
 	mvn -q -f tests/kafka_tools/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
 	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/python -m benchmarks.kafka $(KAFKA_BENCH)
+
+hostile: $(STAMP) ## every known attack on a running broker; blocked time, memory, descriptors, p99 of others
+	$(BIN)/python -m tests.harness.hostile
 
 failover: $(STAMP) ## three nodes under load, killed, paused, cut off, restarted; the verdict of the checker
 	$(BIN)/python -m benchmarks.failover

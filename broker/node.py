@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
 from broker.directory_locks import DirectoryLocks
+from broker.loop_stalls import LoopStalls
 from broker.metadata.directories import Identity, prepare_directories
 from broker.metadata.randomness import SystemRandomness
 from broker.metrics import BrokerMetrics
@@ -62,6 +63,7 @@ class BrokerNode:
         self._broker: BrokerPart | None = None
         self._ended = False
         self.metrics = BrokerMetrics()
+        self._loop_stalls: LoopStalls | None = None
         self.metrics_endpoint: MetricsEndpoint | None = None
         self.failed = asyncio.Event()
         """Set when this node cannot go on and has to be stopped; the reason is logged."""
@@ -93,6 +95,8 @@ class BrokerNode:
         """
         async with AsyncExitStack() as undo:
             undo.callback(self._threads.shut_down)
+            self._loop_stalls = LoopStalls(self._clock)
+            self._loop_stalls.report_to(self.metrics)
             context = self._open(undo)
             self._quorum = QuorumPart(context, undo)
             await self._quorum.start()
@@ -100,6 +104,7 @@ class BrokerNode:
                 self._broker = BrokerPart(context, self._quorum)
                 await self._unless_failed(self._broker.start(undo))
             await self._start_metrics()
+            self._loop_stalls.start()
             undo.pop_all()
 
     async def _unless_failed(self, starting: Coroutine[Any, Any, None]) -> None:
@@ -211,6 +216,8 @@ class BrokerNode:
         await self._release()
 
     async def _release(self) -> None:
+        if self._loop_stalls is not None:
+            self._loop_stalls.stop()
         await self._quorum.release()
         if self.metrics_endpoint is not None:
             await self.metrics_endpoint.close()

@@ -22,27 +22,32 @@ def valid_batch(count: int = 3, compression: Compression = Compression.NONE, **o
     return builder.build()
 
 
-def batch_with_payload(payload: bytes, codec: Compression, record_count: int = 1) -> bytearray:
-    """Return a batch whose header says `record_count` records and whose checksum covers `payload`."""
+def batch_with_payload(
+    payload: bytes, codec: Compression, record_count: int = 1, later_ms: int = 0
+) -> bytearray:
+    """Return a batch whose header says `record_count` records and whose checksum covers `payload`.
+
+    The header's maximum timestamp is now, plus `later_ms`.
+    """
     records = bytearray(BATCH_OVERHEAD) + payload
     header = read_header(valid_batch(1))._replace(
         batch_length=len(records) - LOG_OVERHEAD,
         attributes=int(codec),
         record_count=record_count,
         last_offset_delta=record_count - 1,
-        max_timestamp=now_ms(),
+        max_timestamp=now_ms() + later_ms,
     )
     write_header(records, 0, header)
     return records
 
 
-def batch_of_least_records(count: int, codec: Compression = Compression.ZSTD) -> bytearray:
-    """Return a valid batch of `count` records of the least size, which compress to nearly nothing."""
+def batch_of_least_records(count: int, codec: Compression = Compression.ZSTD, later_ms: int = 0) -> bytearray:
+    """Return a batch of `count` records of the least size, which compress to nearly nothing."""
     # attributes, timestamp delta, offset delta, key "", null value, no headers
     payload = b"".join(
         b"%c\0\0%b\0\x01\0" % (2 * (5 + len(delta)), delta) for delta in map(_zigzag, range(count))
     )
-    return batch_with_payload(compress(codec, payload), codec, count)
+    return batch_with_payload(compress(codec, payload), codec, count, later_ms)
 
 
 def _zigzag(number: int) -> bytes:

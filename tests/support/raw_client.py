@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 from typing import TypeVar
@@ -55,6 +56,12 @@ class RawClient:
     def send(self, data: bytes) -> None:
         """Send any bytes; errors of the socket are the caller's."""
         self._socket.sendall(data)
+
+    def has_response(self, timeout_s: float) -> bool:
+        """Return whether something arrives within `timeout_s`, be it the end of the connection."""
+        waiting = select.poll()
+        waiting.register(self._socket, select.POLLIN)
+        return bool(waiting.poll(timeout_s * 1000))
 
     def answers_to(self, frame: bytes) -> list[bytes] | None:
         """Send bytes and, behind them, a question that is always answered: what came before its answer.

@@ -1,0 +1,46 @@
+"""All attacks, in the order of the table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attacks import (
+    administration,
+    closed_connections,
+    descriptors,
+    encodings,
+    fetch_sessions,
+    groups,
+    held_frames,
+    id_patterns,
+    identities,
+    large_requests,
+    metrics_endpoint,
+    parked_fetches,
+    pipelining,
+    record_parsing,
+    sockets,
+    transactions,
+    wide_requests,
+)
+
+ATTACKS: Final[tuple[Attack, ...]] = (
+    *parked_fetches.ATTACKS,
+    *closed_connections.ATTACKS,
+    *descriptors.ATTACKS,
+    *held_frames.ATTACKS,
+    *record_parsing.ATTACKS,
+    *id_patterns.ATTACKS,
+    *fetch_sessions.ATTACKS,
+    *large_requests.ATTACKS,
+    *metrics_endpoint.ATTACKS,
+    *pipelining.ATTACKS,
+    *sockets.ATTACKS,
+    *encodings.ATTACKS,
+    *groups.ATTACKS,
+    *transactions.ATTACKS,
+    *administration.ATTACKS,
+    *identities.ATTACKS,
+    *wide_requests.ATTACKS,
+)

@@ -1,0 +1,231 @@
+"""Administrative requests that create much, or that are answered with much (review)."""
+
+from __future__ import annotations
+
+from protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    RequestCursor,
+    TopicRequest,
+)
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.frames import framed
+from tests.harness.hostile.scene import Scene
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+PARTITIONS_OF_A_WIDE_TOPIC = 1000
+
+
+def _create_topics_by_metadata(scene: Scene) -> None:
+    """Metadata creates the topics that it names, where auto.create.topics.enable is on."""
+    client = scene.client()
+    per_request = scene.size(5000, 5)
+    scene.begin()
+    number = 0
+    while True:
+        topics = tuple(MetadataRequestTopic(name=f"auto-{number}-{index}") for index in range(per_request))
+        if scene.exchange(client, framed(MetadataRequest(topics=topics), 9)) is None:
+            break
+        number += 1
+        if scene.is_over:
+            break
+    scene.note(f"{number * per_request:,} names")
+
+
+def _create_many_topics(scene: Scene) -> None:
+    topics = tuple(
+        CreatableTopic(name=f"created-{number}", num_partitions=1, replication_factor=1)
+        for number in range(scene.size(20_000, 10))
+    )
+    frame = framed(CreateTopicsRequest(topics=topics, timeout_ms=30_000, validate_only=True), 7)
+    scene.begin()
+    scene.repeat(frame)
+
+
+def _describe_configs_many_times(scene: Scene) -> None:
+    """A small request that names a topic again and again is answered with all of its configs each time."""
+    _describe_configs(scene, TOPIC_RESOURCE, "plain", scene.size(20_000, 20))
+
+
+def _describe_broker_configs_many_times(scene: Scene) -> None:
+    _describe_configs(scene, BROKER_RESOURCE, "1", scene.size(2000, 5))
+
+
+def _describe_configs(scene: Scene, kind: int, name: str, count: int) -> None:
+    resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)
+    request = DescribeConfigsRequest(
+        resources=(resource,) * count, include_synonyms=True, include_documentation=True
+    )
+    client = scene.client()
+    frame = framed(request, 4)
+    scene.begin()
+    response = scene.exchange(client, frame)
+    if response is not None:
+        scene.note(f"{len(frame):,} bytes are answered with {len(response):,}")
+    scene.repeat(frame, client)
+
+
+def _name_a_wide_topic_many_times(scene: Scene) -> None:
+    """Metadata and DescribeTopicPartitions of a topic of 1,000 partitions, named 2,000 times."""
+    partitions = scene.size(PARTITIONS_OF_A_WIDE_TOPIC, 10)
+    scene.target.create_topic("wide", partitions)
+    count = scene.size(2000, 10)
+    metadata = MetadataRequest(topics=(MetadataRequestTopic(name="wide"),) * count)
+    describe = DescribeTopicPartitionsRequest(
+        topics=(TopicRequest(name="wide"),) * count, response_partition_limit=2**31 - 1
+    )
+    cursor = DescribeTopicPartitionsRequest(
+        topics=tuple(TopicRequest(name=f"wide{number}") for number in range(scene.size(100_000, 50))),
+        response_partition_limit=1,
+        cursor=RequestCursor(topic_name="wide", partition_index=2**31 - 1),
+    )
+    client = scene.client()
+    scene.begin()
+    for request, version in ((metadata, 9), (describe, 0), (cursor, 0)):
+        scene.repeat(framed(request, version), client)
+
+
+def _describe_all_topics_without_pause(scene: Scene) -> None:
+    """Metadata for all topics where there are many partitions."""
+    scene.target.create_topic("wide", scene.size(PARTITIONS_OF_A_WIDE_TOPIC, 10))
+    client = scene.client()
+    scene.begin()
+    scene.repeat(framed(MetadataRequest(topics=None), 9), client)
+
+
+def _reassign_many_partitions(scene: Scene) -> None:
+    topics = (
+        ReassignableTopic(
+            name="plain",
+            partitions=tuple(
+                ReassignablePartition(partition_index=number, replicas=tuple(range(100)))
+                for number in range(scene.size(20_000, 20))
+            ),
+        ),
+    )
+    frame = framed(AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=30_000), 0)
+    scene.begin()
+    scene.repeat(frame)
+
+
+def _alter_configs_of_many_keys(scene: Scene) -> None:
+    configs = tuple(
+        AlterableConfig(name=f"unknown.key.{number}", config_operation=0, value="v" * 100)
+        for number in range(scene.size(20_000, 20))
+    )
+    resource = AlterConfigsResource(resource_type=TOPIC_RESOURCE, resource_name="plain", configs=configs)
+    long = AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE,
+        resource_name="plain",
+        configs=(AlterableConfig(name="cleanup.policy", config_operation=2, value="compact," * 4000),),
+    )
+    client = scene.client()
+    scene.begin()
+    for resources in ((resource,), (long,), tuple([long] * scene.size(100, 2))):
+        frame = framed(IncrementalAlterConfigsRequest(resources=resources), 1)
+        scene.repeat(frame, client)
+
+
+def _set_quotas_of_many_clients(scene: Scene) -> None:
+    entries = tuple(
+        RequestEntryData(
+            entity=(RequestEntityData(entity_type="client-id", entity_name=f"client-{number}"),),
+            ops=(OpData(key="producer_byte_rate", value=1e9),),
+        )
+        for number in range(scene.size(20_000, 20))
+    )
+    frame = framed(AlterClientQuotasRequest(entries=entries, validate_only=True), 1)
+    scene.begin()
+    scene.repeat(frame)
+
+
+ATTACKS = (
+    Attack(
+        name="topics-created-by-metadata",
+        item="review",
+        does="Metadata names 5,000 new topics per request, which are created",
+        run=_create_topics_by_metadata,
+        memory_mib=512,
+        memory_kept_mib=512,
+        descriptors_kept=16_000,
+        is_short=False,
+    ),
+    Attack(
+        name="create-many-topics",
+        item="review",
+        does="a CreateTopics of 20,000 topics, to be validated only",
+        run=_create_many_topics,
+        memory_mib=128,
+    ),
+    Attack(
+        name="describe-topic-configs-amplified",
+        item="review",
+        does="a DescribeConfigs names a topic 20,000 times",
+        run=_describe_configs_many_times,
+        memory_mib=256,
+    ),
+    Attack(
+        name="describe-broker-configs-amplified",
+        item="review",
+        does="a DescribeConfigs names the broker 2,000 times",
+        run=_describe_broker_configs_many_times,
+        memory_mib=256,
+    ),
+    Attack(
+        name="wide-topic-named-many-times",
+        item="review",
+        does="Metadata and DescribeTopicPartitions name a topic of 1,000 partitions 2,000 times",
+        run=_name_a_wide_topic_many_times,
+        memory_mib=256,
+        descriptors_kept=3100,
+        is_short=False,
+    ),
+    Attack(
+        name="metadata-of-all-topics",
+        item="review",
+        does="Metadata for all topics of 1,000 partitions, again and again",
+        run=_describe_all_topics_without_pause,
+        descriptors_kept=3100,
+        is_short=False,
+    ),
+    Attack(
+        name="reassign-many-partitions",
+        item="review",
+        does="AlterPartitionReassignments of 20,000 partitions to 100 replicas each",
+        run=_reassign_many_partitions,
+        memory_mib=128,
+    ),
+    Attack(
+        name="alter-configs-of-many-keys",
+        item="review",
+        does="IncrementalAlterConfigs with 20,000 unknown keys, and with list values of 32 kB",
+        run=_alter_configs_of_many_keys,
+        memory_mib=128,
+    ),
+    Attack(
+        name="quotas-of-many-clients",
+        item="review",
+        does="AlterClientQuotas of 20,000 clients, to be validated only",
+        run=_set_quotas_of_many_clients,
+        memory_mib=128,
+    ),
+)

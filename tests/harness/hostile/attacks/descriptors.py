@@ -1,0 +1,107 @@
+"""Descriptors that are used up by sockets or by partitions (item 15)."""
+
+from __future__ import annotations
+
+import socket
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.scene import Scene
+from tests.harness.hostile.target import Target, TargetError
+from tests.support.raw_client import RawClient
+
+OPEN_FILES_MAX = 400
+CONNECTIONS = 500
+PARTITIONS = 2000
+
+
+def _create(client: RawClient, name: str, partitions: int) -> str:
+    topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    request = CreateTopicsRequest(topics=(topic,), timeout_ms=20_000)
+    result = client.ask(request, 7, CreateTopicsResponse).topics[0]
+    return f"{ErrorCode(result.error_code).name}: {result.error_message}"
+
+
+def _create_a_topic_without_descriptors(scene: Scene) -> None:
+    client = scene.client()
+    scene.begin()
+    sockets: list[socket.socket] = []
+    for _ in range(CONNECTIONS):
+        try:
+            sockets.append(scene.connect())
+        except OSError:
+            break
+    scene.note(f"CreateTopics with {len(sockets)} sockets: {_create(client, 'without-descriptors', 3)}")
+    scene.hold()
+    scene.leave()
+    _expect_to_serve(scene)
+
+
+def _create_more_partitions_than_descriptors(scene: Scene) -> None:
+    client = scene.client()
+    scene.begin()
+    answers = set()
+    for number in range(4):
+        answers.add(_create(client, f"many-partitions-{number}", PARTITIONS).replace(str(number), "n"))
+    scene.note(" | ".join(sorted(answers))[:200])
+    scene.hold()
+    scene.leave()
+    _expect_to_serve(scene)
+
+
+def _restart_with_many_partitions(scene: Scene) -> None:
+    """A broker must be able to start again with all partitions that it accepted; it is one of its own."""
+    scene.begin()
+    with Target(open_files_max=OPEN_FILES_MAX) as second:
+        with RawClient(*second.address) as client:
+            for number in range(2):
+                scene.note(_create(client, f"many-partitions-{number}", PARTITIONS)[:100])
+        code = second.exit_code
+        scene.expect(code is None, f"the broker ended with code {code}")
+        second.terminate()
+        try:
+            second.start()
+        except TargetError as error:
+            scene.expect(False, f"the broker does not start again: {error}"[-300:])
+
+
+def _expect_to_serve(scene: Scene) -> None:
+    """The broker must be able to create a topic once the attacker has gone."""
+    try:
+        scene.target.create_topic("after-the-attack", 1)
+    except (OSError, TargetError) as error:
+        scene.expect(False, f"no topic can be created after the attack: {error}")
+
+
+ATTACKS = (
+    Attack(
+        name="descriptors-used-up-by-sockets",
+        item="15",
+        does="CreateTopics while sockets use up all descriptors",
+        run=_create_a_topic_without_descriptors,
+        open_files_max=OPEN_FILES_MAX,
+        descriptors_kept=24,
+        log_lines_max=200,
+        is_short=False,
+    ),
+    Attack(
+        name="descriptors-used-up-by-partitions",
+        item="15",
+        does="four CreateTopics of 2,000 partitions each with 400 descriptors",
+        run=_create_more_partitions_than_descriptors,
+        open_files_max=OPEN_FILES_MAX,
+        descriptors_kept=OPEN_FILES_MAX,
+        memory_mib=128,
+        memory_kept_mib=128,
+        log_lines_max=200,
+        is_short=False,
+    ),
+    Attack(
+        name="restart-with-many-partitions",
+        item="15",
+        does="two CreateTopics of 2,000 partitions with 400 descriptors, then a restart",
+        run=_restart_with_many_partitions,
+        is_short=False,
+    ),
+)

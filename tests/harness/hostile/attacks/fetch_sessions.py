@@ -1,0 +1,100 @@
+"""Fetch sessions that hold very many partitions, or that are opened without end (item 19)."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.frames import framed
+from tests.harness.hostile.scene import Scene
+from tests.harness.hostile.well_behaved import TOPIC
+
+PARTITIONS = 400_000
+PER_REQUEST = 40_000
+OPENING_EPOCH = 0
+
+
+def _topic(name: str, first: int, count: int) -> FetchTopic:
+    partitions = tuple(
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=1)
+        for number in range(first, first + count)
+    )
+    return FetchTopic(topic=name, topic_id=UUID(int=7), partitions=partitions)
+
+
+def _fill_a_session(scene: Scene) -> None:
+    per_request = scene.size(PER_REQUEST, 100)
+    client = scene.client()
+    opening = FetchRequest(session_epoch=OPENING_EPOCH, topics=(_topic(TOPIC, 0, 1),))
+    session = client.ask(opening, 12, FetchResponse).session_id
+    frames = [
+        framed(
+            FetchRequest(
+                session_id=session,
+                session_epoch=number + 1,
+                topics=(_topic("unknown", number * per_request, per_request),),
+            ),
+            12,
+        )
+        for number in range(PARTITIONS // PER_REQUEST)
+    ]
+    scene.begin()
+    for frame in frames:
+        if scene.exchange(client, frame) is None:
+            scene.note("closed while adding partitions")
+            return
+    epoch = len(frames) + 1
+    while not scene.is_over:
+        frame = framed(FetchRequest(session_id=session, session_epoch=epoch), 12)
+        if scene.exchange(client, frame) is None:
+            return
+        epoch += 1
+    scene.note(f"{epoch - len(frames) - 1} small Fetches answered afterwards")
+
+
+def _fill_many_sessions(scene: Scene) -> None:
+    """Each client opens sessions with partitions that do not exist, and never uses them again."""
+    request = FetchRequest(
+        session_epoch=OPENING_EPOCH,
+        topics=(_topic(TOPIC, 0, 1), _topic("unknown", 0, scene.size(2000, 20))),
+    )
+    frame = framed(request, 12)
+    client = scene.client()
+    scene.begin()
+    opened = 0
+    while not scene.is_over or opened < scene.size(1000):
+        if scene.exchange(client, frame) is None:
+            break
+        opened += 1
+    scene.note(f"{opened} sessions opened")
+
+
+def _churn_sessions(scene: Scene) -> None:
+    frame = framed(FetchRequest(session_epoch=OPENING_EPOCH, topics=(_topic(TOPIC, 0, 2),)), 12)
+    client = scene.client()
+    scene.begin()
+    scene.repeat(frame, client)
+
+
+ATTACKS = (
+    Attack(
+        name="fetch-session-of-400000-partitions",
+        item="19",
+        does="400,000 partitions that do not exist are added to one session, then Fetches of 45 bytes",
+        run=_fill_a_session,
+    ),
+    Attack(
+        name="fetch-sessions-of-2000-partitions",
+        item="19",
+        does="1,000 sessions are opened with 2,000 partitions each that do not exist",
+        run=_fill_many_sessions,
+        memory_mib=128,
+    ),
+    Attack(
+        name="fetch-session-churn",
+        item="review",
+        does="sessions are opened one after the other, more than the cache holds",
+        run=_churn_sessions,
+    ),
+)

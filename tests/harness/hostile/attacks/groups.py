@@ -1,0 +1,214 @@
+"""Groups: huge members, huge numbers of them, responses that are larger than what was asked (review)."""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode
+from protocol.messages.describe_groups import DescribeGroupsRequest
+from protocol.messages.join_group import JoinGroupResponse
+from protocol.messages.list_groups import ListGroupsRequest
+from protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.registry import ApiKey
+from tests.harness.hostile.attack import MEBIBYTE, Attack
+from tests.harness.hostile.attacks.closed_connections import join_request
+from tests.harness.hostile.frames import framed
+from tests.harness.hostile.scene import Scene
+from tests.support.raw_client import RawClient, decoded_answer
+
+LONG_METADATA = "m" * 4096
+"""The longest that offset.metadata.max.bytes allows."""
+
+
+def _joined(
+    scene: Scene, client: RawClient, group: str, metadata: bytes, protocols: int = 1
+) -> JoinGroupResponse | None:
+    """Join a group as its only member and return the response."""
+    response = scene.exchange(client, framed(join_request(group, metadata, protocols), 3))
+    if response is None:
+        return None
+    answer = decoded_answer(ApiKey.JOIN_GROUP, 3, bytes(response))
+    assert isinstance(answer, JoinGroupResponse)
+    return answer
+
+
+def _join_many_groups(scene: Scene) -> None:
+    """Every group is new and stays, as its member's session lasts five minutes."""
+    client = scene.client()
+    metadata = bytes(1000)
+    scene.begin()
+    number = 0
+    while not scene.is_over:
+        if _joined(scene, client, f"flood-{number}", metadata) is None:
+            break
+        number += 1
+    scene.note(f"{number:,} groups")
+
+
+def _commit_for_many_groups(scene: Scene) -> None:
+    client = scene.client()
+    topic = OffsetCommitRequestTopic(
+        name="plain",
+        partitions=(OffsetCommitRequestPartition(partition_index=0, committed_offset=1),),
+    )
+    scene.begin()
+    number = 0
+    while not scene.is_over:
+        request = OffsetCommitRequest(
+            group_id=f"simple-{number}", generation_id_or_member_epoch=-1, topics=(topic,)
+        )
+        if scene.exchange(client, framed(request, 8)) is None:
+            break
+        number += 1
+    scene.note(f"{number:,} groups")
+    frame = framed(ListGroupsRequest(), 4)
+    for _ in range(10):
+        scene.exchange(client, frame)
+
+
+def _commit_long_metadata(scene: Scene) -> None:
+    """One commit names a partition many times, each with the longest metadata."""
+    client = scene.client()
+    partitions = (
+        OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=LONG_METADATA),
+    ) * scene.size(10_000, 50)
+    request = OffsetCommitRequest(
+        group_id="long-metadata",
+        generation_id_or_member_epoch=-1,
+        topics=(OffsetCommitRequestTopic(name="plain", partitions=partitions),),
+    )
+    frame = framed(request, 8)
+    scene.begin()
+    scene.repeat(frame, client)
+
+
+def _fetch_long_metadata(scene: Scene) -> None:
+    """A small request names a group with long metadata again and again."""
+    client = scene.client()
+    partitions = tuple(
+        OffsetCommitRequestPartition(
+            partition_index=number, committed_offset=1, committed_metadata=LONG_METADATA
+        )
+        for number in range(2)
+    )
+    request = OffsetCommitRequest(
+        group_id="amplified",
+        generation_id_or_member_epoch=-1,
+        topics=(OffsetCommitRequestTopic(name="plain", partitions=partitions),),
+    )
+    client.ask(request, 8, OffsetCommitResponse)
+    group = OffsetFetchRequestGroup(group_id="amplified", topics=None)
+    frame = framed(OffsetFetchRequest(groups=(group,) * scene.size(20_000, 50)), 8)
+    scene.begin()
+    response = scene.exchange(client, frame)
+    if response is not None:
+        scene.note(f"{len(frame):,} bytes are answered with {len(response):,}")
+    scene.repeat(frame, client)
+
+
+def _join_with_many_protocols(scene: Scene) -> None:
+    client = scene.client()
+    frame = framed(join_request("many-protocols", bytes(10), scene.size(100_000, 100)), 3)
+    scene.begin()
+    scene.repeat(frame, client)
+
+
+def _synchronize_large_assignments(scene: Scene) -> None:
+    client = scene.client()
+    scene.begin()
+    number = 0
+    while True:
+        group = f"assigned-{number}"
+        joined = _joined(scene, client, group, b"x")
+        if joined is None or joined.error_code:
+            break
+        assignments = (
+            SyncGroupRequestAssignment(
+                member_id=joined.member_id, assignment=bytes(scene.size(20 * MEBIBYTE, 10_000))
+            ),
+        )
+        request = SyncGroupRequest(
+            group_id=group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=assignments,
+        )
+        scene.exchange(client, framed(request, 3))
+        number += 1
+        if scene.is_over or number >= 20:
+            break
+    scene.note(f"{number} groups with assignments of 20 MiB")
+
+
+def _describe_a_group_with_large_members(scene: Scene) -> None:
+    """A group with one member of 1 MiB, described many times in one request, and nothing is read."""
+    client = scene.client()
+    joined = _joined(scene, client, "described", bytes(scene.size(MEBIBYTE, 10_000)))
+    assert joined is not None and not joined.error_code, ErrorCode(joined.error_code if joined else 0)
+    request = DescribeGroupsRequest(groups=("described",) * scene.size(1000, 10))
+    frame = framed(request, 5)
+    scene.begin()
+    for _ in range(4):
+        scene.client().send(frame)
+    scene.hold()
+
+
+ATTACKS = (
+    Attack(
+        name="groups-joined-without-end",
+        item="review",
+        does="a connection joins one new group after the other",
+        run=_join_many_groups,
+        memory_mib=128,
+        memory_kept_mib=128,
+    ),
+    Attack(
+        name="groups-committed-without-end",
+        item="review",
+        does="a connection commits an offset for one new group after the other, then lists them",
+        run=_commit_for_many_groups,
+    ),
+    Attack(
+        name="commit-long-metadata",
+        item="review",
+        does="an OffsetCommit names a partition 10,000 times with 4 KiB of metadata",
+        run=_commit_long_metadata,
+        memory_mib=256,
+    ),
+    Attack(
+        name="offset-fetch-amplified",
+        item="review",
+        does="an OffsetFetch names a group with 8 KiB of metadata 20,000 times",
+        run=_fetch_long_metadata,
+        memory_mib=256,
+    ),
+    Attack(
+        name="join-with-many-protocols",
+        item="review",
+        does="a JoinGroup with 100,000 protocols",
+        run=_join_with_many_protocols,
+        memory_mib=128,
+    ),
+    Attack(
+        name="sync-large-assignments",
+        item="review",
+        does="SyncGroups with assignments of 20 MiB",
+        run=_synchronize_large_assignments,
+        memory_mib=256,
+    ),
+    Attack(
+        name="describe-groups-amplified",
+        item="review",
+        does="DescribeGroups names a group with 1 MiB of metadata 1,000 times, and nothing is read",
+        run=_describe_a_group_with_large_members,
+        memory_mib=256,
+    ),
+)

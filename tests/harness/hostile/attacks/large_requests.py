@@ -1,0 +1,104 @@
+"""Legal requests with tens of thousands of elements, the ones that the issue lists (item 20)."""
+
+from __future__ import annotations
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.frames import framed
+from tests.harness.hostile.scene import Scene
+from tests.support.forged_batches import valid_batch
+
+CREATED_PARTITIONS = 2000
+
+
+def _fetch_offsets_of_many_groups(scene: Scene) -> None:
+    topics = (OffsetFetchRequestTopics(name="plain", partition_indexes=(0,)),)
+    groups = tuple(
+        OffsetFetchRequestGroup(group_id=f"group-{number}", topics=topics)
+        for number in range(scene.size(40_000, 100))
+    )
+    frame = framed(OffsetFetchRequest(groups=groups), 8)
+    scene.begin()
+    scene.repeat(frame)
+
+
+def _produce_to_many_partitions(scene: Scene) -> None:
+    records = bytes(valid_batch(1))
+    data = tuple(
+        PartitionProduceData(index=number, records=records) for number in range(scene.size(40_000, 100))
+    )
+    topic = TopicProduceData(name="plain", partition_data=data)
+    frame = framed(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=(topic,)), 9)
+    scene.begin()
+    scene.repeat(frame)
+
+
+def _describe_many_topics(scene: Scene) -> None:
+    topics = tuple(
+        MetadataRequestTopic(name=f"unknown-{number}") for number in range(scene.size(100_000, 100))
+    )
+    frame = framed(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)
+    scene.begin()
+    scene.repeat(frame)
+
+
+def _create_many_partitions(scene: Scene) -> None:
+    client = scene.client()
+    partitions = scene.size(CREATED_PARTITIONS, 10)
+    scene.begin()
+    number = 0
+    while True:
+        name = f"many-{number}"
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+        request = CreateTopicsRequest(topics=(topic,), timeout_ms=30_000)
+        result = client.ask(request, 7, CreateTopicsResponse).topics[0]
+        scene.expect(not result.error_code, f"not created: {ErrorCode(result.error_code).name}")
+        delete = DeleteTopicsRequest(topics=(DeleteTopicState(name=name),), timeout_ms=30_000)
+        scene.exchange(client, framed(delete, 6))
+        number += 1
+        if scene.is_over:
+            break
+    scene.note(f"{number} topics of {partitions} partitions created and deleted")
+
+
+ATTACKS = (
+    Attack(
+        name="offset-fetch-of-40000-groups",
+        item="20",
+        does="an OffsetFetch for 40,000 groups",
+        run=_fetch_offsets_of_many_groups,
+        memory_mib=128,
+    ),
+    Attack(
+        name="produce-to-40000-partitions",
+        item="20",
+        does="a Produce for 40,000 partitions that do not exist",
+        run=_produce_to_many_partitions,
+        memory_mib=128,
+    ),
+    Attack(
+        name="metadata-of-100000-topics",
+        item="20",
+        does="a Metadata for 100,000 names that do not exist",
+        run=_describe_many_topics,
+        memory_mib=128,
+    ),
+    Attack(
+        name="create-2000-partitions",
+        item="20",
+        does="topics of 2,000 partitions are created and deleted",
+        run=_create_many_partitions,
+        memory_mib=128,
+        memory_kept_mib=128,
+        is_short=False,
+    ),
+)

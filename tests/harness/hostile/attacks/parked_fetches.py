@@ -1,0 +1,95 @@
+"""Requests that wait in a purgatory and name one partition many times (item 13)."""
+
+from __future__ import annotations
+
+from protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.frames import FOREVER_MS, framed
+from tests.harness.hostile.scene import Scene
+from tests.harness.hostile.well_behaved import TOPIC
+from tests.support.forged_batches import valid_batch
+
+
+def parked_fetch(repetitions: int, padding: bytes = b"", max_wait_ms: int = FOREVER_MS) -> bytes:
+    """Return a Fetch that names one partition many times and waits for more than there is."""
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=2**30,
+        topics=(FetchTopic(topic=TOPIC, partitions=(partition,) * repetitions),),
+    )
+    return framed(request, 12, padding=padding)
+
+
+def _fetch_one_partition_many_times(scene: Scene) -> None:
+    frame = parked_fetch(scene.size(4000, 1000))
+    clients = [scene.client() for _ in range(scene.size(4))]
+    scene.begin()
+    for client in clients:
+        client.send(frame)
+    scene.hold()
+
+
+def _fetch_and_leave(scene: Scene) -> None:
+    frame = parked_fetch(scene.size(2000, 1000))
+    scene.begin()
+    while not scene.is_over:
+        client = scene.client()
+        client.send(frame)
+        scene.pause()
+        client.close()
+
+
+def _produce_to_one_partition_many_times(scene: Scene) -> None:
+    # Each append waits for the disk, so that the request is parked.
+    scene.target.create_topic("flushed", 1, {"flush.messages": "1"})
+    records = bytes(valid_batch(1))
+    data = (PartitionProduceData(index=0, records=records),) * scene.size(15_000, 1000)
+    request = ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=(TopicProduceData(name="flushed", partition_data=data),)
+    )
+    frame = framed(request, 9)
+    scene.begin()
+    scene.repeat(frame)
+
+
+def _delete_records_of_one_partition_many_times(scene: Scene) -> None:
+    partitions = (DeleteRecordsPartition(partition_index=1, offset=0),) * scene.size(30_000, 1000)
+    topic = DeleteRecordsTopic(name=TOPIC, partitions=partitions)
+    frame = framed(DeleteRecordsRequest(topics=(topic,), timeout_ms=30_000), 2)
+    scene.begin()
+    scene.repeat(frame)
+
+
+ATTACKS = (
+    Attack(
+        name="parked-fetch-repeats-a-partition",
+        item="13",
+        does="four Fetches that wait name one partition 4,000 times, while others produce to it",
+        run=_fetch_one_partition_many_times,
+    ),
+    Attack(
+        name="parked-fetch-of-a-closed-connection",
+        item="13",
+        does="Fetches that wait name one partition 2,000 times, and their connections close at once",
+        run=_fetch_and_leave,
+    ),
+    Attack(
+        name="produce-repeats-a-partition",
+        item="13",
+        does="a Produce with acks=all names one partition 15,000 times",
+        run=_produce_to_one_partition_many_times,
+    ),
+    Attack(
+        name="delete-records-repeats-a-partition",
+        item="13",
+        does="a DeleteRecords names one partition 30,000 times",
+        run=_delete_records_of_one_partition_many_times,
+    ),
+)

@@ -1,0 +1,47 @@
+"""Request frames as attackers send them: any padding, any header."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from protocol.codec import encode
+from protocol.primitives import write_unsigned_varint
+from protocol.registry import request_header_version
+from protocol.schema import ApiMessage
+
+FOREVER_MS: Final = 2**31 - 1
+"""The longest wait that a request can ask for, 24.8 days."""
+PADDING_TAG: Final = 9_999
+
+_HEADER: Final = struct.Struct(">hhih")
+
+
+def framed(
+    request: ApiMessage,
+    version: int,
+    client_id: str = "hostile",
+    padding: bytes = b"",
+    correlation_id: int = 1,
+) -> bytes:
+    """Return a whole frame; `padding` is an unknown tagged field of the header, where the version has any."""
+    key = request.api_key
+    name = client_id.encode()
+    frame = bytearray(_HEADER.pack(key, version, correlation_id, len(name)) + name)
+    if request_header_version(key, version) > 1:
+        frame += tagged_field(padding) if padding else b"\0"
+    frame += encode(request, version)
+    return sized(bytes(frame))
+
+
+def tagged_field(data: bytes) -> bytes:
+    """Return a section of tagged fields with one field that no version knows."""
+    section = bytearray(b"\x01")
+    write_unsigned_varint(section, PADDING_TAG)
+    write_unsigned_varint(section, len(data))
+    return bytes(section) + data
+
+
+def sized(frame: bytes) -> bytes:
+    """Return the frame behind its size."""
+    return struct.pack(">i", len(frame)) + frame

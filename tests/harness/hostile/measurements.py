@@ -1,0 +1,135 @@
+"""Response times of a well-behaved client, and what they were in one phase of an attack (pure).
+
+A response time is given twice: as it was (gross), and without the time in which the broker's event loop or
+the client was ready to run but had no CPU (net). The net time judges the broker, as other processes share the
+machine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+NANOSECONDS_PER_MS: Final = 1_000_000
+
+
+class Kind(IntEnum):
+    """What the well-behaved client did."""
+
+    PROBE = 0
+    """ApiVersions on a connection that does nothing else."""
+    WORK = 1
+    """Produce, Fetch and Metadata in turn."""
+    CONNECT = 2
+    """A new connection, and ApiVersions on it."""
+
+
+INTERVAL_NS: Final = {
+    Kind.PROBE: 4 * NANOSECONDS_PER_MS,
+    Kind.WORK: 5 * NANOSECONDS_PER_MS,
+    Kind.CONNECT: 100 * NANOSECONDS_PER_MS,
+}
+
+UNANSWERED_NS_MIN: Final = 200 * NANOSECONDS_PER_MS
+"""A request counts as unanswered from this age on; before, its response may be on the way to the harness."""
+
+
+class Sample(NamedTuple):
+    """One request of the well-behaved client."""
+
+    kind: int
+    is_error: bool
+    sent_ns: int
+    """On the system's monotonic clock, which all processes share."""
+    elapsed_ns: int
+    without_cpu_ns: int
+    """How long the broker's event loop or the client waited for a CPU meanwhile."""
+
+    @property
+    def net_ns(self) -> int:
+        """The response time that the broker is responsible for."""
+        return max(self.elapsed_ns - self.without_cpu_ns, 0)
+
+    def overlaps(self, start_ns: int, end_ns: int) -> bool:
+        """Whether the request was on its way at some time from `start_ns` to `end_ns`."""
+        return self.sent_ns < end_ns and self.sent_ns + self.elapsed_ns > start_ns
+
+
+SAMPLE: Final = struct.Struct("<BBqqq")
+"""How the client's process writes a `Sample` to its output."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """What the well-behaved client saw in one phase; times are net unless their names say otherwise."""
+
+    requests: int
+    errors: int
+    blocked_ms: float
+    """The longest response time of the probe."""
+    gap_ms: float
+    """The same, with the time without a CPU."""
+    p50_ms: float
+    p99_ms: float
+    p99_gross_ms: float
+    connect_max_ms: float
+
+
+def phase_of(samples: Iterable[Sample]) -> Phase:
+    """Summarize the samples of one phase."""
+    by_kind: dict[int, list[Sample]] = {kind: [] for kind in Kind}
+    for sample in samples:
+        by_kind[sample.kind].append(sample)
+    probes, work = by_kind[Kind.PROBE], by_kind[Kind.WORK]
+    net = corrected([sample.net_ns for sample in work], INTERVAL_NS[Kind.WORK])
+    gross = corrected([sample.elapsed_ns for sample in work], INTERVAL_NS[Kind.WORK])
+    return Phase(
+        requests=sum(map(len, by_kind.values())),
+        errors=sum(sample.is_error for each in by_kind.values() for sample in each),
+        blocked_ms=_longest_ms(sample.net_ns for sample in probes),
+        gap_ms=_longest_ms(sample.elapsed_ns for sample in probes),
+        p50_ms=percentile(net, 0.5) / NANOSECONDS_PER_MS,
+        p99_ms=percentile(net, 0.99) / NANOSECONDS_PER_MS,
+        p99_gross_ms=percentile(gross, 0.99) / NANOSECONDS_PER_MS,
+        connect_max_ms=_longest_ms(sample.net_ns for sample in by_kind[Kind.CONNECT]),
+    )
+
+
+def unanswered(samples: Sequence[Sample], now_ns: int) -> list[Sample]:
+    """Return the requests that have no response yet, as if it came at `now_ns`."""
+    found = []
+    for kind in Kind:
+        last = max((s.sent_ns + s.elapsed_ns for s in samples if s.kind == kind), default=now_ns)
+        # The next request is sent after the interval at the latest.
+        elapsed_ns = now_ns - last - 2 * INTERVAL_NS[kind]
+        if elapsed_ns > UNANSWERED_NS_MIN:
+            found.append(Sample(kind, False, now_ns - elapsed_ns, elapsed_ns, 0))
+    return found
+
+
+def corrected(latencies_ns: Iterable[int], interval_ns: int) -> list[int]:
+    """Add the requests that a client which does not wait for responses would have sent meanwhile.
+
+    The client sends its next request after the response. Without this correction one response after ten
+    seconds would count as one request, although two thousand would have waited.
+    """
+    result = []
+    for latency in latencies_ns:
+        result.append(latency)
+        result.extend(range(latency - interval_ns, 0, -interval_ns))
+    return result
+
+
+def percentile(values: Sequence[int], share: float) -> float:
+    """Return the value below which `share` of the values are; 0 when there are none."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return float(ordered[min(int(share * len(ordered)), len(ordered) - 1)])
+
+
+def _longest_ms(values_ns: Iterable[int]) -> float:
+    return max(values_ns, default=0) / NANOSECONDS_PER_MS

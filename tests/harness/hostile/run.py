@@ -1,0 +1,240 @@
+"""Runs one attack: measure, attack, let the attacker go, wait for the release, measure again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from tests.harness.hostile.attack import MEBIBYTE, Attack
+from tests.harness.hostile.judgement import RELEASED_S_MAX, Measured, Row, failures_of, misses_of
+from tests.harness.hostile.measurements import Phase, phase_of
+from tests.harness.hostile.observer import Observer
+from tests.harness.hostile.scene import Scene
+from tests.harness.hostile.target import Resources, Target, TargetError
+
+SAMPLE_EVERY_S: Final = 0.05
+POLL_S: Final = 0.05
+SERVED_TIMEOUT_S: Final = 30.0
+"""How long the well-behaved client may be without any response until the broker counts as hanging."""
+WARM_UP_S: Final = 0.3
+STALL_METRIC: Final = "tidelog_event_loop_stall_seconds_max"
+TRACEBACK: Final = "Traceback (most recent call last)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How large and long attacks are."""
+
+    scale: float
+    """1 for the sizes that the issue names."""
+    seconds: float
+    """How long each attack lasts at least."""
+    quiet_seconds: float
+    """How long is measured before and after it."""
+
+
+LONG: Final = Effort(scale=1.0, seconds=4.0, quiet_seconds=1.5)
+SHORT: Final = Effort(scale=0.02, seconds=0.1, quiet_seconds=0.2)
+
+
+class Peaks:
+    """The largest memory and number of descriptors while it samples."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.memory_bytes = self.descriptors = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Peaks:
+        with suppress(OSError):
+            self._target.reset_peak_memory()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        with suppress(OSError):
+            self.memory_bytes = max(self.memory_bytes, self._target.peak_memory_bytes())
+
+    def _run(self) -> None:
+        while not self._stop.wait(SAMPLE_EVERY_S):
+            with suppress(OSError):
+                self.memory_bytes = max(self.memory_bytes, self._target.memory_bytes())
+                self.descriptors = max(self.descriptors, self._target.descriptors())
+
+
+class Runner:
+    """Runs attacks one after another against a target that is observed."""
+
+    def __init__(self, target: Target, observer: Observer, effort: Effort) -> None:
+        self._target = target
+        self._observer = observer
+        self._effort = effort
+        self._before: Phase | None = None
+        self._resources: Resources | None = None
+
+    def run(self, attack: Attack) -> Row:
+        """Run `attack` and judge it."""
+        target = self._target
+        scene = Scene(target, self._effort.seconds, self._effort.scale)
+        logged = len(target.log())
+        before = self._measure_before()
+        try:
+            resources = self._settled(target)
+            with Peaks(target) as peaks:
+                self._attack(attack, scene)
+                gone_ns = time.monotonic_ns()
+                scene.leave()
+                released_s = self._wait_for_release(attack, resources, gone_ns, scene)
+            released_ns = time.monotonic_ns()
+            time.sleep(self._effort.quiet_seconds)
+            after = phase_of(self._observer.between(released_ns, time.monotonic_ns()))
+            log = target.log()[logged:]
+            measured = Measured(
+                before=before,
+                during=phase_of(self._observer.between(scene.began_ns, gone_ns)),
+                after=after,
+                blocked_ms=phase_of(self._observer.between(scene.began_ns, released_ns)).blocked_ms,
+                stall_ms=_stall_ms(target),
+                memory_before=resources.memory_bytes,
+                memory_peak=max(peaks.memory_bytes, resources.memory_bytes),
+                memory_after=target.memory_bytes(),
+                descriptors_before=resources.descriptors,
+                descriptors_peak=max(peaks.descriptors, resources.descriptors),
+                descriptors_after=target.descriptors(),
+                released_s=released_s,
+                log_lines=log.count("\n"),
+                seconds=(gone_ns - scene.began_ns) / 1e9,
+            )
+        except (OSError, TargetError) as error:
+            return self._unobserved(attack, scene, error, target.log()[logged:])
+        finally:
+            scene.leave()
+        if TRACEBACK in log:
+            scene.failures.append("a traceback was logged: " + _last_line_of_traceback(log))
+        return Row(
+            attack=attack,
+            measured=measured,
+            failures=[*scene.failures, *failures_of(attack, measured)],
+            misses=misses_of(measured),
+            notes=scene.notes,
+        )
+
+    def _attack(self, attack: Attack, scene: Scene) -> None:
+        try:
+            attack.run(scene)
+        except TimeoutError:
+            scene.note("the attacker was not answered in time")
+        except ConnectionError as error:
+            scene.note(f"the attacker was cut off: {error}")
+        except Exception as error:
+            # One attack that is wrong must not take the results of the others with it.
+            scene.failures.append(f"the attack itself failed: {error!r}"[:300])
+        if not scene.began_ns:
+            scene.begin()
+
+    def _measure_before(self) -> Phase:
+        """Return the phase without an attack; attacks that share a target share it."""
+        if self._before is None:
+            self._observer.wait_until_served(time.monotonic_ns(), SERVED_TIMEOUT_S)
+            time.sleep(WARM_UP_S)
+            start_ns = time.monotonic_ns()
+            time.sleep(self._effort.quiet_seconds)
+            self._before = phase_of(self._observer.between(start_ns, time.monotonic_ns()))
+        return self._before
+
+    def _settled(self, target: Target) -> Resources:
+        """Return the resources without an attack, those of the first measurement as for its times."""
+        if self._resources is None:
+            self._resources = target.resources()
+        now = target.resources()
+        # Memory that an earlier attack left is not charged again to the next one.
+        return Resources(
+            memory_bytes=now.memory_bytes,
+            descriptors=now.descriptors,
+            connections=self._resources.connections,
+            delayed_operations=self._resources.delayed_operations,
+        )
+
+    def _wait_for_release(
+        self, attack: Attack, before: Resources, gone_ns: int, scene: Scene
+    ) -> float | None:
+        """Return after how many seconds all was released; None when it was not."""
+        if not self._observer.wait_until_served(gone_ns, SERVED_TIMEOUT_S):
+            scene.failures.append(f"the well-behaved client had no response for {SERVED_TIMEOUT_S:.0f} s")
+            return None
+        deadline = time.monotonic() + RELEASED_S_MAX
+        while True:
+            left = _not_released(attack, before, self._target)
+            if left is None:
+                return (time.monotonic_ns() - gone_ns) / 1e9
+            if time.monotonic() > deadline or self._target.exit_code is not None:
+                scene.failures.append(left)
+                return None
+            time.sleep(POLL_S)
+
+    def _unobserved(self, attack: Attack, scene: Scene, error: Exception, log: str) -> Row:
+        code = self._target.exit_code
+        what = f"the broker ended with code {code}" if code is not None else f"cannot be observed: {error!r}"
+        last = log.strip().splitlines()[-1:]
+        return Row(
+            attack=attack,
+            measured=None,
+            failures=[what, *scene.failures, *last],
+            misses=(),
+            notes=scene.notes,
+        )
+
+
+@contextmanager
+def started(
+    effort: Effort, settings: Mapping[str, str] | None = None, open_files_max: int | None = None
+) -> Iterator[Runner]:
+    """Start a target and its well-behaved client."""
+    with Target(settings, open_files_max) as target, Observer(target) as observer:
+        yield Runner(target, observer, effort)
+
+
+def run_alone(attack: Attack, effort: Effort) -> Row:
+    """Run one attack against a target of its own."""
+    with started(effort, attack.settings, attack.open_files_max) as runner:
+        return runner.run(attack)
+
+
+def _not_released(attack: Attack, before: Resources, target: Target) -> str | None:
+    """Return what the broker still has of the attack; None when nothing."""
+    try:
+        now = target.resources()
+    except OSError as error:
+        return f"the metrics are not served: {error}"
+    # The well-behaved client opens one connection again and again.
+    if now.connections > before.connections + 1:
+        return f"{now.connections - before.connections} connections are still open"
+    if now.delayed_operations > before.delayed_operations:
+        return f"{now.delayed_operations} operations are still in a purgatory"
+    if now.descriptors > before.descriptors + 1 + attack.descriptors_kept:
+        return f"{now.descriptors - before.descriptors} more descriptors are open"
+    kept = now.memory_bytes - before.memory_bytes
+    if kept > attack.memory_kept_mib * MEBIBYTE:
+        return f"{kept / MEBIBYTE:.0f} MiB more are in use"
+    return None
+
+
+def _stall_ms(target: Target) -> float | None:
+    """Return what the broker reports as its longest stall; None when it reports nothing."""
+    try:
+        metrics = target.metrics()
+    except OSError:
+        return None
+    return metrics[STALL_METRIC] * 1000 if STALL_METRIC in metrics else None
+
+
+def _last_line_of_traceback(log: str) -> str:
+    lines = log[log.index(TRACEBACK) :].splitlines()
+    return next((line for line in lines[1:] if line and not line.startswith(" ")), "")

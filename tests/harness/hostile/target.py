@@ -1,0 +1,285 @@
+"""The broker process under attack, and what the kernel and its metrics report of it."""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import ErrorCode
+from protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.harness.hostile.well_behaved import TOPIC
+from tests.support.raw_client import RawClient
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+HOST: Final = "127.0.0.1"
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 10.0
+SCRAPE_TIMEOUT_S: Final = 5.0
+POLL_S: Final = 0.02
+RESET_PEAK_MEMORY: Final = "5"
+KIBIBYTE: Final = 1024
+
+PLAIN_TOPIC: Final = "plain"
+COMPACTED_TOPIC: Final = "compacted"
+RECOMPRESSED_TOPIC: Final = "recompressed"
+TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
+    TOPIC: {},
+    PLAIN_TOPIC: {},
+    COMPACTED_TOPIC: {"cleanup.policy": "compact"},
+    RECOMPRESSED_TOPIC: {"compression.type": "gzip"},
+}
+"""Topics that every target has, each with two partitions."""
+PARTITIONS: Final = 2
+
+SETTINGS: Final = {
+    "node.id": "1",
+    "listeners": f"PLAINTEXT://{HOST}:0",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+_ADDRESS: Final = re.compile(r"([\w.-]+):(\d+)\s*$")
+
+
+class TargetError(Exception):
+    """The broker did not start, or refused what an attack needs beforehand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resources:
+    """What the broker process has at one moment."""
+
+    memory_bytes: int
+    descriptors: int
+    connections: int
+    delayed_operations: int
+    """Operations in purgatories."""
+
+
+class Target:
+    """A broker on an empty data directory, for the length of a `with` block."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None, open_files_max: int | None = None) -> None:
+        self.host = HOST
+        self.port = 0
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._open_files_max = open_files_max
+        self.directory = Path(tempfile.mkdtemp(prefix="tidelog-hostile-"))
+        self._log_path = self.directory / "broker.log"
+        self._metrics_port = 0
+        self._process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Target:
+        try:
+            self.start()
+            self._create_topics()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    # ---- the process
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None, "the broker is not started"
+        return self._process.pid
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where clients connect."""
+        return self.host, self.port
+
+    @property
+    def metrics_address(self) -> tuple[str, int]:
+        """Where metrics are served."""
+        return self.host, self._metrics_port
+
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended; None while it runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def start(self) -> None:
+        """Start the broker on its directory and wait until it serves."""
+        self._metrics_port = _free_port()
+        values = {
+            "log.dirs": str(self.directory / "data"),
+            "metrics.port": str(self._metrics_port),
+            **self._settings,
+        }
+        command = [sys.executable, "-m", "broker", "--log-level=WARNING"]
+        with self._log_path.open("a") as log:
+            self._process = subprocess.Popen(
+                [*command, *(f"--override={key}={value}" for key, value in values.items())],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                preexec_fn=self._limits(),
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        found = _ADDRESS.search(line)
+        if found is None:
+            raise TargetError(f"the broker printed {line!r} instead of its address\n{self.log()}")
+        self.port = int(found[2])
+
+    def stop(self) -> None:
+        """Stop the broker and remove its data."""
+        self.terminate()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def terminate(self) -> None:
+        """Stop the broker, and kill it if it does not stop; its data stay."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def _limits(self) -> Callable[[], None] | None:
+        limit = self._open_files_max
+        if limit is None:
+            return None
+        return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+
+    # ---- topics
+
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic; TargetError when the broker refuses."""
+        settings = tuple(
+            CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
+        )
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=settings)
+        request = CreateTopicsRequest(topics=(topic,), timeout_ms=30_000)
+        with RawClient(*self.address) as client:
+            created = client.ask(request, 7, CreateTopicsResponse).topics[0]
+        if created.error_code:
+            raise TargetError(f"topic {name}: {created.error_message}")
+
+    def _create_topics(self) -> None:
+        """Create the topics of all attacks, and have the broker create those of its coordinators."""
+        for name, configs in TOPICS.items():
+            self.create_topic(name, PARTITIONS, configs)
+        with RawClient(*self.address) as client:
+            for key_type in (0, 1):
+                _until_no_error(partial(_find_coordinator, client, key_type))
+            producer = InitProducerIdRequest(
+                transactional_id="warm-up",
+                transaction_timeout_ms=10_000,
+                producer_id=-1,
+                producer_epoch=-1,
+            )
+            _until_no_error(lambda: client.ask(producer, 4, InitProducerIdResponse).error_code)
+            client.ask(MetadataRequest(topics=None), 9, MetadataResponse)
+
+    # ---- what it uses
+
+    def memory_bytes(self) -> int:
+        """Return the resident memory."""
+        return self._memory("VmRSS")
+
+    def peak_memory_bytes(self) -> int:
+        """Return the largest resident memory since `reset_peak_memory`."""
+        return self._memory("VmHWM")
+
+    def reset_peak_memory(self) -> None:
+        """Start anew with the present memory as the peak."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text(RESET_PEAK_MEMORY)
+
+    def descriptors(self) -> int:
+        """Return how many descriptors are open."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def resources(self) -> Resources:
+        """Return what the process has now; OSError while its metrics are not served."""
+        metrics = self.metrics()
+        return Resources(
+            memory_bytes=self.memory_bytes(),
+            descriptors=self.descriptors(),
+            connections=int(metrics["kafka_server_socketservermetrics_connection_count"]),
+            delayed_operations=int(metrics["kafka_server_delayedoperationpurgatory_numdelayedoperations"]),
+        )
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the broker's metrics, each summed over its labels; OSError when they are not served."""
+        url = "http://{}:{}/metrics".format(*self.metrics_address)
+        try:
+            with urllib.request.urlopen(url, timeout=SCRAPE_TIMEOUT_S) as response:
+                text = response.read().decode()
+        except urllib.error.URLError as error:
+            raise OSError(f"{url}: {error.reason}") from error
+        found: dict[str, float] = defaultdict(float)
+        for line in text.splitlines():
+            if not line.startswith("#"):
+                name, _, value = line.rpartition(" ")
+                found[name.partition("{")[0]] += float(value)
+        return found
+
+    def log(self) -> str:
+        """Return what the broker has logged, warnings and errors only."""
+        return self._log_path.read_text(errors="replace")
+
+    def _memory(self, field: str) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(field + ":"):
+                return int(line.split()[1]) * KIBIBYTE
+        raise ProcessLookupError(f"process {self.pid} has no {field}")
+
+
+def _find_coordinator(client: RawClient, key_type: int) -> int:
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=("warm-up",))
+    return client.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code
+
+
+def _until_no_error(ask: Callable[[], int]) -> None:
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while code := ask():
+        if time.monotonic() > deadline:
+            raise TargetError(f"the coordinators are not ready: {ErrorCode(code).name}")
+        time.sleep(POLL_S)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
