@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from cluster.image import MetadataImage
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, shortened
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16_384
@@ -65,13 +66,13 @@ def keys_of(mechanism: ScramMechanism, salted_password: bytes) -> ScramKeys:
 
 def describe_credentials(image: MetadataImage, users: Sequence[str]) -> list[UserCredentials]:
     """What is known of `users`, or of everybody when none is named."""
-    named = list(users) or sorted({user for user, _ in image.scram_credentials})
-    return [_describe(image, user, named.count(user)) for user in dict.fromkeys(named)]
+    named = Counter(users or sorted({user for user, _ in image.scram_credentials}))
+    return [_describe(image, user, count) for user, count in named.items()]
 
 
 def _describe(image: MetadataImage, user: str, count: int) -> UserCredentials:
     if count > 1:
-        text = f"user {user!r} is in the request {count} times"
+        text = shortened(f"user {user!r} is in the request {count} times")
         return UserCredentials(user, ErrorCode.DUPLICATE_RESOURCE, text, ())
     found = tuple(
         Credential(mechanism, image.scram_credentials[user, mechanism].iterations)
@@ -79,6 +80,6 @@ def _describe(image: MetadataImage, user: str, count: int) -> UserCredentials:
         if (user, mechanism) in image.scram_credentials
     )
     if not found:
-        text = f"there is no credential of user {user!r}"
+        text = shortened(f"there is no credential of user {user!r}")
         return UserCredentials(user, ErrorCode.RESOURCE_NOT_FOUND, text, ())
     return UserCredentials(user, ErrorCode.NONE, None, found)

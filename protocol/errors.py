@@ -200,11 +200,22 @@ _RETRIABLE: Final = frozenset(
 )
 
 
+TEXT_CHARACTERS_MAX: Final = 1000
+
+
+def shortened(text: str) -> str:
+    """Return a text that fits into a response, and into a line of the log, whatever value it quotes.
+
+    A string has at most 32,767 bytes, and a quoted value may have as many.
+    """
+    return text if len(text) <= TEXT_CHARACTERS_MAX else text[: TEXT_CHARACTERS_MAX - 3] + "..."
+
+
 class KafkaError(Exception):
     """A failure that Kafka has a code for; `code` goes into the reply, the text says which value was bad."""
 
     def __init__(self, code: ErrorCode, text: str = "") -> None:
-        super().__init__(text or code.text)
+        super().__init__(shortened(text) or code.text)
         self.code = code
 
 

@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from protocol.codec_runtime import read_string_length, read_uuid
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, shortened
 from protocol.primitives import read_unsigned_varint, skip_tagged_fields, write_unsigned_varint
 from protocol.response_parts import (
     NodeEndpoint,
@@ -34,8 +34,6 @@ from protocol.response_parts import (
 FIRST_FLEXIBLE_VERSION: Final = 9
 FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 FIRST_VERSION_WITH_TOPIC_ID: Final = 13
-
-_MESSAGE_CHARACTERS_MAX: Final = 1000
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -314,9 +312,9 @@ def _write_flexible(out: bytearray, version: int, index: int, result: ProducePar
     write_unsigned_varint(out, len(result.record_errors) + 1)
     for batch_index, message in result.record_errors:
         out += _INT32.pack(batch_index)
-        out += compact_string_field(_shortened(message))
+        out += compact_string_field(_text(message))
         out.append(0)
-    out += compact_string_field(_shortened(result.error_message))
+    out += compact_string_field(_text(result.error_message))
     if result.current_leader is None or version < FIRST_VERSION_WITH_CURRENT_LEADER:
         out.append(0)
     else:
@@ -336,12 +334,10 @@ def _write_fixed(out: bytearray, version: int, index: int, result: ProducePartit
         out += _INT32.pack(len(result.record_errors))
         for batch_index, message in result.record_errors:
             out += _INT32.pack(batch_index)
-            out += string_field(_shortened(message))
-        out += string_field(_shortened(result.error_message))
+            out += string_field(_text(message))
+        out += string_field(_text(result.error_message))
 
 
-def _shortened(message: str | None) -> str | None:
-    """A message that quotes a bad value may be longer than any string can be."""
-    if message is None or len(message) <= _MESSAGE_CHARACTERS_MAX:
-        return message
-    return message[: _MESSAGE_CHARACTERS_MAX - 3] + "..."
+def _text(message: str | None) -> str | None:
+    """Return a message, which may quote a value, or None."""
+    return None if message is None else shortened(message)

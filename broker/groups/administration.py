@@ -15,7 +15,7 @@ from broker.groups.outcome import Writes
 from broker.groups.records import CoordinatorRecord, group_tombstone, offset_tombstone
 from broker.groups.registry import GroupRegistry
 from broker.groups.states import GroupState
-from protocol.errors import ErrorCode, KafkaError
+from protocol.errors import ErrorCode, KafkaError, shortened
 from protocol.messages.delete_groups import DeletableGroupResult
 from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from protocol.messages.list_groups import ListedGroup
@@ -58,7 +58,7 @@ class Administration:
                 group_id=group_id,
                 group_state=GroupState.DEAD.value,
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=f"Group {group_id} not found.",
+                error_message=shortened(f"Group {group_id} not found."),
             )
         is_stable = group.state is GroupState.STABLE
         return DescribedGroup(

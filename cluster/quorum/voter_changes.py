@@ -28,7 +28,7 @@ from cluster.quorum.voter_set import (
     Voter,
     VoterSet,
 )
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, shortened
 from protocol.ids import BrokerId, LeaderEpoch
 from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -298,7 +298,7 @@ def poll(replica: Replica, leading: Leading, now_ms: int) -> int | None:
 
 def _refuse_request(replica: Replica, cluster_id: str | None) -> _Refusal | None:
     if not is_our_cluster(replica, cluster_id):
-        message = f"{cluster_id!r} is not the cluster id {replica.cluster_id!r}"
+        message = shortened(f"{cluster_id!r} is not the cluster id {replica.cluster_id!r}")
         return ErrorCode.INCONSISTENT_CLUSTER_ID, message
     error = leader_refusal(replica, replica.epoch)
     return None if error is ErrorCode.NONE else (error, error.text)

@@ -34,6 +34,7 @@ from protocol.messages.produce import (
 from protocol.record import BatchBuilder
 from protocol.registry import ApiKey, request_header_version, request_type
 from protocol.schema import Message, Struct, Uuid
+from tests.support.long_strings import LONGEST_STRING, with_strings
 from tests.support.mutations import mutated
 from tests.support.random_messages import (
     Domain,
@@ -303,3 +304,18 @@ def test_extreme_requests_of_every_api_and_version_get_an_error_that_says_what_i
                         found.append(f"{key.name} version {version}: {message}")
     attacker.close()
     assert not found, f"{len(found)} requests: " + "\n".join(text[:600] for text in found[:10])
+
+
+def test_the_longest_strings_for_every_api_and_version_get_an_error_that_can_be_sent(
+    address: tuple[str, int], topic_id: UUID, no_failures: None
+) -> None:
+    """An error that quotes such a string would be longer than any string of a response can be."""
+    attacker = Attacker(address)
+    with Neighbour(address):
+        for key, version in served_versions(*address):
+            message = with_strings(request_type(key), version, LONGEST_STRING)
+            answers = attacker.send(encode_request(key, version, CORRELATION_ID, "long", message))
+            for answer in answers or ():
+                response = decoded_answer(key, version, answer)
+                assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(response), key.name
+    attacker.close()

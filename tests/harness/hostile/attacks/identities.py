@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.registry import APIS, ApiKey, request_type
-from protocol.schema import Array, Kind, Nested, String, Struct
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.wide import latest_versions
-from tests.support.random_messages import declared_fields, inner_struct
+from tests.support.long_strings import LONGEST_STRING, with_strings
 
 PIPELINED: Final = 100
 LONG_CLIENT_ID: Final = "c" * 32_767
-LONG_STRING: Final = "s" * 32_767
 OF_OTHER_LISTENERS: Final = (
     ApiKey.ENVELOPE,
     ApiKey.VOTE,
@@ -79,33 +77,10 @@ def _use_long_client_ids(scene: Scene) -> None:
             client.receive()
 
 
-def with_strings(cls: type[Struct], version: int, text: str) -> Any:
-    """Return a message with one element in every array and `text` in every string."""
-    values: dict[str, Any] = {}
-    for field in declared_fields(cls):
-        if version in field.kind.present:
-            values[field.name] = _value(field.kind, field.default, version, text)
-    return cls(**values)
-
-
-def _value(kind: Kind, default: Any, version: int, text: str) -> Any:
-    if isinstance(kind, String):
-        return text
-    if isinstance(kind, Array):
-        element = kind.element
-        if issubclass(element, Struct):
-            return (with_strings(element, version, text),)
-        return (text,) if issubclass(element, String) else ()
-    if isinstance(kind, Nested):
-        inner = inner_struct(kind)
-        return default if inner is None else with_strings(inner, version, text)
-    return default
-
-
 def _send_long_strings(scene: Scene) -> None:
     """Every API with 32 kB in every string, the longest that the protocol has."""
     frames = [
-        framed(with_strings(request_type(key), version, LONG_STRING), version)
+        framed(with_strings(request_type(key), version, LONGEST_STRING), version)
         for key, version in latest_versions(scene.target.address)
     ]
     _send_each(scene, frames)
