@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -108,6 +109,8 @@ def _run(console: Console, jars: Path, effort: Effort, report: Report, suites: S
         TextColumn("remaining"),
         TimeRemainingColumn(),
     )
+    # A run that is ended must not leave brokers behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     minutes = expected_seconds(planned(suites, effort, report), effort) / 60
     console.print(f"about {minutes:.0f} minutes on a quiet machine; figures are kept in {report.path}")
     with Progress(*columns, console=console, speed_estimate_period=SPEED_ESTIMATE_S) as progress:

@@ -13,7 +13,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+)
 
 from benchmarks.kafka.case import KIBIBYTE, Setup
 from benchmarks.processes import BenchmarkError, tree_cpu_seconds
@@ -22,7 +30,7 @@ from harness.ports import free_ports
 
 START_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 30.0
-DELETED_WITHIN_S: Final = 20.0
+DELETED_WITHIN_S: Final = 60.0
 ADMIN_WITHIN_S: Final = 60.0
 POLL_S: Final = 0.02
 
@@ -148,6 +156,18 @@ class Brokers:
             if time.monotonic() > deadline:
                 raise BenchmarkError(f"{self.engine.value}: topic {topic} has partitions without a leader")
             time.sleep(POLL_S)
+
+    def wait_until_served(self, topic: str, partitions: int) -> None:
+        """Wait until the leader of every partition responds: it may be named before it has opened the log."""
+        places = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        deadline = time.monotonic() + ADMIN_WITHIN_S
+        while places:
+            futures = self.admin.list_offsets(places, request_timeout=ADMIN_WITHIN_S)
+            places = {place: OffsetSpec.latest() for place, future in futures.items() if future.exception()}
+            if places and time.monotonic() > deadline:
+                raise BenchmarkError(
+                    f"{self.engine.value}: {len(places)} partitions of {topic} are not served"
+                )
 
     def alter_topic(self, topic: str, configs: Mapping[str, str]) -> None:
         """Change configs of a topic."""

@@ -32,6 +32,8 @@ STORED_RECORD_BYTES: Final = 110
 SETTINGS: Final = (("log.cleaner.backoff.ms", "200"),)
 COMPACTED_WITHIN_S: Final = 180.0
 POLL_S: Final = 0.01
+SETTLE_S: Final = 2.0
+"""Tidelog compacts only what is durable, and syncs a sealed segment at most a second later."""
 CHECKPOINT: Final = "cleaner-offset-checkpoint"
 
 RATE: Final = Metric(
@@ -51,9 +53,9 @@ def compaction_cases(effort: Effort) -> list[Case]:
             metrics=(RATE, SECONDS, CPU),
             setup=Setup(settings=SETTINGS),
             prepare=partial(_warm_up, records // 4),
-            prepare_s=2.0 + 5.0 * effort.scale,
+            prepare_s=4.0 + 5.0 * effort.scale,
             turn=partial(_turn, records),
-            turn_s=3.0 + 12.0 * effort.scale,
+            turn_s=5.0 + 12.0 * effort.scale,
         )
     ]
 
@@ -64,7 +66,8 @@ def _warm_up(records: int, brokers: Brokers) -> None:
 
 def _turn(records: int, brokers: Brokers) -> Findings:
     segment_bytes = max(MEBIBYTE, records * STORED_RECORD_BYTES // SEGMENTS)
-    brokers.create_topic(TOPIC, 1, {"cleanup.policy": "delete", "segment.bytes": str(segment_bytes)})
+    configs = {"cleanup.policy": "delete", "min.cleanable.dirty.ratio": "0.01"}
+    brokers.create_topic(TOPIC, 1, {**configs, "segment.bytes": str(segment_bytes)})
     run_load(
         "keyed",
         servers=brokers.addresses,
@@ -73,6 +76,7 @@ def _turn(records: int, brokers: Brokers) -> Findings:
         record_bytes=RECORD_BYTES,
         batch_bytes=BATCH_BYTES,
     )
+    time.sleep(SETTLE_S)
     [folder] = brokers.partition_folders(TOPIC)
     # The active segment is not compacted.
     *sealed, active = sorted(folder.glob("*.log"))

@@ -17,7 +17,7 @@ CONNECTIONS: Final = 10
 GROUP: Final = "one record of 100 B per request, all partitions in turn"
 CREATED: Final = Metric(
     key="created_s",
-    name="create the topic, until every partition has a leader",
+    name="create the topic, until every partition is served",
     unit="s",
     better=Better.LOWER,
 )
@@ -32,7 +32,7 @@ def partitions_cases(effort: Effort) -> list[Case]:
             metrics=(CREATED, REQUESTS, CPU),
             setup=Setup(),
             turn=partial(_turn, count, effort.seconds),
-            turn_s=effort.seconds + 1.5 + count / 400,
+            turn_s=effort.seconds + 1.5 + count / 250,
         )
         for count in (SHORT_COUNTS if effort.is_short else COUNTS)
     ]
@@ -41,6 +41,7 @@ def partitions_cases(effort: Effort) -> list[Case]:
 def _turn(count: int, seconds: float, brokers: Brokers) -> Findings:
     started = time.perf_counter()
     brokers.create_topic(TOPIC, count)
+    brokers.wait_until_served(TOPIC, count)
     created_s = time.perf_counter() - started
     found = one_record_per_request(TOPIC, count, CONNECTIONS, seconds, brokers)
     brokers.delete_topic(TOPIC)
