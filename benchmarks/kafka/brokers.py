@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,7 @@ from confluent_kafka.admin import (
 
 from benchmarks.kafka.case import KIBIBYTE, Setup
 from benchmarks.processes import BenchmarkError, tree_cpu_seconds
+from benchmarks.tiered_broker import s3_store
 from harness.kafka.programs import Engine, Programs
 from harness.ports import free_ports
 
@@ -47,22 +49,24 @@ SETTINGS: Final = {
 }
 """The same text for both engines; every other key has its default."""
 
+S3_BACKEND: Final = {"rsm.config.storage.backend.class": "io.aiven.kafka.tieredstorage.storage.s3.S3Storage"}
+
 
 class Brokers:
     """One engine's nodes, each broker and controller in one process."""
 
-    def __init__(self, engine: Engine, setup: Setup, jars: Path, plugins: tuple[str, ...] = ()) -> None:
+    def __init__(self, engine: Engine, setup: Setup, jars: Path) -> None:
         self.engine = engine
         self.setup = setup
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-bench-"))
-        self.programs = Programs(
-            folder=self.folder, jars=jars, plugins=plugins if engine is Engine.KAFKA else ()
-        )
+        self.programs = Programs(folder=self.folder, jars=jars, plugins=setup.plugins)
         self.programs.write_logging()
         ports = free_ports(2 * setup.nodes)
         self.ports, self._controller_ports = ports[: setup.nodes], ports[setup.nodes :]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._admin: AdminClient | None = None
+        self._services = ExitStack()
+        self._s3_settings: dict[str, str] = {}
 
     @property
     def addresses(self) -> str:
@@ -80,7 +84,9 @@ class Brokers:
         return self.setup.nodes
 
     def format(self) -> None:
-        """Write the configuration and format the directories."""
+        """Write the configuration and format the directories; the S3 server is started if there is one."""
+        if self.setup.has_s3:
+            self._s3_settings = {**self._services.enter_context(s3_store()).settings(), **S3_BACKEND}
         for number in range(self.setup.nodes):
             settings = self._settings(number)
             self._config(number).write_text("".join(f"{key}={text}\n" for key, text in settings.items()))
@@ -127,6 +133,7 @@ class Brokers:
                 process.kill()
                 process.wait()
         self._processes = []
+        self._services.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def known_brokers(self) -> set[int]:
@@ -229,6 +236,7 @@ class Brokers:
             "offsets.topic.replication.factor": internal,
             "transaction.state.log.replication.factor": internal,
             "transaction.state.log.min.isr": "1" if self.setup.nodes == 1 else "2",
+            **self._s3_settings,
             **dict(self.setup.settings),
         }
 

@@ -54,11 +54,14 @@ class Metric:
 class Setup:
     """The brokers that a case needs; cases in sequence with an equal setup share started ones.
 
-    With `per_turn`, each turn gets brokers of its own, which it starts itself.
+    With `per_turn`, each turn gets brokers of its own, which it starts itself. `plugins` are classpath
+    entries of Apache Kafka's brokers. With `has_s3`, each engine has an S3 server with a bucket.
     """
 
     nodes: int = 1
     settings: tuple[tuple[str, str], ...] = ()
+    plugins: tuple[str, ...] = ()
+    has_s3: bool = False
     per_turn: bool = False
     is_warmed_up: bool = True
 
@@ -108,11 +111,11 @@ class Effort:
 
 STANDARD: Final = Effort(
     rounds=2,
-    seconds=2.0,
+    seconds=1.5,
     rate_seconds=8.0,
     scale=1.0,
     kafka_warm_up_s=30.0,
-    tidelog_warm_up_s=8.0,
+    tidelog_warm_up_s=5.0,
 )
 QUICK: Final = Effort(
     rounds=1,

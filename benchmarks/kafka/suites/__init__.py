@@ -14,6 +14,7 @@ from benchmarks.kafka.suites.partitions import PARTITIONS
 from benchmarks.kafka.suites.produce import PRODUCE
 from benchmarks.kafka.suites.replicated import REPLICATED
 from benchmarks.kafka.suites.start_up import START_UP
+from benchmarks.kafka.suites.tiering import TIERING
 
 SUITES: Final = {
     suite.name: suite
@@ -27,6 +28,7 @@ SUITES: Final = {
         PARTITIONS,
         REPLICATED,
         COMPACTION,
+        TIERING,
     )
 }
 

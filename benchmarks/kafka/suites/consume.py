@@ -25,7 +25,7 @@ from benchmarks.kafka.suites.produce import ACKS_ALL, BATCH_BYTES, MESSAGE_BYTES
 from benchmarks.processes import run_load
 
 TOPIC: Final = "consumed"
-TOPIC_BYTES: Final = {100: 150 * MEBIBYTE, KIBIBYTE: 600 * MEBIBYTE}
+TOPIC_BYTES: Final = {100: 100 * MEBIBYTE, KIBIBYTE: 400 * MEBIBYTE}
 """For each record size: the client reads some 2 million records or 1 GB in a second."""
 TOOL_SHAPE: Final = (6, 64 * KIBIBYTE)
 
@@ -53,9 +53,9 @@ def _case(message_bytes: int, partitions: int, batch_bytes: int, effort: Effort)
         metrics=(LIBRDKAFKA, CPU, TOOL) if has_tool else (LIBRDKAFKA, CPU),
         setup=Setup(),
         prepare=partial(_fill, message_bytes, partitions, batch_bytes, topic_bytes),
-        prepare_s=0.8 + 2.5 * effort.scale,
+        prepare_s=0.8 + 2.0 * effort.scale,
         turn=partial(_turn, message_bytes, topic_bytes // message_bytes // partitions * partitions, has_tool),
-        turn_s=0.8 + effort.scale + (3.0 if has_tool else 0.0),
+        turn_s=0.9 + 0.6 * effort.scale + (3.0 if has_tool else 0.0),
         clean_up=lambda brokers: brokers.delete_topic(TOPIC),
     )
 
