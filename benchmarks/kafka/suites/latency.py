@@ -120,6 +120,7 @@ def _end_to_end(records: int, brokers: Brokers) -> Findings:
 LATENCY: Final = Suite(
     name="latency",
     what="p50, p99 and p99.9 of produce (acks=all) and of end-to-end delivery at 500 and 5,000 records/s "
-    "with librdkafka; produce at 5,000 records/s with ProducerPerformance; EndToEndLatency, one record after the other",
+    "with librdkafka; produce at 5,000 records/s with ProducerPerformance; EndToEndLatency, "
+    "one record after the other",
     cases=latency_cases,
 )

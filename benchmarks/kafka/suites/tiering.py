@@ -163,7 +163,7 @@ def _until(brokers: Brokers, holds: Callable[[], bool]) -> None:
 
 TIERING: Final = Suite(
     name="tiering",
-    what="tiered storage on an S3 server (moto): copy a backlog of five partitions, read it cold with one and "
-    "with four consumers; needs Aiven's plugin in `TIDELOG_AIVEN_CLASSPATH`",
+    what="tiered storage on an S3 server (moto): copy a backlog of five partitions, read it cold with one "
+    "and with four consumers; needs Aiven's plugin in `TIDELOG_AIVEN_CLASSPATH`",
     cases=tiering_cases,
 )
