@@ -92,6 +92,13 @@ def partition_key(partition: FetchPartition) -> PartitionKey:
     return topic, partition.partition
 
 
+def _named_once(partitions: Sequence[FetchPartition]) -> Sequence[FetchPartition]:
+    """The partitions of a full request; of one that is named several times the last entry, as in Kafka."""
+    if len(partitions) < 2:
+        return partitions
+    return list({partition_key(partition): partition for partition in partitions}.values())
+
+
 @dataclass(slots=True)
 class FetchContext:
     """What one fetch request reads, and how its answer is thinned out."""
@@ -145,9 +152,10 @@ class FetchSessionCache:
         """Find or open the session of a request; raises KafkaError for the whole answer."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             self._sessions.pop(request.session_id, None)
+            requested = _named_once(request.partitions)
             if request.session_epoch == FINAL_EPOCH:
-                return FetchContext(request.partitions)
-            return FetchContext(request.partitions, self._open(request, version, now_ms))
+                return FetchContext(requested)
+            return FetchContext(requested, self._open(request, requested, version, now_ms))
         return self._continue(request, version, now_ms)
 
     def _continue(self, request: FetchRequestView, version: int, now_ms: int) -> FetchContext:
@@ -171,15 +179,17 @@ class FetchSessionCache:
         requested = [cached.requested for cached in session.partitions.values()]
         return FetchContext(requested, session, is_incremental=True)
 
-    def _open(self, request: FetchRequestView, version: int, now_ms: int) -> FetchSession | None:
+    def _open(
+        self, request: FetchRequestView, requested: Sequence[FetchPartition], version: int, now_ms: int
+    ) -> FetchSession | None:
         is_follower = request.replica_id >= 0
-        if not request.partitions or not self._make_room(is_follower, len(request.partitions), now_ms):
+        if not requested or not self._make_room(is_follower, len(requested), now_ms):
             return None
         session_id = self._new_session_id()
         while session_id in self._sessions or session_id == SESSIONLESS:
             session_id = self._new_session_id()
         session = FetchSession(session_id, version >= 13, is_follower, now_ms, now_ms)
-        for partition in request.partitions:
+        for partition in requested:
             session.partitions[partition_key(partition)] = CachedPartition(partition)
         self._sessions[session_id] = session
         return session

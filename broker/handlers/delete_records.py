@@ -8,6 +8,8 @@ retention run. Source: KIP-107.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
 
 from broker.delayed_delete_records import NO_OFFSET, DelayedDeleteRecords, Deleted, check_all
 from broker.purgatory.purgatory import Purgatory
@@ -35,19 +37,21 @@ class DeleteRecordsHandler:
         self, context: RequestContext, request: DeleteRecordsRequest
     ) -> DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]:
         """Answer the new low watermark of every partition, now if all replicas are there already."""
-        outcomes: dict[TopicPartition, Deleted | ErrorCode] = {}
-        for topic in request.topics:
-            for asked in topic.partitions:
-                topic_partition = TopicPartition(topic.name, asked.partition_index)
-                outcomes[topic_partition] = self._delete(topic_partition, asked.offset)
+        # Of a partition that is named several times the last offset counts, as in Kafka.
+        offsets = {
+            TopicPartition(topic.name, asked.partition_index): asked.offset
+            for topic in request.topics
+            for asked in topic.partitions
+        }
+        outcomes = {name: self._delete(name, offset) for name, offset in offsets.items()}
         deleted = [outcome for outcome in outcomes.values() if isinstance(outcome, Deleted)]
         if check_all(deleted):
-            return _response(request, outcomes)
+            return _response(outcomes)
         answer: asyncio.Future[DeleteRecordsResponse] = asyncio.get_running_loop().create_future()
 
         def on_answer() -> None:
             if not answer.done():
-                answer.set_result(_response(request, outcomes))
+                answer.set_result(_response(outcomes))
 
         operation = DelayedDeleteRecords(max(request.timeout_ms, 0), deleted, on_answer)
         keys = [one.partition.topic_partition for one in deleted]
@@ -66,25 +70,19 @@ class DeleteRecordsHandler:
             return error.code
 
 
-def _response(
-    request: DeleteRecordsRequest, outcomes: dict[TopicPartition, Deleted | ErrorCode]
-) -> DeleteRecordsResponse:
-    def result(topic: str, index: int) -> DeleteRecordsPartitionResult:
-        outcome = outcomes[TopicPartition(topic, index)]
+def _response(outcomes: Mapping[TopicPartition, Deleted | ErrorCode]) -> DeleteRecordsResponse:
+    topics: defaultdict[str, list[DeleteRecordsPartitionResult]] = defaultdict(list)
+    for (topic, index), outcome in outcomes.items():
         if isinstance(outcome, Deleted):
             low_watermark, code = outcome.low_watermark, outcome.error_code
         else:
             low_watermark, code = NO_OFFSET, outcome
-        return DeleteRecordsPartitionResult(
-            partition_index=index, low_watermark=low_watermark, error_code=code
+        topics[topic].append(
+            DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=code)
         )
-
     return DeleteRecordsResponse(
         topics=tuple(
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=tuple(result(topic.name, asked.partition_index) for asked in topic.partitions),
-            )
-            for topic in request.topics
+            DeleteRecordsTopicResult(name=topic, partitions=tuple(partitions))
+            for topic, partitions in topics.items()
         )
     )

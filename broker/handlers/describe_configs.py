@@ -53,10 +53,10 @@ class DescribeConfigsHandler:
         self._config = config
 
     def handle(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-        """Each resource gets its configs, or its own error."""
+        """Each resource gets its configs, or its own error; one that is named twice is answered once."""
         description = _Description(self._image(), self._config, request)
         return DescribeConfigsResponse(
-            results=tuple(description.result(resource) for resource in request.resources)
+            results=tuple(description.result(resource) for resource in dict.fromkeys(request.resources))
         )
 
 
@@ -71,11 +71,12 @@ class _Description:
 
     def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
         """One resource; its error, if it has one, stands in its own result."""
+        keys = frozenset(resource.configuration_keys or ())
         try:
             configs = tuple(
                 each
                 for each in self._configs(resource.resource_type, resource.resource_name)
-                if not resource.configuration_keys or each.name in resource.configuration_keys
+                if not keys or each.name in keys
             )
         except KafkaError as error:
             return DescribeConfigsResult(

@@ -28,11 +28,14 @@ class DescribeGroupsHandler:
         self._groups = groups
 
     def handle(self, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        """Answer every group by itself; errors are in the reply."""
+        """Answer every group by itself, one that is named twice once; errors are in the reply."""
         version = context.header.api_version
         wants_operations = request.include_authorized_operations and version >= OPERATIONS_FROM_VERSION
         return DescribeGroupsResponse(
-            groups=tuple(self._describe(group_id, version, wants_operations) for group_id in request.groups)
+            groups=tuple(
+                self._describe(group_id, version, wants_operations)
+                for group_id in dict.fromkeys(request.groups)
+            )
         )
 
     def _describe(self, group_id: str, version: int, wants_operations: bool) -> DescribedGroup:

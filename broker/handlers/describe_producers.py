@@ -26,13 +26,13 @@ class DescribeProducersHandler:
         self._replicas = replicas
 
     def handle(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
-        """List the producers of every partition asked for."""
+        """List the producers of every partition in the request, once for each that is named several times."""
         topics = tuple(
             TopicResponse(
-                name=topic.name,
-                partitions=tuple(self._describe(topic.name, index) for index in topic.partition_indexes),
+                name=topic,
+                partitions=tuple(self._describe(topic, index) for index in indexes),
             )
-            for topic in request.topics
+            for topic, indexes in _named_once(request).items()
         )
         return DescribeProducersResponse(topics=topics)
 
@@ -43,6 +43,14 @@ class DescribeProducersHandler:
             return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
         producers = tuple(_state(entry) for entry in partition.log.producers.producers.values())
         return PartitionResponse(partition_index=index, active_producers=producers)
+
+
+def _named_once(request: DescribeProducersRequest) -> dict[str, dict[int, None]]:
+    """Each partition once: the response has thousands of producers for the four bytes of an index."""
+    topics: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return topics
 
 
 def _state(entry: ProducerEntry) -> ProducerState:

@@ -16,7 +16,9 @@ class DescribeTransactionsHandler:
     def handle(
         self, context: RequestContext, request: DescribeTransactionsRequest
     ) -> DescribeTransactionsResponse:
-        """Answer every id by itself; errors are in the reply."""
+        """Answer every id by itself, one that is named twice once; errors are in the reply."""
         return DescribeTransactionsResponse(
-            transaction_states=tuple(self._transactions.describe(each) for each in request.transactional_ids)
+            transaction_states=tuple(
+                self._transactions.describe(each) for each in dict.fromkeys(request.transactional_ids)
+            )
         )

@@ -74,7 +74,8 @@ class FindCoordinatorHandler:
         if version >= BATCH_FROM_VERSION:
             return FindCoordinatorResponse(
                 coordinators=tuple(
-                    self._find(context, request.key_type, key) for key in request.coordinator_keys
+                    self._find(context, request.key_type, key)
+                    for key in dict.fromkeys(request.coordinator_keys)
                 )
             )
         found = self._find(context, request.key_type, request.key)

@@ -14,7 +14,7 @@ Source: KIP-79, KIP-734 (-3), KIP-405 (-4), KIP-1005 (-5), KIP-1023 (-6), KIP-10
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TypeAlias
 
 from broker.delayed_remote_list_offsets import DelayedRemoteListOffsets, RemoteLookUp
@@ -82,7 +82,7 @@ class ListOffsetsHandler:
                     outcomes[name] = self._look_up(name, asked, request, version)
         look_ups = {name: each for name, each in outcomes.items() if isinstance(each, RemoteLookUp)}
         if not look_ups:
-            return _response(request, outcomes, version)
+            return _response(outcomes, version)
         return self._wait(request, outcomes, look_ups, version)
 
     def _wait(
@@ -98,7 +98,7 @@ class ListOffsetsHandler:
 
         def on_answer() -> None:
             if not answer.done():
-                answer.set_result(_response(request, outcomes, version))
+                answer.set_result(_response(outcomes, version))
 
         timeout_ms = request.timeout_ms if request.timeout_ms > 0 else remote.list_offsets_timeout_ms()
         operation = DelayedRemoteListOffsets(timeout_ms, list(look_ups.values()), on_answer)
@@ -183,31 +183,26 @@ def _checked(
     return found
 
 
-def _response(
-    request: ListOffsetsRequest, outcomes: dict[TopicPartition, _Outcome], version: int
-) -> ListOffsetsResponse:
+def _response(outcomes: dict[TopicPartition, _Outcome], version: int) -> ListOffsetsResponse:
+    topics: defaultdict[str, list[ListOffsetsPartitionResponse]] = defaultdict(list)
+    for (topic, index), outcome in outcomes.items():
+        topics[topic].append(_answer(index, outcome, version))
     return ListOffsetsResponse(
         topics=tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    _answer(asked, outcomes[TopicPartition(topic.name, asked.partition_index)], version)
-                    for asked in topic.partitions
-                ),
-            )
-            for topic in request.topics
+            ListOffsetsTopicResponse(name=topic, partitions=tuple(partitions))
+            for topic, partitions in topics.items()
         )
     )
 
 
-def _answer(asked: ListOffsetsPartition, outcome: _Outcome, version: int) -> ListOffsetsPartitionResponse:
+def _answer(index: int, outcome: _Outcome, version: int) -> ListOffsetsPartitionResponse:
     found = outcome.result if isinstance(outcome, RemoteLookUp) else outcome
     if isinstance(found, ErrorCode):
         if found is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
             found = ErrorCode.LEADER_NOT_AVAILABLE
-        return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=found)
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=found)
     return ListOffsetsPartitionResponse(
-        partition_index=asked.partition_index,
+        partition_index=index,
         timestamp=found.timestamp,
         offset=found.offset,
         leader_epoch=found.leader_epoch if version >= LEADER_EPOCH_SINCE else -1,

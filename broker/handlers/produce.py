@@ -93,6 +93,8 @@ class ProduceHandler:
         """Take one produce request to its end, or park it; DecodeError when it is malformed."""
         version = request.header.api_version
         view = read_produce_request(request.body, version)
+        if len(view.partitions) > 1:
+            view.partitions = _named_once(view.partitions)
         if view.transactional_id is None:
             self._append_all(request, view, None)
         else:
@@ -282,6 +284,12 @@ class ProduceHandler:
                 request.close(f"acks=0 to partition {asked.partition} of {asked.topic} failed with {code}")
                 return
         request.respond(None)
+
+
+def _named_once(partitions: list[ProducePartition]) -> list[ProducePartition]:
+    """The partitions of a request; of one that is named several times the last entry counts, as in Kafka."""
+    latest = {(each.topic or each.topic_id, each.partition): each for each in partitions}
+    return partitions if len(latest) == len(partitions) else list(latest.values())
 
 
 def _forget_records(results: Results) -> None:

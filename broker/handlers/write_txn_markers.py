@@ -104,14 +104,15 @@ class WriteTxnMarkersHandler:
             marker.coordinator_epoch,
             marker.transaction_version,
         )
-        for topic in marker.topics:
-            for index in topic.partition_indexes:
-                topic_partition = TopicPartition(topic.name, index)
-                result = markers.result(end.producer_id, topic_partition)
-                if topic.name == GROUP_METADATA_TOPIC:
-                    markers.in_groups.append((index, end, result))
-                else:
-                    self._append(topic_partition, end, result, markers.appended)
+        partitions = dict.fromkeys(
+            TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+        )
+        for topic_partition in partitions:
+            result = markers.result(end.producer_id, topic_partition)
+            if topic_partition.topic == GROUP_METADATA_TOPIC:
+                markers.in_groups.append((topic_partition.partition, end, result))
+            else:
+                self._append(topic_partition, end, result, markers.appended)
 
     def _append(
         self,

@@ -68,6 +68,17 @@ def test_a_full_fetch_opens_a_session_and_answers_every_partition(cache: FetchSe
     assert sent(context, dict.fromkeys(range(3), result())) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_of_a_partition_that_is_named_several_times_the_last_entry_counts(
+    cache: FetchSessionCache, epoch: int
+) -> None:
+    wanted = [asked(0, 1), asked(1, 2), asked(0, 3), asked(0, 4, topic="u"), asked(0, 5)]
+    context = cache.context(request(wanted, epoch=epoch), VERSION, 0)
+    found = [(each.topic, each.partition, each.fetch_offset) for each in context.partitions]
+    assert found == [("t", 0, 5), ("t", 1, 2), ("u", 0, 4)]
+    assert cache.partition_count == (3 if epoch == 0 else 0)
+
+
 def test_a_reader_that_wants_no_session_gets_none(cache: FetchSessionCache) -> None:
     context = cache.context(request([asked(0)], epoch=-1), VERSION, 0)
     assert context.session_id == 0

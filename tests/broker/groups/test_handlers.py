@@ -346,6 +346,26 @@ async def test_all_offsets_are_fetched_in_every_version_that_can_ask_for_them(
     assert [[p.partition_index for p in topic.partitions] for topic in topics] == [[1]]
 
 
+@pytest.mark.parametrize("version", [7, 8, 10])
+async def test_offsets_that_are_asked_for_several_times_are_answered_once(
+    broker: Broker, version: int
+) -> None:
+    request = fetch_request(version)
+    if version < 8:
+        (asked,) = request.topics or ()
+        repeated = replace(asked, partition_indexes=(1, 0) * 1_000)
+        request = replace(request, topics=(repeated, repeated))
+    else:
+        (asked_by_group,) = request.groups[0].topics or ()
+        group = replace(
+            request.groups[0], topics=(replace(asked_by_group, partition_indexes=(1, 0) * 1_000),) * 2
+        )
+        request = replace(request, groups=(group, group))
+    answer = await broker.ask(request, version)
+    (topics,) = (answer.topics,) if version < 8 else [found.topics for found in answer.groups]
+    assert [[p.partition_index for p in topic.partitions] for topic in topics] == [[1, 0]]
+
+
 async def test_a_topic_id_that_is_unknown_is_answered_for_each_of_its_partitions(broker: Broker) -> None:
     await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     asked = tuple(
@@ -445,7 +465,7 @@ async def test_groups_are_listed_in_every_version(broker: Broker, version: int) 
 @pytest.mark.parametrize("version", range(7))
 async def test_groups_are_described_in_every_version(broker: Broker, version: int) -> None:
     await join(broker, 3)
-    request = DescribeGroupsRequest(groups=("g", "u"), include_authorized_operations=version >= 3)
+    request = DescribeGroupsRequest(groups=("g", "u", "g"), include_authorized_operations=version >= 3)
     known, unknown = (await broker.ask(request, version)).groups
     assert [member.client_host for member in known.members] == ["/10.0.0.1"]
     assert unknown.group_state == "Dead"
@@ -466,7 +486,7 @@ async def test_groups_are_deleted_in_every_version(broker: Broker, version: int)
 def find_request(version: int, key_type: int = 0) -> FindCoordinatorRequest:
     if version < 4:
         return FindCoordinatorRequest(key="g", key_type=key_type if version >= 1 else 0)
-    return FindCoordinatorRequest(coordinator_keys=("g", "h"), key_type=key_type)
+    return FindCoordinatorRequest(coordinator_keys=("g", "h", "g"), key_type=key_type)
 
 
 @pytest.mark.parametrize("version", range(7))

@@ -68,14 +68,21 @@ class Admin:
         self.grow = CreatePartitionsHandler(store, SeededRandomness())
 
     def describe(
-        self, kind: int, name: str, *keys: str, version: int = 4, documentation: bool = False
+        self,
+        kind: int,
+        name: str,
+        *keys: str,
+        version: int = 4,
+        documentation: bool = False,
+        copies: int = 1,
     ) -> DescribeConfigsResult:
         request = DescribeConfigsRequest(
             resources=(
                 DescribeConfigsResource(
                     resource_type=kind, resource_name=name, configuration_keys=keys or None
                 ),
-            ),
+            )
+            * copies,
             include_synonyms=True,
             include_documentation=documentation,
         )
@@ -204,6 +211,14 @@ async def test_only_the_keys_that_are_asked_for_are_told() -> None:
     async with admin() as node:
         result = node.describe(2, "orders", "retention.ms", "nonsense")
         assert [entry.name for entry in result.configs] == ["retention.ms"]
+
+
+@on_both_loops
+async def test_a_resource_that_is_asked_for_several_times_is_described_once() -> None:
+    async with admin() as node:
+        assert [entry.name for entry in node.describe(2, "orders", "retention.ms", copies=100).configs] == [
+            "retention.ms"
+        ]
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])

@@ -554,6 +554,22 @@ async def test_deleting_records_waits_for_the_log_start_of_every_follower_that_i
     assert outcome(await waiting) == (0, 1)
 
 
+async def test_deleting_records_of_a_partition_named_a_thousand_times_waits_and_answers_once() -> None:
+    cluster = Cluster(isr=(1, 2))
+    cluster.append("a", "b", "c")
+    cluster.fetch(3, broker=SECOND)
+    asked = tuple(DeleteRecordsPartition(partition_index=0, offset=1 + number % 2) for number in range(1_000))
+    topics = tuple(DeleteRecordsTopic(name="t", partitions=part) for part in (asked[:500], asked[500:-1]))
+    handler = DeleteRecordsHandler(cluster.replicas.manager, cluster.deletions)
+    waiting = handler.handle(context(2), DeleteRecordsRequest(topics=topics, timeout_ms=1_000))
+    assert (cluster.deletions.delayed, cluster.deletions.watched) == (1, 1)
+    assert cluster.partition.log.log_start_offset == 1, "the last entry counts"
+    assert isinstance(waiting, asyncio.Future)
+    cluster.pass_ms(1_001)
+    (topic,) = (await waiting).topics
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.REQUEST_TIMED_OUT]
+
+
 async def test_deleting_records_waits_no_longer_for_a_client_that_has_gone() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b")

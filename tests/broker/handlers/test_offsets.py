@@ -144,7 +144,7 @@ def test_a_partition_named_twice_is_an_invalid_request(replicas: Replicas) -> No
         replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(asked, asked)),)
     )
     answers = ListOffsetsHandler(replicas.manager).handle(context(5), request).topics[0].partitions
-    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST] * 2
+    assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST]
 
 
 def end_of_epoch(replicas: Replicas, epoch: int, current: int = -1, partition: int = 0) -> EpochEndOffset:
@@ -232,6 +232,17 @@ def test_producers_are_described_with_their_open_transaction(replicas: Replicas)
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (5, 2, 0)
     assert producer.current_txn_start_offset == 0
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_producers_of_a_partition_named_several_times_are_described_once(replicas: Replicas) -> None:
+    asked = (
+        TopicRequest(name="t", partition_indexes=(1, 0, 1, 1)),
+        TopicRequest(name="t", partition_indexes=(0,)),
+    )
+    response = DescribeProducersHandler(replicas.manager).handle(
+        context(0), DescribeProducersRequest(topics=asked)
+    )
+    assert [[each.partition_index for each in topic.partitions] for topic in response.topics] == [[1, 0]]
 
 
 def test_two_records_of_one_time_are_found_by_the_first(replicas: Replicas) -> None:

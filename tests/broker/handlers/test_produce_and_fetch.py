@@ -30,7 +30,7 @@ from protocol.messages.produce import (
 )
 from protocol.record import BatchBuilder, read_records
 from storage.log import AppendInfo
-from tests.support.logs import append, append_marker
+from tests.support.logs import all_records, append, append_marker
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
 from tests.support.transaction_coordinators import VerificationBench
 
@@ -242,6 +242,32 @@ def test_acks_all_waits_for_the_high_watermark_and_times_out(broker: Broker) -> 
     assert produced(late).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
+def test_a_produce_that_names_one_partition_a_thousand_times_appends_the_last_and_waits_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.replicas.create("two", isr=(NODE, 2))
+    partition = broker.replicas.manager.partition(TopicPartition("two", 0))
+    data = tuple(PartitionProduceData(index=0, records=batch(b"%d" % number)) for number in range(1_000))
+    topics = tuple(TopicProduceData(name="two", partition_data=part) for part in (data[:500], data[500:]))
+    waiting = broker.send_produce(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics))
+    assert (broker.produces.delayed, broker.produces.watched) == (1, 1)
+    assert partition.log.log_end_offset == 1
+    checks = []
+    committed = Partition.committed
+
+    def counted(partition: Partition, offset: int) -> ErrorCode | None:
+        checks.append(offset)
+        return committed(partition, offset)
+
+    monkeypatch.setattr(Partition, "committed", counted)
+    partition.log.advance_high_watermark(1)
+    broker.produces.check_and_complete(partition.topic_partition)
+    assert checks == [1]
+    (topic,) = cast(ProduceResponse, waiting.response).responses
+    assert [(each.index, each.error_code) for each in topic.partition_responses] == [(0, 0)]
+    assert [bytes(record.value or b"") for record in all_records(partition.log)] == [b"999"]
+
+
 def test_a_parked_produce_keeps_neither_its_frame_nor_its_records(broker: Broker) -> None:
     broker.replicas.create("two", isr=(NODE, 2))
     waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
@@ -306,6 +332,29 @@ def test_a_parked_fetch_keeps_no_frame_and_leaves_nothing_when_it_ends(broker: B
     left = weakref.ref(request)
     del request
     assert left() is None, "neither the purgatory nor a cycle of references keeps the request"
+
+
+def test_a_parked_fetch_that_names_one_partition_a_thousand_times_costs_a_produce_one_check(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each produce once checked a thousand operations over a thousand partitions."""
+    checks: list[int] = []
+    upper_bound = Partition.upper_bound
+
+    def counted(partition: Partition, isolation: FetchIsolation) -> int:
+        checks.append(partition.topic_partition.partition)
+        return upper_bound(partition, isolation)
+
+    repeated = [at(0, 1), *(at(number % 7) for number in range(1_000)), at(0)]
+    waiting = broker.fetch(*repeated, max_wait_ms=10_000, min_bytes=2**30, max_bytes=2**30)
+    assert (broker.fetches.delayed, broker.fetches.watched) == (1, 2)
+    monkeypatch.setattr(Partition, "upper_bound", counted)
+    broker.produce(batch(b"a"))
+    assert checks == [1, 0]
+    broker.pass_ms(10_001)
+    other, repeated_once = fetched(waiting)
+    assert (other.partition_index, repeated_once.partition_index) == (1, 0)
+    assert values(repeated_once) == [b"a"], "the last entry counts; the offsets of others are out of range"
 
 
 def test_a_parked_fetch_that_fails_is_answered_without_its_frame(
@@ -468,7 +517,7 @@ def test_what_clients_meet_on_an_ordinary_day_is_no_failure_of_the_broker(broker
     """Who is told of FailedFetchRequestsPerSec need not hear of each leader that moved."""
     broker.produce(batch(b"a")[:-1] + b"!")
     broker.produce(batch(b"a"), partition=7)
-    broker.fetch(at(0, partition=7), at(99), at(0, epoch=9))
+    broker.fetch(at(0, partition=7), at(99), at(0, partition=1, epoch=9))
     traffic = broker.traffic
     assert (traffic.produce_requests, traffic.failed_produce_requests) == (2, 0)
     assert (traffic.fetch_requests, traffic.failed_fetch_requests) == (3, 0)

@@ -223,7 +223,7 @@ async def test_the_partition_that_keeps_the_group_joins_the_transaction(bench: B
     request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
     assert (await bench.adding_offsets.handle(context(4), request)).error_code == 0
     described = DescribeTransactionsHandler(bench.service).handle(
-        context(0), DescribeTransactionsRequest(transactional_ids=(ID, "other", ""))
+        context(0), DescribeTransactionsRequest(transactional_ids=(ID, "other", "", ID))
     )
     [found, other, unnamed] = described.transaction_states
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [

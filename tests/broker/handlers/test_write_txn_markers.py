@@ -76,6 +76,12 @@ async def test_a_marker_that_is_sent_again_decides_nothing_again(node: Transacti
     assert await node.end(T0, coordinator_epoch=4) == {T0: DONE}
 
 
+async def test_a_marker_that_names_a_partition_several_times_is_written_once(node: TransactionalNode) -> None:
+    await node.produced()
+    assert await node.end(T0, T0, T0) == {T0: DONE}
+    assert markers_in(node, T0) == [ControlRecordType.COMMIT]
+
+
 async def test_a_replaced_coordinator_is_fenced(node: TransactionalNode) -> None:
     await node.end(T0, coordinator_epoch=4)
     await node.produced(sequence=0)
