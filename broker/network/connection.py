@@ -7,9 +7,20 @@ What keeps the next frame from being handled, and what ends that:
     turn over            this connection used up its turn         the loop comes round again
     writer blocked       the peer does not read                   the writer's on_ready
     waiting for memory   queued.max.request.bytes is used up      RequestMemory calls back
-    draining, lost       the broker or the peer is leaving        nothing
+    draining, ended      the broker stops, or the peer has gone   nothing
 
 Meanwhile bytes are received behind the frame in hand until the buffer is full, then reading pauses.
+
+What the peer has done decides what its requests may still wait for:
+
+    OPEN         it may send more
+    PEER_CLOSED  it has sent its last byte, which is not read yet: reading is paused, a SocketWatcher saw it
+    ALL_READ     the end was read; frames before it are still handled, as producers with acks=0 expect
+    ENDED        this side is closing, or closed
+
+From PEER_CLOSED on a request that only waits, for others or for time, is abandoned, since as a rule nobody
+would read its answer. That a client has closed one half only, and still reads, cannot be told from here; the
+answers to requests that are being worked on are sent in any case.
 
 I/O: a shell; everything happens in callbacks of the event loop, and a handler that has its answer
 at hand gives it within the very callback that brought the request.
@@ -19,13 +30,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import TYPE_CHECKING, cast
 
 from broker.network.owed_answers import OwedAnswers
 from broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
 from broker.network.request import Answer, ClientInformation, Request
 from broker.network.response_writer import ResponseWriter
+from broker.network.socket_watcher import BROKEN, PEER_CLOSED
 from protocol.registry import ApiKey
 
 if TYPE_CHECKING:
@@ -36,15 +50,27 @@ logger = logging.getLogger(__name__)
 TURN_NS = 2_000_000
 
 
+class Stage(Enum):
+    """How much is left of a connection; it only ever goes forward."""
+
+    OPEN = auto()
+    PEER_CLOSED = auto()
+    ALL_READ = auto()
+    ENDED = auto()
+
+
+_OPEN, _ENDED = Stage.OPEN, Stage.ENDED
+
+
 class Connection(asyncio.BufferedProtocol):
     """The protocol object of one accepted socket."""
 
     __slots__ = (
+        "_accepted",
         "_answered_ns",
         "_buffer",
         "_clock",
         "_draining",
-        "_ended",
         "_held_bytes",
         "_in_turn",
         "_listener",
@@ -52,13 +78,15 @@ class Connection(asyncio.BufferedProtocol):
         "_memory",
         "_on_request",
         "_owed",
-        "_peer_finished",
         "_reading",
         "_request",
         "_scheduled",
+        "_stage",
         "_transport",
         "_waits_for_answers",
         "_waits_for_memory",
+        "_watched_descriptor",
+        "_watcher",
         "_writer",
         "address",
         "client",
@@ -70,9 +98,15 @@ class Connection(asyncio.BufferedProtocol):
         "unsent_seen",
     )
 
-    def __init__(self, listener: Listener, on_request: Callable[[Request], None]) -> None:
+    def __init__(
+        self, listener: Listener, accepted: socket.socket, on_request: Callable[[Request], None]
+    ) -> None:
         server = listener.server
         self._listener = listener
+        self._accepted = accepted
+        self._watcher = server.watcher
+        self._watched_descriptor = -1
+        """Watched for the peer's close while reading is paused; -1: not watched."""
         self._on_request = on_request
         self._loop = server.loop
         self._clock = server.clock
@@ -85,7 +119,8 @@ class Connection(asyncio.BufferedProtocol):
         self._held_bytes = 0
         self._answered_ns = 0
         self._in_turn = self._scheduled = self._waits_for_memory = self._waits_for_answers = False
-        self._draining = self._peer_finished = self._ended = False
+        self._draining = False
+        self._stage = _OPEN
         self._reading = True
         self.listener = listener.name
         self.principal = "User:ANONYMOUS"
@@ -102,10 +137,12 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self.address, self.peer = _peer_of(self._transport)
         if not self._listener.admit(self):
-            self._ended = True
+            self._stage = _ENDED
             self._transport.abort()
             return
-        self._writer = ResponseWriter(self._transport, self._loop, self._resumed, self._broken)
+        self._writer = ResponseWriter(
+            self._transport, self._accepted, self._watcher, self._resumed, self._broken
+        )
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer.writable()
@@ -117,10 +154,11 @@ class Connection(asyncio.BufferedProtocol):
         self._serve()
 
     def eof_received(self) -> bool:
-        # Requests that came before the end are still handled, as producers with acks=0 expect.
-        self._peer_finished = True
-        self._ended = self._ended or not self._buffer.has_frame()
-        return not self._ended
+        if self._stage is not _ENDED:
+            self._stage = Stage.ALL_READ
+            self._abandon_waiting()
+            self._serve()
+        return self._stage is not _ENDED
 
     def pause_writing(self) -> None:
         if self._writer is not None:
@@ -131,9 +169,10 @@ class Connection(asyncio.BufferedProtocol):
             self._writer.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended = True
+        self._stage = _ENDED
         if self._writer is None:
             return
+        self._unwatch_close()
         self._listener.forget(self)
         self._writer.close()
         self._buffer.discard()
@@ -156,13 +195,13 @@ class Connection(asyncio.BufferedProtocol):
         if request is self._request:
             self._done_with_request()
         elif not owed.has(request):
-            assert self._ended, f"a request of {self.peer} was answered twice"
+            assert self._stage is not _OPEN, f"a request of {self.peer} was answered twice"
             return
         assert self._writer is not None
         now_ns = self._answered_ns = self._clock.monotonic_ns()
         if request.route is not None:
             request.route.metrics.answered(now_ns - request.started_ns)
-        if self._ended:
+        if self._stage is _ENDED:
             return
         try:
             if owed.count:
@@ -186,8 +225,11 @@ class Connection(asyncio.BufferedProtocol):
         if request is not self._request:
             return
         self._done_with_request()
-        self._owed.add(request)
         self._answered_ns = self._clock.monotonic_ns()
+        if self._stage is _OPEN:
+            self._owed.add(request)
+        elif request.on_abandoned is not None:
+            request.on_abandoned(request)
         if not self._in_turn:
             self._schedule()
 
@@ -239,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def fail(self, reason: str) -> None:
         """Log why and close; what was answered before is still sent."""
-        if self._ended:
+        if self._stage is _ENDED:
             return
         logger.warning(
             "closing connection from %s on listener %s: %s",
@@ -252,7 +294,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close now, whatever is unsent."""
-        self._ended = True
+        self._stage = _ENDED
         if self._transport is not None:
             self._transport.abort()
 
@@ -260,7 +302,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _serve(self) -> None:
         """Handle frames until there is none, one must be waited for, or the turn is over."""
-        if self._in_turn or self._scheduled or self._request is not None or self._ended:
+        if self._in_turn or self._scheduled or self._request is not None or self._stage is _ENDED:
             self._check_room()
             return
         writer, memory = self._writer, self._memory
@@ -270,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
         turn_ends_ns = started_ns + TURN_NS
         self._in_turn, self._waits_for_answers = True, False
         try:
-            while not (writer.blocked or self._draining or self._ended):
+            while not (writer.blocked or self._draining or self._stage is _ENDED):
                 if self._owed.count and not self._may_pass():
                     break
                 if memory is not None and not self._hold_memory():
@@ -280,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 request = self._request = Request(self, frame, received_ms, started_ns)
                 on_request(request)
-                if self._request is not None:
+                if self._request is not None and (self._stage is _OPEN or not self._abandon_request()):
                     break
                 # The next request begins when this one was answered: one look at the clock for both.
                 started_ns = self._answered_ns
@@ -293,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
             self._in_turn = False
         writer.flush()
         self._check_room()
-        if self._draining or self._peer_finished:
+        if self._draining or self._stage is Stage.ALL_READ:
             self._close_if_done()
 
     def _may_pass(self) -> bool:
@@ -308,23 +350,67 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _check_room(self) -> None:
-        """Read on only if there is somewhere to put the bytes."""
-        if self._ended or self._peer_finished or self._transport is None:
+        """Continue reading only if there is somewhere to put the bytes, else watch for the peer's close."""
+        if self._transport is None or self._writer is None:
+            return
+        if self._stage is not _OPEN and self._stage is not Stage.PEER_CLOSED:
             return
         waits = (
-            self._request is not None or self._scheduled or self._waits_for_memory or self._waits_for_answers
+            self._request is not None
+            or self._waits_for_memory
+            or self._waits_for_answers
+            or self._writer.blocked
         )
-        assert self._writer is not None
-        if (waits or self._writer.blocked) and self._buffer.is_full:
+        if (waits or self._scheduled) and self._buffer.is_full:
             if self._reading:
                 self._reading = False
                 self._transport.pause_reading()
+            # Who is merely scheduled reads on soon.
+            if waits and self._watched_descriptor < 0 and self._stage is _OPEN:
+                self._watched_descriptor = self._accepted.fileno()
+                self._watcher.watch(self._watched_descriptor, PEER_CLOSED, self._peer_closed)
         elif not self._reading:
             self._reading = True
+            self._unwatch_close()
             self._transport.resume_reading()
 
+    def _unwatch_close(self) -> None:
+        if self._watched_descriptor >= 0:
+            self._watcher.unwatch(self._watched_descriptor, PEER_CLOSED)
+            self._watched_descriptor = -1
+
+    def _peer_closed(self, events: int) -> None:
+        """The peer has closed while reading is paused: nothing may wait for long any more."""
+        self._unwatch_close()
+        if self._stage is not _OPEN:
+            return
+        if events & BROKEN:
+            self.abort()
+            return
+        self._stage = Stage.PEER_CLOSED
+        self._abandon_waiting()
+        self._schedule()
+
+    def _abandon_waiting(self) -> None:
+        """Cancel the requests that only wait; one that is being worked on stays in hand."""
+        for request in self._owed.clear():
+            if request.on_abandoned is not None:
+                request.on_abandoned(request)
+        if self._request is not None:
+            self._abandon_request()
+
+    def _abandon_request(self) -> bool:
+        """Cancel the request in hand if it only waits."""
+        request = self._request
+        if request is None or request.on_abandoned is None:
+            return False
+        self._done_with_request()
+        self._answered_ns = self._clock.monotonic_ns()
+        request.on_abandoned(request)
+        return True
+
     def _schedule(self) -> None:
-        if not self._scheduled and not self._ended:
+        if not self._scheduled and self._stage is not _ENDED:
             self._scheduled = True
             self._loop.call_soon(self._next_turn)
 
@@ -347,23 +433,23 @@ class Connection(asyncio.BufferedProtocol):
 
     def _broken(self, error: OSError) -> None:
         """Sending failed in the middle of an answer: nothing more can be said on this connection."""
-        if self._ended:
+        if self._stage is _ENDED:
             return
         if not isinstance(error, ConnectionError):
             logger.error("answer to %s cannot be completed: %s", self.peer, error, extra={"peer": self.peer})
         self.abort()
 
     def _close_if_done(self) -> None:
-        if self.owes_answers or self._ended or self._writer is None:
+        if self.owes_answers or self._stage is _ENDED or self._writer is None:
             return
         if self._writer.is_idle and (self._draining or not self._buffer.has_frame()):
             self._end()
 
     def _end(self) -> None:
         """Close once the transport has sent what it holds; the idle sweep ends that if need be."""
-        if self._ended or self._transport is None:
+        if self._stage is _ENDED or self._transport is None:
             return
-        self._ended = True
+        self._stage = _ENDED
         if self._writer is not None:
             self._writer.flush()
         self._transport.close()

@@ -62,7 +62,9 @@ class Listener:
             accepted.close()
             return
         opening = self.server.loop.create_task(
-            self.server.loop.connect_accepted_socket(self._connection, accepted, ssl=self._config.ssl_context)
+            self.server.loop.connect_accepted_socket(
+                lambda: self._connection(accepted), accepted, ssl=self._config.ssl_context
+            )
         )
         self._opening.add(opening)
         opening.add_done_callback(self._opened)
@@ -72,9 +74,10 @@ class Listener:
         if not opening.cancelled() and (error := opening.exception()) is not None:
             logger.info("listener %s: a connection could not be opened: %s", self.name, error)
 
-    def _connection(self) -> Connection:
+    def _connection(self, accepted: socket.socket) -> Connection:
         # Only where connections may have to wait it is asked at each request whether this one does.
-        return Connection(self, self._kept_or_handled if self.server.quota.is_limited else self._on_request)
+        on_request = self._kept_or_handled if self.server.quota.is_limited else self._on_request
+        return Connection(self, accepted, on_request)
 
     def stop(self) -> None:
         """Accept no more; connections stay."""
@@ -116,8 +119,13 @@ class Listener:
     def _kept_or_handled(self, request: Request) -> None:
         if request.connection in self._waiting:
             self._waiting[request.connection] = request
+            request.on_abandoned = self._forget_kept
         else:
             self._on_request(request)
+
+    def _forget_kept(self, request: Request) -> None:
+        if request.connection in self._waiting:
+            self._waiting[request.connection] = None
 
     def admit_waiting(self) -> None:
         """Give slots that have become free to those that wait."""
@@ -131,6 +139,7 @@ class Listener:
 
     def _handle_kept(self, request: Request) -> None:
         if request.is_open:
+            request.on_abandoned = None
             self._on_request(request)
 
     def turn_away(self) -> None:
@@ -153,7 +162,8 @@ class Listener:
 
 
 def _set_options(accepted: socket.socket, config: NetworkConfig) -> None:
-    """Set the options that Kafka sets on accepted sockets."""
+    """Set the options that Kafka sets on accepted sockets; nothing waits for the socket."""
+    accepted.setblocking(False)
     accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if config.socket_send_buffer_bytes > 0:

@@ -5,9 +5,9 @@ An answer takes one of two ways, and never both at a time:
     through the transport   bytes, and slices under SENDFILE_BYTES, which are read; answers of one
                             turn are joined. Over the transport's high-water mark the writer is blocked.
     past the transport      as soon as an answer has a large slice: the transport is drained, then
-                            everything up to the end of the answer goes to a duplicate of its
-                            descriptor. uvloop has no loop.sendfile, and neither loop lets one
-                            watch a descriptor that a transport owns; hence the duplicate.
+                            everything up to the end of the answer goes to its socket directly.
+                            uvloop has no loop.sendfile, and neither loop watches a descriptor that
+                            a transport owns; that is the SocketWatcher's work.
 
 With TLS every byte goes through the transport, and slices are read piece by piece as it drains.
 
@@ -25,6 +25,7 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.network.request import Answer
+from broker.network.socket_watcher import WRITABLE, SocketWatcher
 from storage.file_slice import FileSlice
 
 SENDFILE_BYTES: Final = 64 * 1024
@@ -87,7 +88,6 @@ class ResponseWriter:
         "_corked",
         "_corked_bytes",
         "_draining",
-        "_loop",
         "_on_broken",
         "_on_ready",
         "_paused",
@@ -95,6 +95,7 @@ class ResponseWriter:
         "_socket",
         "_tls",
         "_transport",
+        "_watcher",
         "_watching",
         "blocked",
         "sent_bytes",
@@ -103,19 +104,21 @@ class ResponseWriter:
     def __init__(
         self,
         transport: asyncio.Transport,
-        loop: asyncio.AbstractEventLoop,
+        accepted: socket.socket,
+        watcher: SocketWatcher,
         on_ready: Callable[[], None],
         on_broken: Callable[[OSError], None],
     ) -> None:
         self._transport = transport
-        self._loop = loop
+        self._socket = accepted
+        """The transport's socket, which the transport closes."""
+        self._watcher = watcher
         self._on_ready = on_ready
         self._on_broken = on_broken
         self._tls = transport.get_extra_info("ssl_object") is not None
         self._corked: list[bytes | bytearray | memoryview] = []
         self._corked_bytes = 0
         self._queue: deque[memoryview | _SlicePart] = deque()
-        self._socket: socket.socket | None = None
         self._watching = False
         self._draining = False
         self._paused = False
@@ -187,9 +190,6 @@ class ResponseWriter:
     def close(self) -> None:
         """Let go of descriptors and whatever was not sent."""
         self._unwatch()
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
         for part in self._queue:
             if isinstance(part, _SlicePart):
                 part.close()
@@ -234,8 +234,8 @@ class ResponseWriter:
         self._send_queue()
         self.blocked = bool(self._queue) or self._paused
 
-    def _pump(self) -> None:
-        """Called by the loop: go on sending, and report how it ended."""
+    def _pump(self, events: int = 0) -> None:
+        """Continue sending, and report the end; called when there is room, or the socket is broken."""
         try:
             self._send_queue()
         except OSError as error:
@@ -249,12 +249,8 @@ class ResponseWriter:
         if self._tls:
             self._send_through_transport()
             return
-        if self._socket is None:
-            descriptor: int = self._transport.get_extra_info("socket").fileno()
-            self._socket = socket.socket(fileno=os.dup(descriptor))
-            self._socket.setblocking(False)
         try:
-            self._send_past_transport(self._socket)
+            self._send_past_transport()
         except (BlockingIOError, InterruptedError):
             pass
         if not self._queue:
@@ -262,11 +258,11 @@ class ResponseWriter:
             return
         self._keep_files()
         if not self._watching:
-            self._loop.add_writer(self._socket.fileno(), self._pump)
+            self._watcher.watch(self._socket.fileno(), WRITABLE, self._pump)
             self._watching = True
 
-    def _send_past_transport(self, target: socket.socket) -> None:
-        queue, budget, descriptor = self._queue, TURN_BYTES, target.fileno()
+    def _send_past_transport(self) -> None:
+        queue, budget, descriptor = self._queue, TURN_BYTES, self._socket.fileno()
         while queue and budget > 0:
             part = queue[0]
             if isinstance(part, _SlicePart):
@@ -275,7 +271,7 @@ class ResponseWriter:
                     queue.popleft()
                     part.close()
             else:
-                sent = target.send(part, socket.MSG_MORE if len(queue) > 1 else 0)
+                sent = self._socket.send(part, socket.MSG_MORE if len(queue) > 1 else 0)
                 if sent == len(part):
                     queue.popleft()
                 else:
@@ -303,9 +299,9 @@ class ResponseWriter:
                 part.keep()
 
     def _unwatch(self) -> None:
-        if self._watching and self._socket is not None:
-            self._loop.remove_writer(self._socket.fileno())
-        self._watching = False
+        if self._watching:
+            self._watcher.unwatch(self._socket.fileno(), WRITABLE)
+            self._watching = False
 
 
 def _has_descriptor(part: FileSlice) -> bool:

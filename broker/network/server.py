@@ -14,6 +14,7 @@ from broker.network.counters import NetworkCounters
 from broker.network.listener import Listener
 from broker.network.memory import RequestMemory, SpareMemory
 from broker.network.request import Request
+from broker.network.socket_watcher import SocketWatcher
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +34,7 @@ class NetworkServer:
         self.quota = ConnectionQuota(config)
         self.counters = NetworkCounters()
         self.spare_memory = SpareMemory()
+        self.watcher = SocketWatcher(self.loop)
         limit = config.queued_max_request_bytes
         self.request_memory = RequestMemory(limit) if limit > 0 else None
         self.listeners: dict[str, Listener] = {}
@@ -107,17 +109,17 @@ class NetworkServer:
     def sweep(self) -> None:
         """Close connections that were idle for connections.max.idle.ms, and take back unused memory.
 
-        Idle means: nothing received, nothing taken by the peer, and no request being handled.
+        Idle means as in Kafka that no byte was received, and none taken by the peer; a request that waits,
+        for records or for other members of a group, keeps no connection open.
         """
         now_ms = self.clock.monotonic_ms()
         limit_ms = self.config.connections_max_idle_ms
         for connection in list(self.connections()):
             unsent = connection.unsent_bytes
-            is_busy = connection.owes_answers
-            if is_busy or connection.has_received or unsent < connection.unsent_seen:
+            if connection.has_received or unsent < connection.unsent_seen:
                 connection.has_received = False
                 connection.idle_since_ms = now_ms
-            else:
+            elif not connection.owes_answers:
                 connection.release_idle_memory()
             connection.unsent_seen = unsent
             if 0 <= limit_ms <= now_ms - connection.idle_since_ms:
@@ -145,6 +147,7 @@ class NetworkServer:
                 logger.log(level, "aborting connection from %s at shutdown", connection.peer)
                 connection.abort()
             await self._wait_until_gone(1.0)
+        self.watcher.close()
 
     def connection_gone(self, connection: Connection) -> None:
         """Called by listeners when a connection that had a slot has ended."""

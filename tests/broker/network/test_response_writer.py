@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import random
+import socket
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from broker.network.config import NetworkConfig
 from broker.network.request import AnswerPart, Request
 from broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
+from broker.network.socket_watcher import SocketWatcher
 from storage.file_slice import FileSlice
 from storage.files import File, OsFileSystem
 from tests.support.loops import on_both_loops, until
@@ -287,8 +289,9 @@ async def test_with_tls_slices_are_read_piece_by_piece_as_the_transport_drains(
 ) -> None:
     transport = TlsTransport()
     ready: list[bool] = []
+    watcher = SocketWatcher(asyncio.get_running_loop())
     writer = ResponseWriter(
-        transport, asyncio.get_running_loop(), lambda: ready.append(True), lambda error: None
+        transport, socket.socket(), watcher, lambda: ready.append(True), lambda error: None
     )
     transport.writer = writer
     writer.write([b"head", FileSlice(file, 5, 4 * MEBIBYTE), b"tail", FileSlice(file, 9, 70_000)])
@@ -303,3 +306,4 @@ async def test_with_tls_slices_are_read_piece_by_piece_as_the_transport_drains(
     assert largest <= 600_000
     assert ready == [True]
     writer.close()
+    watcher.close()

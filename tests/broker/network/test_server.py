@@ -200,28 +200,38 @@ async def test_who_waits_for_a_slot_is_turned_away_at_shutdown() -> None:
 @on_both_loops
 async def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
     clock = FakeClock()
-    parked: list[Request] = []
-
-    def handler(request: Request) -> None:
-        if bytes(request.frame) == b"park":
-            parked.append(request)
-        else:
-            echo(request)
-
     config = NetworkConfig(connections_max_idle_ms=1_000)
-    async with serving(handler, config, clock=clock) as served:
-        idle, talking, waiting = [await served.connect() for _ in range(3)]
-        await waiting.send(frame(b"park"))
-        await until(lambda: bool(parked))
+    async with serving(config=config, clock=clock) as served:
+        idle, talking = [await served.connect() for _ in range(2)]
         for _ in range(4):
             assert await talking.ask(b"x") == b"x"
             clock.now_ms += 500
             served.server.sweep()
         assert await idle.is_closed()
-        await until(lambda: served.server.quota.count == 2)
+        await until(lambda: served.server.quota.count == 1)
         assert served.server.counters.connections_expired == 1
-        parked[0].respond(frame(b"done"))
-        assert await waiting.receive() == b"done"
+
+
+@on_both_loops
+async def test_a_connection_that_only_waits_for_a_parked_request_is_idle() -> None:
+    clock = FakeClock()
+    abandoned: list[Request] = []
+
+    def park(request: Request) -> None:
+        request.on_abandoned = abandoned.append
+
+    async with serving(park, NetworkConfig(connections_max_idle_ms=1_000), clock=clock) as served:
+        waiting = await served.connect()
+        await waiting.send(frame(b"park"))
+        (connection,) = served.server.connections()
+        await until(lambda: connection.owes_answers)
+        for _ in range(3):
+            assert not abandoned
+            served.server.sweep()
+            clock.now_ms += 500
+        assert await waiting.is_closed()
+        assert len(abandoned) == 1
+        assert served.server.counters.connections_expired == 1
 
 
 @on_both_loops

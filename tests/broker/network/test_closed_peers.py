@@ -1,0 +1,183 @@
+"""A peer that closes while its request waits: noticed in every state of the buffers, and nothing is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from broker.network.config import NetworkConfig
+from broker.network.receive_buffer import NORMAL_BYTES, SPARE_FRAME_BYTES
+from broker.network.request import Request
+from tests.support.loops import on_both_loops, until
+from tests.support.network import Client, Served, echo, frame, serving
+
+PRODUCE = b"\0\0"
+
+
+class Handler:
+    """Requests with P are parked, those with W are being worked on, others are answered at once."""
+
+    def __init__(self) -> None:
+        self.parked: list[bytes] = []
+        self.abandoned: list[bytes] = []
+        self.working: list[Request] = []
+        self.handled: list[bytes] = []
+
+    def __call__(self, request: Request) -> None:
+        body = bytes(request.frame[:8])
+        if body.startswith(b"P"):
+            request.on_abandoned = lambda _: self.abandoned.append(body)
+            self.parked.append(body)
+        elif body.startswith(PRODUCE):
+            request.on_abandoned = lambda _: self.abandoned.append(body)
+            self.parked.append(body)
+            request.park()
+        elif body.startswith(b"W"):
+            self.working.append(request)
+        else:
+            self.handled.append(body)
+            echo(request)
+
+
+async def until_reading_is_paused(served: Served) -> None:
+    (connection,) = served.server.connections()
+    await until(lambda: not connection._reading)
+
+
+def leave(client: Client, how: str) -> None:
+    if how == "reset":
+        client.reset()
+    elif how == "half-close":
+        client.writer.write_eof()
+    else:
+        client.close()
+
+
+@pytest.mark.parametrize("how", ["close", "half-close", "reset"])
+@pytest.mark.parametrize("size", [100, NORMAL_BYTES, SPARE_FRAME_BYTES + 1])
+@on_both_loops
+async def test_a_close_behind_a_parked_request_is_noticed_whatever_the_size_of_its_frame(
+    size: int, how: str
+) -> None:
+    handler = Handler()
+    async with serving(handler) as served:
+        client = await served.connect()
+        await client.send(frame(b"P" * size))
+        await until(lambda: bool(handler.parked))
+        leave(client, how)
+        await until(lambda: served.server.quota.count == 0)
+        assert handler.abandoned == handler.parked
+        assert not served.server.watcher._callbacks
+
+
+@pytest.mark.parametrize("how", ["close", "half-close", "reset"])
+@on_both_loops
+async def test_a_close_is_noticed_while_more_than_the_buffer_holds_waits_behind_a_parked_request(
+    how: str,
+) -> None:
+    handler = Handler()
+    config = NetworkConfig(socket_receive_buffer_bytes=4 * NORMAL_BYTES)
+    async with serving(handler, config) as served:
+        client = await served.connect()
+        await client.send(frame(b"P") + frame(b"x" * 1_000) * (2 * NORMAL_BYTES // 1_000))
+        await until_reading_is_paused(served)
+        leave(client, how)
+        await until(lambda: served.server.quota.count == 0)
+        assert handler.abandoned == [b"P"]
+
+
+@on_both_loops
+async def test_requests_behind_an_abandoned_one_are_handled_and_none_of_them_waits() -> None:
+    handler = Handler()
+    config = NetworkConfig(socket_receive_buffer_bytes=4 * NORMAL_BYTES)
+    async with serving(handler, config) as served:
+        client = await served.connect()
+        behind = 2 * NORMAL_BYTES // 1_000
+        await client.send(frame(b"P") + frame(b"x" * 1_000) * behind + frame(b"P2") + frame(b"last"))
+        await until_reading_is_paused(served)
+        client.writer.write_eof()
+        await until(lambda: served.server.quota.count == 0)
+        assert handler.abandoned == [b"P", b"P2"]
+        assert len(handler.handled) == behind + 1
+        assert handler.handled[-1] == b"last"
+
+
+@on_both_loops
+async def test_answers_that_are_owed_to_a_peer_that_has_gone_are_given_up() -> None:
+    handler = Handler()
+    async with serving(handler) as served:
+        client = await served.connect()
+        await client.send(frame(PRODUCE + b"1") + frame(PRODUCE + b"2") + frame(b"other") + frame(b"P"))
+        await until(lambda: len(handler.parked) == 2)
+        client.close()
+        await until(lambda: served.server.quota.count == 0)
+        assert handler.abandoned == [PRODUCE + b"1", PRODUCE + b"2", b"P"]
+        assert handler.handled == [b"other"]
+
+
+@on_both_loops
+async def test_a_request_that_is_being_worked_on_is_answered_to_a_peer_that_still_reads() -> None:
+    handler = Handler()
+    async with serving(handler) as served:
+        client = await served.connect()
+        await client.send(frame(b"W") + frame(b"next"))
+        client.writer.write_eof()
+        await until(lambda: bool(handler.working))
+        handler.working[0].respond(frame(b"done"))
+        assert await client.receive() == b"done"
+        assert await client.receive() == b"next"
+        assert await client.is_closed()
+        await until(lambda: served.server.quota.count == 0)
+
+
+@on_both_loops
+async def test_a_paused_connection_whose_peer_stays_continues_where_it_was() -> None:
+    handler = Handler()
+    async with serving(handler) as served:
+        client = await served.connect()
+        count = 3 * NORMAL_BYTES // 1_000
+        sending = asyncio.create_task(client.send(frame(b"W") + frame(b"x" * 1_000) * count))
+        await until_reading_is_paused(served)
+        handler.working[0].respond(frame(b"done"))
+        assert await client.receive() == b"done"
+        for _ in range(count):
+            assert await client.receive() == b"x" * 1_000
+        await sending
+        assert not served.server.watcher._callbacks
+
+
+@on_both_loops
+async def test_a_connection_that_waits_for_a_slot_and_is_closed_leaves_the_queue() -> None:
+    handler = Handler()
+    async with serving(handler, NetworkConfig(max_connections=1)) as served:
+        first = await served.connect()
+        assert await first.ask(b"first") == b"first"
+        waiting = await served.connect()
+        await waiting.send(frame(b"waits"))
+        listener = served.server.listeners["PLAINTEXT"]
+        await until(lambda: any(listener._waiting.values()))
+        waiting.close()
+        await until(lambda: not listener._waiting)
+        assert handler.handled == [b"first"]
+
+
+@on_both_loops
+async def test_four_hundred_closes_behind_parked_requests_leave_no_descriptor() -> None:
+    handler = Handler()
+    async with serving(handler) as served:
+        first = await served.connect()
+        assert await first.ask(b"first") == b"first"
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(8):
+            clients = [await served.connect() for _ in range(50)]
+            for number, client in enumerate(clients):
+                await client.send(frame(b"P" * 140_000) + frame(b"x") * number)
+            await until(lambda: served.server.quota.count == 51)
+            await until(lambda: len(handler.parked) - len(handler.abandoned) == 50)
+            for client in clients:
+                client.close()
+            await until(lambda: served.server.quota.count == 1)
+        assert len(handler.abandoned) == 400
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
