@@ -20,7 +20,7 @@ from broker.listeners import Listener
 from broker.metadata.store import MetadataStore
 from clients.failures import raise_for
 from cluster.delta import MetadataDelta
-from cluster.features import SUPPORTED_FEATURES
+from cluster.features import COMPATIBLE_FEATURES
 from cluster.image import MetadataImage
 from protocol.errors import KafkaError
 from protocol.ids import BrokerId
@@ -68,7 +68,7 @@ class ControllerRegistration:
                 controller_registration.Feature(
                     name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest
                 )
-                for name, levels in SUPPORTED_FEATURES.items()
+                for name, levels in COMPATIBLE_FEATURES.items()
             ),
         )
         self._task: asyncio.Task[None] | None = None

@@ -11,7 +11,7 @@ from cluster.controller import broker_changes
 from cluster.controller.registered_parts import registered_endpoints, registered_features
 from cluster.controller.result import ControllerResult
 from cluster.controller.settings import ControllerSettings
-from cluster.features import METADATA_VERSION, SUPPORTED_FEATURES
+from cluster.features import COMPATIBLE_FEATURES, METADATA_VERSION
 from cluster.image import BrokerImage, FeatureRange, MetadataImage
 from cluster.replica_directories import is_reserved
 from protocol.errors import ErrorCode, KafkaError
@@ -80,10 +80,10 @@ def unregister_broker(
 
 
 def supported_features() -> tuple[Feature, ...]:
-    """The features that a broker of this software names when it registers."""
+    """Return the features that a broker of this software registers."""
     return tuple(
         Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
-        for name, levels in SUPPORTED_FEATURES.items()
+        for name, levels in COMPATIBLE_FEATURES.items()
     )
 
 

@@ -17,6 +17,7 @@ from typing import Final
 from cluster.controller.result import ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.features import (
+    COMPATIBLE_FEATURES,
     ELIGIBLE_LEADER_REPLICAS_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
@@ -122,11 +123,14 @@ def _check_metadata_version(update: FeatureUpdateKey, current: int) -> None:
 
 
 def _unable(image: MetadataImage, name: str, level: int) -> Iterator[str]:
-    """Why the cluster cannot work at a level: each node that cannot."""
-    own = SUPPORTED_FEATURES.get(name)
-    if own is None:
+    """Yield why the cluster cannot work at a level: one reason for each node that cannot.
+
+    Level 0 is always possible, also for a feature that this software only is compatible with.
+    """
+    if name not in COMPATIBLE_FEATURES:
         yield "this controller does not know the feature"
         return
+    own = SUPPORTED_FEATURES.get(name, _DISABLED)
     if level and not own.lowest <= level <= own.highest:
         yield f"this controller works at {own.lowest} to {own.highest}"
     for broker in image.brokers.values():

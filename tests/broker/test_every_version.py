@@ -353,7 +353,7 @@ REQUESTS: dict[ApiKey, Ask] = {
         timeout_ms=1000,
     ),
     ApiKey.UPDATE_FEATURES: lambda scene, _: UpdateFeaturesRequest(
-        feature_updates=(FeatureUpdateKey(feature="group.version", max_version_level=1),)
+        feature_updates=(FeatureUpdateKey(feature="transaction.version", max_version_level=2),)
     ),
     ApiKey.ALTER_CLIENT_QUOTAS: lambda scene, _: AlterClientQuotasRequest(
         entries=(

@@ -115,16 +115,21 @@ async def test_features_are_described_and_changed() -> None:
         async with Admin(cluster.bootstrap_servers) as admin:
             features = await admin.describe_features()
             assert features.finalized["metadata.version"] == 30
-            assert features.supported["group.version"] == (0, 1)
+            assert features.supported["transaction.version"] == (0, 2)
+            for unserved in ("group.version", "share.version", "streams.version"):
+                assert unserved not in features.supported
+                assert unserved not in features.finalized
+                with pytest.raises(KafkaError, match="works at 0 to 0"):
+                    await admin.update_features({unserved: 1})
             assert features.epoch >= 0
             with pytest.raises(KafkaError) as caught:
-                await admin.update_features({"group.version": 0})
+                await admin.update_features({"transaction.version": 0})
             assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
             down = UpgradeType.SAFE_DOWNGRADE
-            await admin.update_features({"group.version": 0}, upgrade_type=down, validate_only=True)
-            assert "group.version" in (await admin.describe_features()).finalized
-            await admin.update_features({"group.version": 0}, upgrade_type=down)
-            assert "group.version" not in (await admin.describe_features()).finalized
+            await admin.update_features({"transaction.version": 0}, upgrade_type=down, validate_only=True)
+            assert "transaction.version" in (await admin.describe_features()).finalized
+            await admin.update_features({"transaction.version": 0}, upgrade_type=down)
+            assert "transaction.version" not in (await admin.describe_features()).finalized
 
 
 async def test_elections_and_reassignments_have_an_outcome_for_each_partition(

@@ -139,11 +139,11 @@ async def test_a_voter_with_an_empty_disk_is_another_replica_until_it_takes_the_
 
 
 async def update_kraft_version(
-    nodes: QuorumNodes, level: int, *, validate_only: bool = False, group_version: int | None = None
+    nodes: QuorumNodes, level: int, *, validate_only: bool = False, transaction_version: int | None = None
 ) -> UpdateFeaturesResponse:
     updates = [FeatureUpdateKey(feature="kraft.version", max_version_level=level)]
-    if group_version is not None:
-        updates.append(FeatureUpdateKey(feature="group.version", max_version_level=group_version))
+    if transaction_version is not None:
+        updates.append(FeatureUpdateKey(feature="transaction.version", max_version_level=transaction_version))
     request = UpdateFeaturesRequest(feature_updates=tuple(updates), validate_only=validate_only)
     return await nodes.ask(await nodes.elected(), request, UpdateFeaturesResponse)
 
@@ -209,13 +209,13 @@ async def test_voters_of_whom_one_was_never_there_stay_static() -> None:
         await nodes.start(1, 2)
         await nodes.set("a", "1")
         await nodes.all_have("a", "1")
-        answer = await update_kraft_version(nodes, 1, group_version=0)
+        answer = await update_kraft_version(nodes, 1, transaction_version=0)
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
         refused = await update_kraft_version(nodes, 1)
         assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
         assert "[3]" in (refused.error_message or "")
         assert nodes.quorum(1).kraft_version == 0
-        assert nodes.store(1).image.features["group.version"] == 1
+        assert nodes.store(1).image.features["transaction.version"] == 2
 
 
 @on_both_loops

@@ -16,10 +16,11 @@ from cluster.controller.partition_updates import PartitionUpdates
 from cluster.controller.producer_ids import allocate_producer_ids
 from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from cluster.controller.settings import ControllerSettings
-from cluster.features import finalized_features
+from cluster.features import SUPPORTED_FEATURES, finalized_features
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from protocol.metadata_records.no_op_record import NoOpRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.register_broker_record import RegisterBrokerRecord
@@ -214,13 +215,29 @@ def test_a_new_cluster_is_at_the_levels_of_4_3() -> None:
     assert image.features == {
         "metadata.version": 30,
         "eligible.leader.replicas.version": 1,
-        "group.version": 1,
-        "share.version": 1,
-        "streams.version": 1,
         "transaction.version": 2,
     }
     assert image.cluster_configs() == {"min.insync.replicas": "2"}
     assert finalized_features(image) == (image.features, 9)
+
+
+def test_a_new_cluster_finalizes_only_what_is_served() -> None:
+    levels = replayed(bootstrap_records(2)).features
+    assert levels.keys() <= SUPPORTED_FEATURES.keys()
+    assert all(level <= SUPPORTED_FEATURES[name].highest for name, level in levels.items())
+
+
+def test_a_cluster_of_apache_kafka_keeps_its_levels_and_clients_see_those_that_are_served() -> None:
+    kafkas = [
+        FeatureLevelRecord(name=name, feature_level=1)
+        for name in ("group.version", "share.version", "streams.version")
+    ]
+    image = replayed(kafkas, replayed(bootstrap_records(2)), offset=9)
+    assert image.features["group.version"] == 1
+    levels = finalized_features(image).levels
+    assert levels == {name: level for name, level in image.features.items() if name in SUPPORTED_FEATURES}
+    assert "group.version" not in levels
+    assert applied(image, register(image, REQUEST)).brokers.keys() == {REQUEST.broker_id}
 
 
 def test_no_features_are_final_before_the_first_record() -> None:

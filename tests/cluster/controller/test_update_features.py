@@ -12,7 +12,7 @@ from cluster.controller.controllers import register_controller
 from cluster.controller.result import ControllerResult
 from cluster.controller.settings import ControllerSettings
 from cluster.controller.update_features import UpgradeType, update_features
-from cluster.features import METADATA_VERSION, SUPPORTED_FEATURES
+from cluster.features import COMPATIBLE_FEATURES, METADATA_VERSION
 from cluster.image import NO_LEADER, MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.controller_registration import ControllerRegistrationRequest, Listener
@@ -79,47 +79,61 @@ def refusal(image: MetadataImage, name: str, level: int, kind: int = UpgradeType
 
 
 def test_a_level_goes_down_when_asked_to_and_up_again() -> None:
-    image = updated(IMAGE, {"group.version": 0}, UpgradeType.SAFE_DOWNGRADE)
-    assert "group.version" not in image.features
-    assert updated(image, {"group.version": 1}).features["group.version"] == 1
+    image = updated(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    assert "transaction.version" not in image.features
+    assert updated(image, {"transaction.version": 1}).features["transaction.version"] == 1
 
 
 def test_the_direction_must_be_the_one_that_is_named() -> None:
-    assert "only a downgrade" in refusal(IMAGE, "group.version", 0)
-    lower = updated(IMAGE, {"group.version": 0}, UpgradeType.UNSAFE_DOWNGRADE)
-    assert "a downgrade cannot" in refusal(lower, "group.version", 1, UpgradeType.SAFE_DOWNGRADE)
-    assert "no upgrade type" in refusal(IMAGE, "group.version", 1, 0)
-    assert "at least 0" in refusal(IMAGE, "group.version", -1)
+    assert "only a downgrade" in refusal(IMAGE, "transaction.version", 0)
+    lower = updated(IMAGE, {"transaction.version": 0}, UpgradeType.UNSAFE_DOWNGRADE)
+    assert "a downgrade cannot" in refusal(lower, "transaction.version", 1, UpgradeType.SAFE_DOWNGRADE)
+    assert "no upgrade type" in refusal(IMAGE, "transaction.version", 1, 0)
+    assert "at least 0" in refusal(IMAGE, "transaction.version", -1)
 
 
 def test_version_0_of_the_request_says_it_otherwise() -> None:
-    update = FeatureUpdateKey(feature="group.version", max_version_level=0, allow_downgrade=True)
+    update = FeatureUpdateKey(feature="transaction.version", max_version_level=0, allow_downgrade=True)
     result = update_features(IMAGE, SETTINGS, UpdateFeaturesRequest(feature_updates=(update,)))
-    assert "group.version" not in applied(IMAGE, result).features
+    assert "transaction.version" not in applied(IMAGE, result).features
 
 
 def test_validation_alone_changes_nothing_but_refuses() -> None:
-    assert updated(IMAGE, {"group.version": 0}, 2, validate_only=True).features == IMAGE.features
+    assert updated(IMAGE, {"transaction.version": 0}, 2, validate_only=True).features == IMAGE.features
     with pytest.raises(KafkaError):
-        updated(IMAGE, {"group.version": 9}, validate_only=True)
+        updated(IMAGE, {"transaction.version": 9}, validate_only=True)
 
 
 def test_all_change_or_none() -> None:
     with pytest.raises(KafkaError):
-        updated(IMAGE, {"share.version": 0, "group.version": 9}, UpgradeType.SAFE_DOWNGRADE)
+        updated(
+            IMAGE,
+            {"eligible.leader.replicas.version": 0, "transaction.version": 9},
+            UpgradeType.SAFE_DOWNGRADE,
+        )
 
 
 def test_every_node_must_be_able_to_work_at_the_level() -> None:
     assert "does not know" in refusal(IMAGE, "moon.version", 1)
-    assert "this controller works at 0 to 1" in refusal(IMAGE, "group.version", 2)
-    lower = updated(IMAGE, {"group.version": 0}, UpgradeType.SAFE_DOWNGRADE)
-    old = broker_with(2, group_version=(0, 0))
-    assert "broker 2 works at 0 to 0" in refusal(replayed([old], lower), "group.version", 1)
+    assert "this controller works at 0 to 2" in refusal(IMAGE, "transaction.version", 3)
+    lower = updated(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    old = broker_with(2, transaction_version=(0, 0))
+    assert "broker 2 works at 0 to 0" in refusal(replayed([old], lower), "transaction.version", 1)
     controller = RegisterControllerRecord(
         controller_id=3,
-        features=(ControllerFeature(name="group.version", min_supported_version=0, max_supported_version=0),),
+        features=(
+            ControllerFeature(name="transaction.version", min_supported_version=0, max_supported_version=0),
+        ),
     )
-    assert "controller 3 works at 0 to 0" in refusal(replayed([controller], lower), "group.version", 1)
+    assert "controller 3 works at 0 to 0" in refusal(replayed([controller], lower), "transaction.version", 1)
+
+
+def test_a_level_that_only_apache_kafka_serves_can_be_lowered_but_not_raised() -> None:
+    kafkas = replayed([FeatureLevelRecord(name="group.version", feature_level=1)], IMAGE)
+    lower = updated(kafkas, {"group.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    assert "group.version" not in lower.features
+    for name in ("group.version", "share.version", "streams.version"):
+        assert "this controller works at 0 to 0" in refusal(lower, name, 1)
 
 
 def test_the_metadata_version_goes_up_and_not_down_where_records_changed() -> None:
@@ -202,6 +216,6 @@ def test_controllers_register_where_they_listen() -> None:
     assert error.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_every_supported_feature_can_be_named() -> None:
-    for name in SUPPORTED_FEATURES:
+def test_every_known_feature_can_be_named() -> None:
+    for name in COMPATIBLE_FEATURES:
         updated(IMAGE, {name: IMAGE.features.get(name, 0)})
