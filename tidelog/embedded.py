@@ -20,7 +20,12 @@ import uvloop
 from broker.config import BrokerConfig
 from broker.node import BrokerNode
 from tidelog.local_cluster.layout import CLIENT_LISTENER, CLUSTER_FILE, ClusterLayout, new_layout, read_layout
-from tidelog.local_cluster.tiering import HURRIED_SETTINGS, TIER_FOLDER, tiered_settings
+from tidelog.local_cluster.tiering import (
+    HURRIED_SETTINGS,
+    TIER_FOLDER,
+    metadata_topic_settings,
+    tiered_settings,
+)
 from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
 
 ResultT = TypeVar("ResultT")
@@ -41,6 +46,7 @@ SINGLE_NODE_DEFAULTS: Mapping[str, str] = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    **metadata_topic_settings(1),
 }
 CLUSTER_DEFAULTS: Mapping[str, str] = {**EMBEDDED_DEFAULTS, **QUICK_TIMEOUTS}
 

@@ -38,11 +38,14 @@ class MetadataTopicConfig:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """What the metadata topic is created with."""
+        """Return the configs that the metadata topic is created with.
+
+        `min_isr` counts up to the replication factor: with more no record could be written.
+        """
         return {
             "cleanup.policy": "delete",
             "retention.ms": str(self.retention_ms),
-            "min.insync.replicas": str(self.min_isr),
+            "min.insync.replicas": str(min(self.min_isr, self.replication_factor)),
             "remote.storage.enable": "false",
         }
 

@@ -6,9 +6,13 @@ Errors: KafkaError and OSError from every method; all may be tried again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+from protocol.errors import KafkaError
 from protocol.ids import Offset
+
+RETRIED: Final = (KafkaError, OSError, TimeoutError)
+"""The errors after which a call is tried again."""
 
 
 class LogRecord(NamedTuple):

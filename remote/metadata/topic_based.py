@@ -20,10 +20,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from protocol.errors import DecodeError, KafkaError
+from protocol.errors import DecodeError
 from remote.metadata.cache import Outcome, RemoteLogMetadataCache
-from remote.metadata.config import MetadataTopicConfig
+from remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig
+from remote.metadata.initialization import MetadataTopicInitializer
 from remote.metadata.log_ports import (
+    RETRIED,
     MetadataLogReader,
     MetadataLogWriter,
     MetadataTopic,
@@ -55,9 +57,9 @@ from remote.segment_metadata import (
 
 _READ_WAIT_MS: Final = 200
 _RETRY_S: Final = 0.5
+_RETRY_MAX_S: Final = 5.0
 _CLOSE_S: Final = 10.0
 _NEVER: Final = 1 << 63
-_RETRIED: Final = (KafkaError, OSError, TimeoutError)
 
 _log = logging.getLogger(__name__)
 
@@ -113,7 +115,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
             self._task.cancel()
             await asyncio.wait((self._task,))
         if self._writer is not None:
-            with suppress(*_RETRIED):
+            with suppress(*RETRIED):
                 async with asyncio.timeout(_CLOSE_S):
                     await self._writer.close()
             await self._keep(is_last=True)
@@ -178,7 +180,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
                     return
                 async with asyncio.timeout(self._config.consume_wait_ms / 1000):
                     outcome = await written.read_back(offset, self._subscription.tail[number])
-            except _RETRIED as error:
+            except RETRIED as error:
                 raise RemoteMetadataError(f"could not write and read back {event}: {error!r}") from error
         if outcome is not None:
             refuse_dropped(event, outcome)
@@ -196,7 +198,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
 
     async def _run(self) -> None:
         try:
-            await self._initialize()
+            self._writer = await MetadataTopicInitializer(self._config, self._topic).open_writer()
             await self._load_deletions()
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reading(self._read_tails))
@@ -213,39 +215,29 @@ class TopicBasedRemoteLogMetadataManager(StoreQuestions):
         self._waiting.fail(RemoteMetadataError(text))
         self._on_failure(text)
 
-    async def _initialize(self) -> None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._config.initialization_retry_max_timeout_ms / 1000
-        last: BaseException | None = None
-        while True:
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._topic.ensure()
-                    self._writer = await self._topic.open_writer()
-                return
-            except _RETRIED as error:
-                last = last if isinstance(error, TimeoutError) and last is not None else error
-                _log.info("the metadata topic is not reachable yet: %s", error)
-            if loop.time() >= deadline:
-                raise RemoteMetadataError(f"the metadata topic was not reachable in time: {last!r}")
-            await asyncio.sleep(self._config.initialization_retry_interval_ms / 1000)
-
     async def _reading(self, step: Callable[[MetadataLogReader], Awaitable[None]]) -> None:
-        """Do `step` again and again, with a new reader after a failure; positions are not the reader's."""
+        """Do `step` again and again, with a new reader after a failure; positions are not the reader's.
+
+        An outage is reported once, and ends with the next step that succeeds.
+        """
+        failures = 0
         while True:
             reader: MetadataLogReader | None = None
             try:
                 reader = await self._topic.open_reader()
                 while True:
                     await step(reader)
+                    failures = 0
                     await asyncio.sleep(0)  # what was fetched ahead is handed out without waiting
-            except _RETRIED as error:
-                _log.warning("reading the metadata topic goes on with new connections: %r", error)
+            except RETRIED as error:
+                level = logging.DEBUG if failures else logging.WARNING
+                _log.log(level, "Cannot read %s; retrying with new connections: %r", METADATA_TOPIC, error)
+                failures += 1
             finally:
                 if reader is not None:
-                    with suppress(*_RETRIED):
+                    with suppress(*RETRIED):
                         await reader.close()
-            await asyncio.sleep(_RETRY_S)
+            await asyncio.sleep(min(_RETRY_S * failures, _RETRY_MAX_S))
 
     async def _read_tails(self, reader: MetadataLogReader) -> None:
         self._tails_changed.clear()

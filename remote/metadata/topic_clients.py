@@ -90,8 +90,12 @@ class TopicClients(MetadataTopic):
             configs=config.topic_configs,
         )
         created = (await admin.create_topics([topic]))[METADATA_TOPIC]
-        if isinstance(created, KafkaError) and created.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            raise created
+        if not isinstance(created, KafkaError) or created.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+            return
+        if created.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+            key = f"remote.log.metadata.topic.replication.factor={config.replication_factor}"
+            raise KafkaError(created.code, f"{METADATA_TOPIC} cannot be created with {key}: {created}")
+        raise created
 
     def _check(self, found: TopicDescription | None) -> None:
         count = 0 if found is None else len(found.partitions)

@@ -13,6 +13,8 @@ from remote.metadata.log_ports import LogBounds, LogRecord, MetadataTopic, ReadR
 class MemoryTopic(MetadataTopic):
     """`is_down` refuses everything, `is_held` hands out nothing, `is_broken` makes readers fail by a bug.
 
+    `lacks_brokers`: it cannot be created yet. `attempts` counts calls of `ensure`, `refused` those of all
+    methods while it is down.
     `starts_over`: a position behind the end is read as the start. `read_count` counts records handed out.
     """
 
@@ -20,6 +22,9 @@ class MemoryTopic(MetadataTopic):
         self.logs: list[list[bytes]] = [[] for _ in range(partitions)]
         self.starts = [0] * partitions
         self.is_down = False
+        self.lacks_brokers = False
+        self.attempts = 0
+        self.refused = 0
         self.wrong: Exception | None = None
         self.read_count = [0] * partitions
         self.openings = 0
@@ -29,7 +34,11 @@ class MemoryTopic(MetadataTopic):
         self._arrived = asyncio.Event()
 
     async def ensure(self) -> None:
+        self.attempts += 1
         self.require_up()
+        if self.lacks_brokers:
+            text = "replication factor 3 needs more than the 1 broker(s) there are"
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
         if self.wrong is not None:
             raise self.wrong
 
@@ -44,6 +53,7 @@ class MemoryTopic(MetadataTopic):
 
     def require_up(self) -> None:
         if self.is_down:
+            self.refused += 1
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the topic is down")
 
     def put(self, partition: int, value: bytes) -> Offset:

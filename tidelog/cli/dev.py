@@ -11,6 +11,7 @@ from broker.config import BrokerConfig
 from broker.logging_setup import configure_logging
 from broker.process import Addresses, run
 from tidelog.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, key_values
+from tidelog.local_cluster.tiering import metadata_topic_settings
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA: Final = Path("tidelog-data")
@@ -23,6 +24,7 @@ DEV_SETTINGS: Final = {
     "transaction.state.log.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    **metadata_topic_settings(1),
     "group.initial.rebalance.delay.ms": "0",
 }
 

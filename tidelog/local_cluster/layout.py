@@ -23,6 +23,7 @@ from uuid import uuid4
 from protocol.ids import uuid_text
 from storage.files import OsFileSystem
 from storage.meta_properties import MetaProperties, MetaPropertiesFile
+from tidelog.local_cluster.tiering import metadata_topic_settings
 
 CLUSTER_FILE: Final = "cluster.json"
 CLIENT_LISTENER: Final = "PLAINTEXT"
@@ -108,6 +109,7 @@ class ClusterLayout:
             "transaction.state.log.min.isr": str(in_sync),
             "share.coordinator.state.topic.replication.factor": str(replicas),
             "share.coordinator.state.topic.min.isr": str(in_sync),
+            **metadata_topic_settings(len(self.nodes)),
             **self.settings,
         }
 

@@ -17,7 +17,6 @@ def tiered_settings(folder: Path, nodes: int, own: Mapping[str, str]) -> dict[st
 
     Without a backend of their own the objects are below `folder`/tier, which is made.
     """
-    replicas = min(_REPLICAS_AT_MOST, nodes)
     backend: dict[str, str] = {}
     if _BACKEND_KEY not in own:
         tier = folder.absolute() / TIER_FOLDER
@@ -26,12 +25,23 @@ def tiered_settings(folder: Path, nodes: int, own: Mapping[str, str]) -> dict[st
     return {
         TIERING_KEY: "true",
         **backend,
-        "rlmm.config.remote.log.metadata.topic.replication.factor": str(replicas),
-        "rlmm.config.remote.log.metadata.topic.min.isr": str(max(1, replicas - 1)),
-        "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
+        **metadata_topic_settings(nodes),
         "remote.log.manager.task.interval.ms": "1000",
         "log.retention.check.interval.ms": "1000",
         **own,
+    }
+
+
+def metadata_topic_settings(nodes: int) -> dict[str, str]:
+    """Return settings for a metadata topic that `nodes` brokers can hold, small enough for one machine.
+
+    They are read only where tiered storage is on.
+    """
+    replicas = min(_REPLICAS_AT_MOST, nodes)
+    return {
+        "rlmm.config.remote.log.metadata.topic.replication.factor": str(replicas),
+        "rlmm.config.remote.log.metadata.topic.min.isr": str(max(1, replicas - 1)),
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
     }
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -225,6 +227,62 @@ async def test_kip_1197_a_node_starts_before_the_topic_can_be_reached() -> None:
         await copy(manager, 1)
 
 
+def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+async def test_a_cluster_with_too_few_brokers_is_waited_for_with_one_warning_and_no_limit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = MemoryTopic(1)
+    topic.lacks_brokers = True
+    config = replace(CONFIG, initialization_retry_max_timeout_ms=1)
+    failures: list[str] = []
+    manager = manager_on(topic, config=config, on_failure=failures.append)
+    manager.on_partition_leadership_changes([PARTITION], [])
+    manager.start()
+    await eventually(lambda: topic.attempts >= 7)
+    [warning] = warnings_of(caplog)
+    assert "__remote_log_metadata" in warning
+    assert "replication factor 3 needs more than the 1 broker(s)" in warning
+    topic.lacks_brokers = False
+    await eventually(lambda: manager.is_ready(PARTITION))
+    await copy(manager, 0)
+    await manager.close()
+    assert not failures
+
+
+async def test_a_topic_that_is_reached_after_a_few_attempts_is_no_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = MemoryTopic(1)
+    topic.is_down = True
+    manager = manager_on(topic)
+    manager.on_partition_leadership_changes([PARTITION], [])
+    manager.start()
+    await eventually(lambda: topic.attempts >= 2)
+    topic.is_down = False
+    await eventually(lambda: manager.is_ready(PARTITION))
+    await manager.close()
+    assert not warnings_of(caplog)
+
+
+async def test_an_outage_of_the_metadata_topic_is_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION):
+        topic.is_down = True
+        await eventually(lambda: topic.refused >= 2)
+        assert len(warnings_of(caplog)) == 1
+
+
+def test_the_metadata_topic_needs_no_more_in_sync_replicas_than_it_has() -> None:
+    configs = MetadataTopicConfig(replication_factor=1).topic_configs
+    assert configs["min.insync.replicas"] == "1"
+    assert MetadataTopicConfig().topic_configs["min.insync.replicas"] == "2"
+
+
 @pytest.mark.parametrize("is_wrong", [False, True])
 async def test_kafka_19425_a_topic_that_cannot_be_used_is_reported(is_wrong: bool) -> None:
     topic = MemoryTopic(1)
@@ -234,7 +292,7 @@ async def test_kafka_19425_a_topic_that_cannot_be_used_is_reported(is_wrong: boo
     manager = manager_on(topic, on_failure=said.append)
     manager.start()
     await eventually(lambda: said)
-    assert ("3 partitions" if is_wrong else "not reachable in time") in said[0]
+    assert ("3 partitions" if is_wrong else "not reached in time") in said[0]
     with pytest.raises(RemoteMetadataError):
         await manager.put_remote_partition_delete_metadata(
             deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
