@@ -1,34 +1,35 @@
 """A broker's settings while it runs: those of server.properties under what was set since.
 
 The image holds what was set, for all brokers or for one; the settings that result are
-`effective_config`. Changes are checked before they become records.
+`effective_config`. Changes are checked before they become records (`dynamic_checks`), but by the broker that
+was asked: a node of Apache Kafka or of another release may have accepted more. A stored config that this
+broker cannot use is left out by itself.
 
-Errors: KafkaError INVALID_REQUEST, as Kafka answers for brokers.
 Source: KIP-226; DynamicBrokerConfig and ConfigAdminManager of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from typing import Final
 
 from broker.config import BROKER_CONFIGS, BrokerConfig
-from broker.dynamic_keys import CLUSTER_WIDE_KEYS, DYNAMIC_KEYS, DYNAMIC_ONLY_CONFIGS, PER_BROKER_KEYS
-from cluster.controller.config_rules import check_local_retention
+from broker.dynamic_keys import (
+    DYNAMIC_KEYS,
+    DYNAMIC_ONLY_CONFIGS,
+    LISTENER_SECURITY_KEYS,
+    is_of_one_broker,
+    listener_and_base,
+)
 from cluster.delta import MetadataDelta
 from cluster.effective_configs import BrokerLayers
 from cluster.image import MetadataImage, ResourceType
-from protocol.errors import ErrorCode, KafkaError
 from storage.config import LogConfig
-from storage.config_definition import ConfigDefinition, ConfigError, split_list
+from storage.config_definition import ConfigDefinition, ConfigError
 from storage.topic_configs import log_config_from
 
 logger = logging.getLogger(__name__)
-
-_OF_ONE_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
-_SECURITY_PREFIXES: Final = ("ssl.", "sasl.")
 
 BROKER_DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {**BROKER_CONFIGS, **DYNAMIC_ONLY_CONFIGS}
 """Every key that a broker knows, in its file or while it runs."""
@@ -54,11 +55,16 @@ class DynamicBrokerConfig:
         self.topic_defaults: Mapping[str, str] = config.topic_defaults()
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> bool:
-        """Follow one step of the metadata; whether `current` changed, and with it every topic's defaults."""
+        """Follow one step of the metadata, and report the configs that cannot be used.
+
+        Returns whether `current` changed, and with it every topic's defaults.
+        """
         own = str(self.static.node_id)
         if not any(kind == ResourceType.BROKER and name in ("", own) for kind, name in delta.changed_configs):
             return False
-        self.current = effective_config(self.static, image)
+        self.current, problems = _effective(self.static, image)
+        for problem in problems:
+            logger.error("A dynamic broker config cannot be used and is left out: %s", problem)
         self.topic_defaults = self.current.topic_defaults()
         return True
 
@@ -68,74 +74,59 @@ class DynamicBrokerConfig:
 
 
 def effective_config(config: BrokerConfig, image: MetadataImage) -> BrokerConfig:
-    """`config` under what was set while the broker ran; what does not fit is left out and reported."""
-    cluster, own = image.cluster_configs(), image.broker_configs(config.node_id)
+    """Return `config` under what was set while the broker ran, without what cannot be used."""
+    return _effective(config, image)[0]
+
+
+def usable_configs(configs: Mapping[str, str], *, of_one_broker: bool) -> dict[str, str]:
+    """Return those of the stored `configs`, of one broker or of all, that a broker can use."""
+    return {key: text for key, text in configs.items() if _problem(key, text, of_one_broker) is None}
+
+
+def _effective(config: BrokerConfig, image: MetadataImage) -> tuple[BrokerConfig, list[str]]:
+    """Return the settings in force, and what is wrong with configs that do not count."""
+    problems: list[str] = []
+    layers = []
+    for configs, of_one_broker in (
+        (image.cluster_configs(), False),
+        (image.broker_configs(config.node_id), True),
+    ):
+        found = {key: _problem(key, text, of_one_broker) for key, text in configs.items()}
+        problems += filter(None, found.values())
+        layers.append({key: configs[key] for key, problem in found.items() if problem is None})
+    while True:
+        try:
+            return config.with_dynamic(*layers), problems
+        except ConfigError as error:
+            problems.append(str(error))
+            if not [layer.pop(error.key) for layer in layers if error.key in layer]:
+                return config, problems
+
+
+def _problem(key: str, text: str, of_one_broker: bool) -> str | None:
+    """Return why a stored config cannot be used, None if it can."""
+    if key in BROKER_CONFIGS and key not in DYNAMIC_KEYS:
+        return f"{key} does not change while the broker runs"
+    if key in LISTENER_SECURITY_KEYS:
+        return f"{key} changes for a listener only, with its prefix"
+    if not of_one_broker and is_of_one_broker(key):
+        return f"{key} is set for all brokers, it can be set for single ones"
+    base = listener_and_base(key).base
+    definition = BROKER_DEFINITIONS.get(base) if base in DYNAMIC_KEYS else None
     try:
-        return config.with_dynamic(cluster, own)
+        if definition is not None:
+            definition.parse(text)
     except ConfigError as error:
-        logger.error("dynamic broker configs do not fit and are left out: %s", error)
-        return config
+        return str(error)
+    return None
 
 
 def broker_layers(config: BrokerConfig, image: MetadataImage) -> BrokerLayers:
-    """A broker's configs by where they come from."""
+    """Return a broker's configs by where they come from, without what it cannot use."""
     node_id = str(config.node_id)
     return BrokerLayers(
-        own=image.broker_configs(config.node_id),
-        cluster=image.cluster_configs(),
+        own=usable_configs(image.broker_configs(config.node_id), of_one_broker=True),
+        cluster=usable_configs(image.cluster_configs(), of_one_broker=False),
         static={**config.explicit, "node.id": node_id, "broker.id": node_id},
         defaults=_DEFAULT_TEXTS,
     )
-
-
-def check_broker_change(
-    config: BrokerConfig, image: MetadataImage, name: str, configs: Mapping[str, str]
-) -> None:
-    """Whether `configs` may be all that is set for broker `name`, "" being all brokers."""
-    fixed = [key for key in configs if key in BROKER_CONFIGS and key not in DYNAMIC_KEYS]
-    if fixed:
-        raise _refused(f"{', '.join(fixed)}: cannot change while the broker runs")
-    if _changes_listeners(config, configs):
-        raise _refused(f"listeners: stay as they were at the start, {','.join(config.listeners)}")
-    unbound = [key for key in configs if key in PER_BROKER_KEYS and key.startswith(_SECURITY_PREFIXES)]
-    if unbound:
-        raise _refused(f"{', '.join(unbound)}: can change only as listener.name.<name>.<key>")
-    if not name:
-        own = [key for key in configs if _is_of_one_broker(key)]
-        if own:
-            raise _refused(f"{', '.join(own)}: can change for one broker only")
-    try:
-        for key, text in configs.items():
-            definition = BROKER_DEFINITIONS.get(_base_key(key))
-            if definition is not None:
-                definition.parse(text)
-        if name:
-            changed = config.with_dynamic(image.cluster_configs(), configs)
-        else:
-            changed = config.with_dynamic(configs, image.broker_configs(config.node_id))
-        if config.remote_log_storage_system_enable:
-            check_local_retention(log_config_from(changed.topic_defaults()))
-    except (ConfigError, KafkaError) as error:
-        raise _refused(str(error)) from None
-
-
-def _changes_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> bool:
-    """Whether listeners would have to be opened or closed, which takes a start."""
-    text = configs.get("listeners")
-    return text is not None and split_list(text) != config.listeners
-
-
-def _is_of_one_broker(key: str) -> bool:
-    if key in PER_BROKER_KEYS:
-        return True
-    match = _OF_ONE_LISTENER.fullmatch(key)
-    return match is not None and match[1] not in CLUSTER_WIDE_KEYS
-
-
-def _base_key(key: str) -> str:
-    match = _OF_ONE_LISTENER.fullmatch(key)
-    return key if match is None else match[1]
-
-
-def _refused(text: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -1,15 +1,16 @@
 """Which broker keys may change while the broker runs, and for whom.
 
 A cluster-wide key may be set for all brokers (resource name "") or for one; a per-broker key
-only for one. Keys with the prefix `listener.name.<name>.` are per broker.
+only for one. Keys with the prefix `listener.name.<name>.` are per broker, but for three.
 
 Source: DynamicBrokerConfig and DynamicConfig.Broker of Apache Kafka 4.3.1.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.config_keys.key import NO_LIMIT
 from storage.config_definition import ConfigDefinition, ConfigKind, table
@@ -129,6 +130,71 @@ PER_BROKER_KEYS: Final = frozenset(
 )
 
 DYNAMIC_KEYS: Final = CLUSTER_WIDE_KEYS | PER_BROKER_KEYS
+
+LISTENER_SECURITY_KEYS: Final = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Per-broker keys that change for one listener only, with its prefix.
+
+All other keys that begin with `ssl.` or `sasl.` need none.
+"""
+
+CLUSTER_WIDE_LISTENER_KEYS: Final = frozenset(
+    {"max.connection.creation.rate", "max.connections", "num.network.threads"}
+)
+"""Keys that may be set for all brokers with a listener's prefix, too."""
+
+LISTENER_KEYS: Final = PER_BROKER_KEYS - {"cordoned.log.dirs"} | CLUSTER_WIDE_LISTENER_KEYS
+"""Keys that listeners depend on."""
+
+POSITIVE_KEYS: Final = frozenset({"max.connection.creation.rate", "max.connections"})
+"""Keys whose dynamic value must be at least 1, although the file may say 0."""
+
+THREAD_COUNT_KEYS: Final = (
+    "background.threads",
+    "log.cleaner.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+    "remote.log.manager.copier.thread.pool.size",
+    "remote.log.manager.expiration.thread.pool.size",
+    "remote.log.manager.follower.thread.pool.size",
+    "remote.log.reader.threads",
+)
+"""Keys that change by at most a factor of two at a time."""
+
+_LISTENER_KEY: Final = re.compile(r"listener\.name\.([^.]*)\.(.*)")
+
+
+class ListenerKey(NamedTuple):
+    """`listener.name.<listener>.<base>`, or a plain key without a listener."""
+
+    listener: str | None
+    base: str
+
+
+def listener_and_base(key: str) -> ListenerKey:
+    """Return the listener that a key is for, None for all, and the key without the prefix."""
+    match = _LISTENER_KEY.fullmatch(key)
+    return ListenerKey(None, key) if match is None else ListenerKey(match[1], match[2])
+
+
+def is_of_one_broker(key: str) -> bool:
+    """Return whether a key can be set for one broker only, not for all."""
+    listener, base = listener_and_base(key)
+    return key in PER_BROKER_KEYS if listener is None else base not in CLUSTER_WIDE_LISTENER_KEYS
 
 
 def _rate(key: str, words: str) -> ConfigDefinition:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from broker.config import BrokerConfig
-from broker.dynamic_configs import check_broker_change
+from broker.dynamic_checks import check_broker_change
 from clients.failures import known_code
 from cluster.controller.configs import ConfigOperation, ResourceChange
 from cluster.controller.result import SUCCESS, Outcome
@@ -98,9 +98,17 @@ def _check(config: BrokerConfig, image: MetadataImage, change: ResourceChange, r
 
 
 def check_broker_name(config: BrokerConfig, name: str) -> None:
-    """INVALID_REQUEST unless `name` is this broker or, being empty, all brokers."""
-    if name and name != str(config.node_id):
-        raise _refused(f"broker {name!r}: this is broker {config.node_id}, and only it can be asked for")
+    """Check that `name` is this broker or, being empty, all brokers. Errors: INVALID_REQUEST."""
+    if name:
+        check_own_id(config, name, f"{config.node_id} or empty string")
+
+
+def check_own_id(config: BrokerConfig, name: str, expected: str) -> None:
+    """Check that `name` is the id of this broker. Errors: INVALID_REQUEST, which names what is `expected`."""
+    if not (name.isascii() and name.isdecimal()):
+        raise _refused(f"Broker id must be an integer, but it is: {name}")
+    if name != str(config.node_id):
+        raise _refused(f"Unexpected broker id, expected {expected}, but received {name}")
 
 
 def merged(outcomes: Sequence[Outcome], rest: Iterable[Outcome]) -> list[Outcome]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from broker.config import BrokerConfig
+from broker.config_synonyms import broker_definition, broker_synonyms
 from broker.dynamic_configs import BROKER_DEFINITIONS, broker_layers, effective_config
 from broker.dynamic_keys import DYNAMIC_KEYS
 from broker.handlers.config_changes import check_broker_name
@@ -35,14 +36,6 @@ from storage.config_definition import ConfigDefinition, value_text
 from storage.topic_configs import TOPIC_CONFIGS
 
 _UNKNOWN_TYPE: Final = 0
-
-# Broker keys that mean the same in other units, strongest first.
-_SYNONYMS: Final[Sequence[tuple[str, ...]]] = (
-    ("log.roll.ms", "log.roll.hours"),
-    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
-    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-)
-_FLUSH_SYNONYMS: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
 
 class DescribeConfigsHandler:
@@ -121,30 +114,32 @@ class _Description:
             entries = [effective] if key in own else []
             if definition.synonyms:
                 first = definition.synonyms[0].key
-                entries += self._layers.entries_from(first, _synonyms(first))
+                entries += self._layers.entries_from(first, broker_synonyms(first))
             yield self._described(definition, key, effective.value, entries)
 
     def _broker(self) -> Iterable[DescribeConfigsResourceResult]:
         effective = effective_config(self._config, self._image)
         for key in dict.fromkeys([*BROKER_DEFINITIONS, *effective.explicit]):
-            definition = BROKER_DEFINITIONS.get(key)
+            definition = broker_definition(key)
             given = key in effective.explicit
             if not given and (
                 key not in effective.values or (definition is not None and definition.internal)
             ):
                 continue
-            value = value_text(effective.values[key]) if key in effective.values else None
-            entries = self._layers.entries_from(key, _synonyms(key))
+            value = effective.explicit.get(key)
+            if key in effective.values:
+                value = value_text(effective.values[key])
+            entries = self._layers.entries_from(key, broker_synonyms(key))
             yield self._described(definition, key, value, entries, is_read_only=key not in DYNAMIC_KEYS)
 
     def _cluster(self) -> Iterable[DescribeConfigsResourceResult]:
-        for key, text in self._image.cluster_configs().items():
+        for key, text in self._layers.cluster.items():
             entries = [
                 entry
-                for entry in self._layers.entries_from(key, _synonyms(key))
+                for entry in self._layers.entries_from(key, broker_synonyms(key))
                 if entry.source is ConfigSource.DYNAMIC_CLUSTER
             ]
-            definition = BROKER_DEFINITIONS.get(key)
+            definition = broker_definition(key)
             yield self._described(definition, key, text, entries, is_read_only=key not in DYNAMIC_KEYS)
 
     def _group(self, name: str) -> Iterable[DescribeConfigsResourceResult]:
@@ -197,9 +192,3 @@ class _Description:
             )
             for entry in entries
         )
-
-
-def _synonyms(key: str) -> tuple[str, ...]:
-    if key == _FLUSH_SYNONYMS[0]:
-        return _FLUSH_SYNONYMS
-    return next((names for names in _SYNONYMS if key in names), (key,))

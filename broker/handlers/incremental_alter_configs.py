@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.dynamic_configs import BROKER_DEFINITIONS
+from broker.dynamic_configs import BROKER_DEFINITIONS, usable_configs
 from broker.handlers.config_alteration import ConfigApi, resource_responses
 from cluster.controller.configs import (
     TOPIC_AND_GROUP_DEFINITIONS,
@@ -49,6 +49,8 @@ def _submission(
 
 def _resulting(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
     current = image.configs.get(change.resource, {})
+    if change.resource[0] == ResourceType.BROKER:
+        current = usable_configs(current, of_one_broker=change.resource[1] != "")
     values = {**current, **changed_values(image, change, _DEFINITIONS)}
     return {key: value for key, value in values.items() if value is not None}
 

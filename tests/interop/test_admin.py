@@ -148,6 +148,23 @@ def test_the_broker_tells_its_configs(admin: ForeignAdmin) -> None:
     assert len(found) > 200
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("sasl.kerberos.service.name", "kafka"), ("ssl.client.auth", "required"), ("num.io.threads", "9")],
+)
+def test_a_broker_takes_security_keys_without_the_prefix_of_a_listener(
+    admin: ForeignAdmin, key: str, value: str
+) -> None:
+    admin.set_broker_config(1, key, value)
+    assert admin.broker_config(1)[key] == value
+
+
+def test_ten_security_keys_need_the_prefix_of_a_listener(admin: ForeignAdmin) -> None:
+    key, value = "ssl.keystore.location", "/nowhere"
+    assert refused(lambda: admin.set_broker_config(1, key, value)) is ErrorCode.INVALID_REQUEST
+    admin.set_broker_config(1, f"listener.name.tls.{key}", value)
+
+
 def test_configs_outlive_a_restart(name: str) -> None:
     with EmbeddedCluster() as cluster:
         opened = Opened(cluster.bootstrap_servers)

@@ -331,9 +331,15 @@ class AiokafkaAdmin:
 
     def set_config(self, topic: str, key: str, value: str) -> None:
         """AlterConfigs: what is not named goes back to its default."""
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {key: value})
-        (answer,) = self._ask(self.client.alter_configs([resource]))
-        for entry in answer.resources:
+        self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, {key: value}))
+
+    def set_broker_config(self, node_id: int, key: str, value: str) -> None:
+        """AlterConfigs of a broker."""
+        self._alter(ConfigResource(ConfigResourceType.BROKER, str(node_id), {key: value}))
+
+    def _alter(self, resource: ConfigResource) -> None:
+        answers = self._ask(self.client.alter_configs([resource]))
+        for entry in (entry for answer in answers for entry in answer.resources):
             _raise(entry[0], entry)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:

@@ -302,13 +302,22 @@ class ConfluentAdmin:
         return {key: entry.value for key, entry in entries.items()}
 
     def _alter(self, topic: str, key: str, value: str | None, operation: AlterConfigOpType) -> None:
+        self._alter_resource(ResourceType.TOPIC, topic, key, value, operation)
+
+    def _alter_resource(
+        self, kind: ResourceType, name: str, key: str, value: str | None, operation: AlterConfigOpType
+    ) -> None:
         entry = ConfigEntry(key, value, incremental_operation=operation)
-        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        resource = ConfigResource(kind, name, incremental_configs=[entry])
         _one(self.client.incremental_alter_configs([resource]))
 
     def set_config(self, topic: str, key: str, value: str) -> None:
         """IncrementalAlterConfigs SET."""
         self._alter(topic, key, value, AlterConfigOpType.SET)
+
+    def set_broker_config(self, node_id: int, key: str, value: str) -> None:
+        """IncrementalAlterConfigs SET of a broker."""
+        self._alter_resource(ResourceType.BROKER, str(node_id), key, value, AlterConfigOpType.SET)
 
     def unset_config(self, topic: str, key: str) -> None:
         """IncrementalAlterConfigs DELETE."""

@@ -298,9 +298,15 @@ class KafkaPythonAdmin:
         return {key: entry["value"] for key, entry in entries.items()}
 
     def _alter(self, topic: str, key: str, operation: AlterConfigOp, value: str | None) -> None:
-        resource = ConfigResource(ConfigResourceType.TOPIC, topic, {key: (operation, value)})
+        self._alter_resource(ConfigResourceType.TOPIC, topic, key, operation, value)
+
+    def _alter_resource(
+        self, kind: ConfigResourceType, name: str, key: str, operation: AlterConfigOp, value: str | None
+    ) -> None:
+        resource = ConfigResource(kind, name, {key: (operation, value)})
         with _errors():
-            outcome = self.client.alter_configs([resource], raise_on_unknown=False)["topic"][topic]
+            answer = self.client.alter_configs([resource], raise_on_unknown=False)
+        (outcome,) = (outcomes[name] for outcomes in answer.values())
         if outcome != "OK":
             code = re.match(r"\[Error (\d+)\]", outcome)
             raise ForeignError(int(code[1]) if code else LOCAL_ERROR, outcome)
@@ -308,6 +314,10 @@ class KafkaPythonAdmin:
     def set_config(self, topic: str, key: str, value: str) -> None:
         """IncrementalAlterConfigs SET."""
         self._alter(topic, key, AlterConfigOp.SET, value)
+
+    def set_broker_config(self, node_id: int, key: str, value: str) -> None:
+        """IncrementalAlterConfigs SET of a broker."""
+        self._alter_resource(ConfigResourceType.BROKER, str(node_id), key, AlterConfigOp.SET, value)
 
     def unset_config(self, topic: str, key: str) -> None:
         """IncrementalAlterConfigs DELETE."""

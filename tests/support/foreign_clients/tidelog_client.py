@@ -312,13 +312,22 @@ class TidelogAdmin:
         return {key: entry.value for key, entry in found.items()}
 
     def _alter(self, topic: str, key: str, value: str | None, operation: AlterOperation) -> None:
+        self._alter_resource(ConfigResource(ResourceType.TOPIC, topic), key, value, operation)
+
+    def _alter_resource(
+        self, resource: ConfigResource, key: str, value: str | None, operation: AlterOperation
+    ) -> None:
         change = ConfigChange(name=key, value=value, operation=operation)
-        resource = ConfigResource(ResourceType.TOPIC, topic)
         self._only(self.client.incremental_alter_configs({resource: [change]}))
 
     def set_config(self, topic: str, key: str, value: str) -> None:
         """IncrementalAlterConfigs SET."""
         self._alter(topic, key, value, AlterOperation.SET)
+
+    def set_broker_config(self, node_id: int, key: str, value: str) -> None:
+        """IncrementalAlterConfigs SET of a broker."""
+        resource = ConfigResource(ResourceType.BROKER, str(node_id))
+        self._alter_resource(resource, key, value, AlterOperation.SET)
 
     def unset_config(self, topic: str, key: str) -> None:
         """IncrementalAlterConfigs DELETE."""
