@@ -81,8 +81,8 @@ def test_settings_change_while_the_broker_runs(cluster: EmbeddedCluster) -> None
     alter_broker(
         cluster,
         {
-            "remote.log.reader.threads": "3",
-            "remote.log.manager.copier.thread.pool.size": "4",
+            "remote.log.reader.threads": "5",
+            "remote.log.manager.copier.thread.pool.size": "6",
             "remote.log.manager.copy.max.bytes.per.second": "123456789",
             "remote.fetch.max.wait.ms": "777",
         },
@@ -98,7 +98,7 @@ def test_settings_change_while_the_broker_runs(cluster: EmbeddedCluster) -> None
             remote.access.fetch_max_wait_ms(),
         )
 
-    wait_until(lambda: cluster.run(seen) == (3, 4, 123456789, 777), TIMEOUT_S)
+    wait_until(lambda: cluster.run(seen) == (5, 6, 123456789, 777), TIMEOUT_S)
 
 
 def test_metrics_have_kafkas_names(
