@@ -72,9 +72,9 @@ def test_one_long_response_counts_as_the_requests_that_would_have_waited() -> No
 
 
 def test_requests_without_a_response_count_up_to_now() -> None:
-    samples = [sample(kind, 0, 1) for kind in Kind]
-    assert not unanswered(samples, 50 * NANOSECONDS_PER_MS)
-    found = unanswered(samples, 5000 * NANOSECONDS_PER_MS)
+    latest = {kind: sample(kind, 0, 1) for kind in Kind}
+    assert not unanswered(latest, 50 * NANOSECONDS_PER_MS)
+    found = unanswered(latest, 5000 * NANOSECONDS_PER_MS)
     assert {one.kind for one in found} == set(Kind)
     assert all(one.elapsed_ns > 4000 * NANOSECONDS_PER_MS for one in found)
 

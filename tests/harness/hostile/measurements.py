@@ -8,7 +8,7 @@ machine.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -53,9 +53,10 @@ class Sample(NamedTuple):
         """The response time that the broker is responsible for."""
         return max(self.elapsed_ns - self.without_cpu_ns, 0)
 
-    def overlaps(self, start_ns: int, end_ns: int) -> bool:
-        """Whether the request was on its way at some time from `start_ns` to `end_ns`."""
-        return self.sent_ns < end_ns and self.sent_ns + self.elapsed_ns > start_ns
+    @property
+    def ended_ns(self) -> int:
+        """When the response came."""
+        return self.sent_ns + self.elapsed_ns
 
 
 SAMPLE: Final = struct.Struct("<BBqqq")
@@ -98,15 +99,15 @@ def phase_of(samples: Iterable[Sample]) -> Phase:
     )
 
 
-def unanswered(samples: Sequence[Sample], now_ns: int) -> list[Sample]:
+def unanswered(latest: Mapping[int, Sample], now_ns: int) -> list[Sample]:
     """Return the requests that have no response yet, as if it came at `now_ns`."""
     found = []
     for kind in Kind:
-        last = max((s.sent_ns + s.elapsed_ns for s in samples if s.kind == kind), default=now_ns)
-        # The next request is sent after the interval at the latest.
-        elapsed_ns = now_ns - last - 2 * INTERVAL_NS[kind]
-        if elapsed_ns > UNANSWERED_NS_MIN:
-            found.append(Sample(kind, False, now_ns - elapsed_ns, elapsed_ns, 0))
+        if kind in latest:
+            # The next request is sent after the interval at the latest.
+            elapsed_ns = now_ns - latest[kind].ended_ns - 2 * INTERVAL_NS[kind]
+            if elapsed_ns > UNANSWERED_NS_MIN:
+                found.append(Sample(kind, False, now_ns - elapsed_ns, elapsed_ns, 0))
     return found
 
 

@@ -13,7 +13,7 @@ from tests.harness.hostile.measurements import SAMPLE, Kind, Sample, unanswered
 from tests.harness.hostile.target import ROOT, Target
 
 STOP_TIMEOUT_S: Final = 5.0
-POLL_S: Final = 0.01
+POLL_S: Final = 0.002
 
 
 class Observer:
@@ -28,6 +28,8 @@ class Observer:
             stdout=subprocess.PIPE,
         )
         self._samples: list[Sample] = []
+        self._last: dict[int, Sample] = {}
+        """The latest of each kind."""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -48,20 +50,27 @@ class Observer:
 
     def between(self, start_ns: int, end_ns: int) -> Sequence[Sample]:
         """Return the requests that were on their way at some time from `start_ns` to `end_ns`."""
-        samples = list(self._samples)
-        found = [sample for sample in samples if sample.overlaps(start_ns, end_ns)]
-        return [*found, *unanswered(samples, end_ns)]
+        found: list[Sample] = []
+        # They are in the order of their responses.
+        for sample in reversed(self._samples):
+            if sample.ended_ns <= start_ns:
+                break
+            if sample.sent_ns < end_ns:
+                found.append(sample)
+        return [*found, *unanswered(self._last, end_ns)]
 
     def wait_until_served(self, since_ns: int, timeout_s: float) -> bool:
-        """Return whether each kind of request that was sent after `since_ns` is answered without an error."""
+        """Return whether requests that were sent after `since_ns` are answered on both connections."""
         deadline = time.monotonic() + timeout_s
-        while True:
-            served = {s.kind for s in list(self._samples) if s.sent_ns >= since_ns and not s.is_error}
-            if len(served) == len(Kind):
-                return True
+        while not all(self._is_served(kind, since_ns) for kind in (Kind.PROBE, Kind.WORK)):
             if time.monotonic() > deadline:
                 return False
             time.sleep(POLL_S)
+        return True
+
+    def _is_served(self, kind: Kind, since_ns: int) -> bool:
+        last = self._last.get(kind)
+        return last is not None and last.sent_ns >= since_ns and not last.is_error
 
     def _read(self) -> None:
         assert self._process.stdout is not None
@@ -70,4 +79,6 @@ class Observer:
             if len(data) < SAMPLE.size:
                 return
             kind, is_error, sent_ns, elapsed_ns, without_cpu_ns = SAMPLE.unpack(data)
-            self._samples.append(Sample(kind, bool(is_error), sent_ns, elapsed_ns, without_cpu_ns))
+            sample = Sample(kind, bool(is_error), sent_ns, elapsed_ns, without_cpu_ns)
+            self._samples.append(sample)
+            self._last[kind] = sample

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
@@ -21,7 +21,6 @@ POLL_S: Final = 0.05
 SERVED_TIMEOUT_S: Final = 30.0
 """How long the well-behaved client may be without any response until the broker counts as hanging."""
 WARM_UP_S: Final = 0.3
-STALL_METRIC: Final = "tidelog_event_loop_stall_seconds_max"
 TRACEBACK: Final = "Traceback (most recent call last)"
 
 
@@ -38,7 +37,7 @@ class Effort:
 
 
 LONG: Final = Effort(scale=1.0, seconds=4.0, quiet_seconds=1.5)
-SHORT: Final = Effort(scale=0.02, seconds=0.1, quiet_seconds=0.2)
+SHORT: Final = Effort(scale=0.02, seconds=0.05, quiet_seconds=0.02)
 
 
 class Peaks:
@@ -86,12 +85,12 @@ class Runner:
         logged = len(target.log())
         before = self._measure_before()
         try:
-            resources = self._settled(target)
+            resources = self._settled()
             with Peaks(target) as peaks:
                 self._attack(attack, scene)
                 gone_ns = time.monotonic_ns()
                 scene.leave()
-                released_s = self._wait_for_release(attack, resources, gone_ns, scene)
+                released_s, left = self._wait_for_release(attack, resources, gone_ns, scene)
             released_ns = time.monotonic_ns()
             time.sleep(self._effort.quiet_seconds)
             after = phase_of(self._observer.between(released_ns, time.monotonic_ns()))
@@ -101,7 +100,7 @@ class Runner:
                 during=phase_of(self._observer.between(scene.began_ns, gone_ns)),
                 after=after,
                 blocked_ms=phase_of(self._observer.between(scene.began_ns, released_ns)).blocked_ms,
-                stall_ms=_stall_ms(target),
+                stall_ms=None if left is None else left.stall_ms,
                 memory_before=resources.memory_bytes,
                 memory_peak=max(peaks.memory_bytes, resources.memory_bytes),
                 memory_after=target.memory_bytes(),
@@ -149,34 +148,40 @@ class Runner:
             self._before = phase_of(self._observer.between(start_ns, time.monotonic_ns()))
         return self._before
 
-    def _settled(self, target: Target) -> Resources:
-        """Return the resources without an attack, those of the first measurement as for its times."""
+    def _settled(self) -> Resources:
+        """Return the resources without an attack: connections and operations as at first, the rest as now.
+
+        What an earlier attack left in memory is not charged again to the next one.
+        """
+        now = self._target.resources()
         if self._resources is None:
-            self._resources = target.resources()
-        now = target.resources()
-        # Memory that an earlier attack left is not charged again to the next one.
-        return Resources(
-            memory_bytes=now.memory_bytes,
-            descriptors=now.descriptors,
+            self._resources = now
+        return replace(
+            now,
             connections=self._resources.connections,
             delayed_operations=self._resources.delayed_operations,
         )
 
     def _wait_for_release(
         self, attack: Attack, before: Resources, gone_ns: int, scene: Scene
-    ) -> float | None:
-        """Return after how many seconds all was released; None when it was not."""
+    ) -> tuple[float | None, Resources | None]:
+        """Return after how many seconds all was released, None when it was not; and what is used then."""
         if not self._observer.wait_until_served(gone_ns, SERVED_TIMEOUT_S):
             scene.failures.append(f"the well-behaved client had no response for {SERVED_TIMEOUT_S:.0f} s")
-            return None
+            return None, None
         deadline = time.monotonic() + RELEASED_S_MAX
         while True:
-            left = _not_released(attack, before, self._target)
-            if left is None:
-                return (time.monotonic_ns() - gone_ns) / 1e9
+            now: Resources | None = None
+            try:
+                now = self._target.resources()
+                kept = _kept(attack, before, now)
+            except OSError as error:
+                kept = f"the metrics are not served: {error}"
+            if kept is None:
+                return (time.monotonic_ns() - gone_ns) / 1e9, now
             if time.monotonic() > deadline or self._target.exit_code is not None:
-                scene.failures.append(left)
-                return None
+                scene.failures.append(kept)
+                return None, now
             time.sleep(POLL_S)
 
     def _unobserved(self, attack: Attack, scene: Scene, error: Exception, log: str) -> Row:
@@ -207,12 +212,8 @@ def run_alone(attack: Attack, effort: Effort) -> Row:
         return runner.run(attack)
 
 
-def _not_released(attack: Attack, before: Resources, target: Target) -> str | None:
+def _kept(attack: Attack, before: Resources, now: Resources) -> str | None:
     """Return what the broker still has of the attack; None when nothing."""
-    try:
-        now = target.resources()
-    except OSError as error:
-        return f"the metrics are not served: {error}"
     # The well-behaved client opens one connection again and again.
     if now.connections > before.connections + 1:
         return f"{now.connections - before.connections} connections are still open"
@@ -224,15 +225,6 @@ def _not_released(attack: Attack, before: Resources, target: Target) -> str | No
     if kept > attack.memory_kept_mib * MEBIBYTE:
         return f"{kept / MEBIBYTE:.0f} MiB more are in use"
     return None
-
-
-def _stall_ms(target: Target) -> float | None:
-    """Return what the broker reports as its longest stall; None when it reports nothing."""
-    try:
-        metrics = target.metrics()
-    except OSError:
-        return None
-    return metrics[STALL_METRIC] * 1000 if STALL_METRIC in metrics else None
 
 
 def _last_line_of_traceback(log: str) -> str:

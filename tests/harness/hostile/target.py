@@ -39,6 +39,7 @@ START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 10.0
 SCRAPE_TIMEOUT_S: Final = 5.0
 POLL_S: Final = 0.02
+STALL_METRIC: Final = "tidelog_event_loop_stall_seconds_max"
 RESET_PEAK_MEMORY: Final = "5"
 KIBIBYTE: Final = 1024
 
@@ -81,6 +82,8 @@ class Resources:
     connections: int
     delayed_operations: int
     """Operations in purgatories."""
+    stall_ms: float | None
+    """The longest stall of the event loop that the broker reports; None when it reports nothing."""
 
 
 class Target:
@@ -237,6 +240,7 @@ class Target:
             descriptors=self.descriptors(),
             connections=int(metrics["kafka_server_socketservermetrics_connection_count"]),
             delayed_operations=int(metrics["kafka_server_delayedoperationpurgatory_numdelayedoperations"]),
+            stall_ms=metrics[STALL_METRIC] * 1000 if STALL_METRIC in metrics else None,
         )
 
     def metrics(self) -> Mapping[str, float]:

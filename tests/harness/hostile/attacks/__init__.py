@@ -21,6 +21,7 @@ from tests.harness.hostile.attacks import (
     pipelining,
     record_parsing,
     sockets,
+    storage,
     transactions,
     wide_requests,
 )
@@ -40,6 +41,7 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *encodings.ATTACKS,
     *groups.ATTACKS,
     *transactions.ATTACKS,
+    *storage.ATTACKS,
     *administration.ATTACKS,
     *identities.ATTACKS,
     *wide_requests.ATTACKS,

@@ -1,0 +1,197 @@
+"""Topics whose configs make the broker's files numerous or slow, and configs that name hosts (review)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from protocol.errors import ErrorCode
+from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.messages.end_txn import EndTxnRequest
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.record import BatchBuilder
+from tests.harness.hostile.attack import MEBIBYTE, Attack
+from tests.harness.hostile.frames import framed
+from tests.harness.hostile.scene import Scene
+from tests.harness.hostile.target import TargetError
+from tests.support.forged_batches import now_ms, valid_batch
+from tests.support.raw_client import RawClient
+
+OPEN_FILES_MAX = 400
+PIPELINED = 50
+BROKER_RESOURCE = 4
+READ_COMMITTED = 1
+
+
+def _produce_frame(topic: str, records: bytes) -> bytes:
+    data = (PartitionProduceData(index=0, records=records),)
+    request = ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
+    )
+    return framed(request, 9)
+
+
+def _append_batches(client: RawClient, topic: str, count: int) -> None:
+    frame = _produce_frame(topic, bytes(valid_batch(1)))
+    for _ in range(-(-count // PIPELINED)):
+        client.send(frame * PIPELINED)
+        for _ in range(PIPELINED):
+            client.receive()
+
+
+def _roll_segments_without_end(scene: Scene) -> None:
+    """Every batch gets a segment of its own, and every segment a descriptor."""
+    scene.target.create_topic("segmented", 1, {"segment.ms": "1", "segment.jitter.ms": "0"})
+    client = scene.client()
+    scene.begin()
+    codes: Counter[str] = Counter()
+    for number in range(scene.size(1500, 10)):
+        builder = BatchBuilder()
+        builder.append(now_ms() - 1_000_000 + 10 * number, None, b"x")
+        data = (PartitionProduceData(index=0, records=bytes(builder.build())),)
+        topic = TopicProduceData(name="segmented", partition_data=data)
+        request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=(topic,))
+        response = client.ask(request, 9, ProduceResponse).responses[0].partition_responses[0]
+        codes[ErrorCode(response.error_code).name] += 1
+    scene.note(f"{dict(codes)}, {scene.target.descriptors()} descriptors")
+    scene.leave()
+    try:
+        scene.target.create_topic("after-the-attack", 1)
+    except (OSError, TargetError) as error:
+        scene.expect(False, f"no topic can be created after the attack: {error}")
+
+
+def _read_behind_a_sparse_index(scene: Scene) -> None:
+    """Without index entries, a read at the end of a segment looks at every batch before it."""
+    scene.target.create_topic("sparse", 1, {"index.interval.bytes": str(2**31 - 1)})
+    client = scene.client()
+    count = scene.size(50_000, 200)
+    _append_batches(client, "sparse", count)
+    partition = FetchPartition(partition=0, fetch_offset=count - 1, partition_max_bytes=1)
+    fetch = FetchRequest(
+        max_wait_ms=0, min_bytes=0, topics=(FetchTopic(topic="sparse", partitions=(partition,)),)
+    )
+    search = ListOffsetsRequest(
+        replica_id=-1,
+        topics=(
+            ListOffsetsTopic(
+                name="sparse",
+                partitions=(ListOffsetsPartition(partition_index=0, timestamp=now_ms() - 1),),
+            ),
+        ),
+    )
+    scene.begin()
+    for request, version in ((fetch, 12), (search, 7)):
+        scene.repeat(framed(request, version), client)
+
+
+def _name_hosts_in_configs(scene: Scene) -> None:
+    """The broker looks up the address of every host that the limits of connections name."""
+    hosts = ",".join(f"host-{number}.invalid:5" for number in range(scene.size(200, 3)))
+    config = AlterableConfig(name="max.connections.per.ip.overrides", config_operation=0, value=hosts)
+    resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name="1", configs=(config,))
+    request = IncrementalAlterConfigsRequest(resources=(resource,))
+    client = scene.client()
+    scene.begin()
+    answer = client.ask(request, 1, IncrementalAlterConfigsResponse).responses[0]
+    scene.note(f"{ErrorCode(answer.error_code).name}: {(answer.error_message or '')[:100]}")
+    scene.repeat(framed(request, 1), client)
+
+
+def _abort_many_transactions(scene: Scene) -> None:
+    """A read_committed Fetch names every aborted transaction of the range that it reads."""
+    scene.target.create_topic("aborted", 1)
+    client = scene.client()
+    init = InitProducerIdRequest(
+        transactional_id="aborting", transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
+    )
+    producer = client.ask(init, 4, InitProducerIdResponse)
+    epoch = producer.producer_epoch
+    add = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="aborting",
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=(AddPartitionsToTxnTopic(name="aborted", partitions=(0,)),),
+    )
+    end = EndTxnRequest(
+        transactional_id="aborting",
+        producer_id=producer.producer_id,
+        producer_epoch=epoch,
+        committed=False,
+    )
+    count = scene.size(500, 3)
+    for number in range(count):
+        builder = BatchBuilder(
+            producer_id=producer.producer_id,
+            producer_epoch=epoch,
+            base_sequence=number,
+            is_transactional=True,
+        )
+        builder.append(-1, None, b"x")
+        data = (PartitionProduceData(index=0, records=bytes(builder.build())),)
+        produce = ProduceRequest(
+            transactional_id="aborting",
+            acks=-1,
+            timeout_ms=30_000,
+            topic_data=(TopicProduceData(name="aborted", partition_data=data),),
+        )
+        for request, version in ((add, 3), (produce, 9), (end, 3)):
+            if scene.exchange(client, framed(request, version)) is None:
+                scene.expect(False, f"transaction {number} ended the connection")
+                return
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MEBIBYTE)
+    fetch = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        isolation_level=READ_COMMITTED,
+        topics=(FetchTopic(topic="aborted", partitions=(partition,)),),
+    )
+    scene.begin()
+    response = scene.exchange(client, framed(fetch, 12))
+    scene.note(f"{count} transactions, {len(response or b''):,} bytes of response")
+    scene.repeat(framed(fetch, 12), client)
+
+
+ATTACKS = (
+    Attack(
+        name="segments-without-end",
+        item="review",
+        does="a topic with segment.ms=1 gets 1,500 batches, with 400 descriptors",
+        run=_roll_segments_without_end,
+        open_files_max=OPEN_FILES_MAX,
+        descriptors_kept=OPEN_FILES_MAX,
+        log_lines_max=200,
+        is_short=False,
+    ),
+    Attack(
+        name="sparse-index",
+        item="review",
+        does="Fetch and ListOffsets at the end of 50,000 batches that have no index entry",
+        run=_read_behind_a_sparse_index,
+    ),
+    Attack(
+        name="host-names-in-configs",
+        item="review",
+        does="IncrementalAlterConfigs with limits of connections for 200 hosts that do not exist",
+        run=_name_hosts_in_configs,
+    ),
+    Attack(
+        name="aborted-transactions",
+        item="review",
+        does="read_committed Fetches over 500 aborted transactions",
+        run=_abort_many_transactions,
+    ),
+)
