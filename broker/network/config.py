@@ -71,6 +71,19 @@ def parse_address_limits(text: str) -> dict[str, int]:
     return limits
 
 
+def names_hosts(text: str) -> bool:
+    """Return whether `parse_address_limits` would have to look up the address of a host."""
+    return not all(map(_is_address, (entry.rpartition(":")[0].strip(" []") for entry in text.split(","))))
+
+
+def _is_address(host: str) -> bool:
+    """Whether `host` is an address already, or nothing, which is an error of its own."""
+    try:
+        return not host or bool(_written(host))
+    except ValueError:
+        return False
+
+
 def _addresses(host: str, entry: str) -> frozenset[str]:
     """The addresses of a host, written as those of peers are."""
     try:

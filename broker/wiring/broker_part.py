@@ -32,10 +32,11 @@ from broker.services import Services
 from broker.topic_traffic import TopicTraffic
 from broker.transactions.metrics import report_transactions
 from broker.wiring.brokers import make_broker_channel
+from broker.wiring.connection_limits import ConnectionLimits
 from broker.wiring.coordinators import CoordinatorPorts, Coordinators
 from broker.wiring.lifecycle import make_lifecycle
 from broker.wiring.logs_part import LogsPart
-from broker.wiring.network import listener_config, network_config, use_connection_limits
+from broker.wiring.network import listener_config, network_config
 from broker.wiring.node_context import NodeContext
 from broker.wiring.quorum_part import QuorumPart
 from broker.wiring.topic_followers import CoordinatorRoles, coordinators_of, follow_topics
@@ -73,6 +74,8 @@ class BrokerPart:
         """Bind the listeners, whose ports the registration tells, register, and catch up."""
         config = self.config
         self._network = NetworkServer(network_config(config), clock=self._clock)
+        self._connection_limits = ConnectionLimits(self._network, self._context.threads.housekeeping)
+        undo.push_async_callback(self._connection_limits.close)
         self._channel = RequestChannel(config.queued_max_requests)
         self._dispatcher = Dispatcher(
             self._channel, self._context.metrics.requests, self._clock, self._context.slices
@@ -270,7 +273,7 @@ class BrokerPart:
         report_cleaning(metrics, self._logs.cleaner, self._logs.manager)
 
     def _settings_changed(self, config: BrokerConfig) -> None:
-        use_connection_limits(self._network, config)
+        self._connection_limits.follow(config)
 
     # ---- addresses
 
@@ -304,6 +307,7 @@ class BrokerPart:
             self.remote.answer_all()
             await self.remote.close(min(timeout_s, REMOTE_CLOSE_TIMEOUT_S))
         await self._transactional_writes.close()
+        await self._connection_limits.close()
         await self._network.close(timeout_s)
         await self._coordinators.stop()
         await self._brokers.close()
@@ -322,6 +326,7 @@ class BrokerPart:
         await self._logs.cleaner.close()
         if self.remote is not None:
             await self.remote.close(REMOTE_ABANDON_TIMEOUT_S)
+        await self._connection_limits.close()
         await self._network.close(timeout_s=0)
         await self._transactional_writes.close()
         await self._coordinators.stop()

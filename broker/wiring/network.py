@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import fields
 
 from broker.config import BrokerConfig
 from broker.listeners import Listener
 from broker.network.config import UNLIMITED, ListenerConfig, NetworkConfig, parse_address_limits
-from broker.network.server import NetworkServer
-from storage.config_definition import ConfigError
-
-logger = logging.getLogger(__name__)
 
 
 def listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
@@ -27,16 +22,6 @@ def listener_config(config: BrokerConfig, listener: Listener) -> ListenerConfig:
 def listener_limit(config: BrokerConfig, listener: str) -> int:
     """max.connections of one listener."""
     return int(config.explicit.get(f"listener.name.{listener.lower()}.max.connections", UNLIMITED))
-
-
-def use_connection_limits(network: NetworkServer, config: BrokerConfig) -> None:
-    """Have `network` follow what was changed while the broker runs."""
-    try:
-        changed = network_config(config)
-    except ConfigError as error:
-        logger.error("the limits of connections stay as they are: %s", error)
-        return
-    network.use_limits(changed, {name: listener_limit(config, name) for name in network.listeners})
 
 
 def network_config(config: BrokerConfig) -> NetworkConfig:
