@@ -54,6 +54,12 @@ class GroupKeys:
     group_min_session_timeout_ms = integer(
         "group.min.session.timeout.ms", 6000, "Shortest session timeout of a classic member."
     )
+    group_max_member_bytes = long(
+        "group.max.member.bytes",
+        268_435_456,
+        "Memory that the members of all classic groups of a node may keep. Tidelog's own key.",
+        minimum=1_048_576,
+    )
     group_max_size = integer("group.max.size", INT_MAX, "Most members of a classic group.", minimum=1)
     group_consumer_assignors = text_list(
         "group.consumer.assignors",

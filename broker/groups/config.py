@@ -12,6 +12,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 
 _LOWEST: Final = {
     "group_max_size": 1,
+    "group_max_member_bytes": 1_048_576,
     "offsets_load_buffer_size": 1,
     "offsets_retention_minutes": 1,
     "offsets_retention_check_interval_ms": 1,
@@ -26,6 +27,8 @@ _LOWEST: Final = {
 class GroupConfig:
     """Each field is the Kafka key of the same name with dots for underscores.
 
+    `group_max_member_bytes` is Tidelog's own.
+
     Errors: ValueError that names key, value and bound.
     """
 
@@ -33,6 +36,7 @@ class GroupConfig:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = INT_MAX
+    group_max_member_bytes: int = 256 * 1024 * 1024
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000

@@ -26,6 +26,7 @@ from broker.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
 from broker.groups.heartbeat import HeartbeatCommand
 from broker.groups.join import JoinCommand
 from broker.groups.leave import LeaveCommand
+from broker.groups.member_memory import MemberMemory
 from broker.groups.offset_commands import OffsetCommands
 from broker.groups.offset_expiry import OffsetExpiry
 from broker.groups.offset_fetch import OffsetFetch
@@ -51,11 +52,15 @@ DEADLINES_PER_TICK_MAX = 1_000
 class GroupCoordinator:
     """Groups and offsets of one partition."""
 
-    def __init__(self, config: GroupConfig, new_suffix: Callable[[], str]) -> None:
+    def __init__(
+        self, config: GroupConfig, new_suffix: Callable[[], str], memory: MemberMemory | None = None
+    ) -> None:
+        """`memory` is shared by all partitions of a node."""
         self._config = config
+        self.member_memory = MemberMemory(config.group_max_member_bytes) if memory is None else memory
         self._deadlines = Deadlines()
         self._rebalance = Rebalance(self._deadlines, config)
-        self._groups = GroupRegistry(self._rebalance)
+        self._groups = GroupRegistry(self._rebalance, self.member_memory)
         self._offsets = OffsetStore()
         self._offset_commands = OffsetCommands(self._groups, self._offsets, self._rebalance, config)
         self._expiry = OffsetExpiry(self._groups, self._offsets, config)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from broker.coordinator.moment import Moment
 from broker.groups.member import Member
+from broker.groups.member_memory import MEMBER_BYTES, MemberMemory, size_of
 from broker.groups.pending import Pending
 from broker.groups.states import NEXT_STATES, GroupState
 from protocol.codec import decode_prefix
@@ -28,10 +29,15 @@ _VERSION_BYTES = 2
 
 
 class Group:
-    """Members and rebalance state; `persisted` is what the log says of the group."""
+    """Members and rebalance state; `persisted` is what the log says of the group.
 
-    def __init__(self, group_id: str, state: GroupState = GroupState.EMPTY) -> None:
+    `member_bytes` is what members and given ids keep of `memory`.
+    """
+
+    def __init__(self, group_id: str, memory: MemberMemory, state: GroupState = GroupState.EMPTY) -> None:
         self.group_id = group_id
+        self.memory = memory
+        self.member_bytes = 0
         self.state = state
         self.previous_state = GroupState.DEAD
         self.state_wall_ms: int | None = None
@@ -88,9 +94,44 @@ class Group:
         if not self.members:
             self.protocol_type = member.protocol_type
         self.leader_id = self.leader_id or member.member_id
+        self.forget_given_id(member.member_id)
         self.members[member.member_id] = member
         self._supporters.update(member.protocol_names())
-        self.pending_members.pop(member.member_id, None)
+        self._grow(size_of(member))
+
+    def give_id(self, member_id: str) -> None:
+        """Expect that a client joins with this id, which it was given."""
+        self.pending_members[member_id] = None
+        self._grow(MEMBER_BYTES)
+
+    def forget_given_id(self, member_id: str) -> None:
+        """Expect nobody with this id any more."""
+        if self.pending_members.pop(member_id, self) is not self:
+            self._grow(-MEMBER_BYTES)
+
+    def check_memory(self, protocols: tuple[JoinGroupRequestProtocol, ...], member: Member | None) -> None:
+        """Check that there is memory for these protocols, in place of those that `member` has.
+
+        Errors: KafkaError, see `MemberMemory.check`.
+        """
+        additional = MEMBER_BYTES + sum(len(each.name) + len(each.metadata) for each in protocols)
+        if member is not None:
+            additional -= size_of(member) - len(member.assignment)
+        if additional > 0:
+            self.memory.check(self.group_id, self.member_bytes, additional)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Give a member its assignment."""
+        self._grow(len(assignment) - len(member.assignment))
+        member.assignment = assignment
+
+    def forget_members(self) -> None:
+        """Count nothing any more: the group is being dropped as a whole."""
+        self._grow(-self.member_bytes)
+
+    def _grow(self, size_bytes: int) -> None:
+        self.member_bytes += size_bytes
+        self.memory.used_bytes += size_bytes
 
     def remove(self, member_id: str) -> Member | None:
         """Drop a member, whose requests were answered, or a pending one; find a new leader if it led."""
@@ -98,17 +139,19 @@ class Group:
         if member is not None:
             assert member.awaiting_join is None and member.awaiting_sync is None, member_id
             self._discount(member)
+            self._grow(-size_of(member))
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
-        self.pending_members.pop(member_id, None)
+        self.forget_given_id(member_id)
         self.pending_sync.pop(member_id, None)
         return member
 
     def rename(self, member: Member, member_id: str) -> None:
         """Give a static member the new id with which it came back; nothing else changes."""
         assert member.group_instance_id is not None
+        self._grow(len(member_id) - len(member.member_id))
         del self.members[member.member_id]
         if self.leader_id == member.member_id:
             self.leader_id = member_id
@@ -128,7 +171,9 @@ class Group:
     ) -> None:
         """Note what a member wants now."""
         self._discount(member)
+        before = size_of(member)
         member.protocols = protocols
+        self._grow(size_of(member) - before)
         self._supporters.update(member.protocol_names())
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
@@ -150,6 +195,11 @@ class Group:
         if member is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"{self.group_id} has no member {member_id!r}")
         return member
+
+    def static_member(self, group_instance_id: str | None) -> Member | None:
+        """Return the static member with this instance id, if there is one."""
+        member_id = None if group_instance_id is None else self.static_members.get(group_instance_id)
+        return None if member_id is None else self.members[member_id]
 
     def rebalance_timeout_ms(self) -> int:
         """The longest rebalance time-out of its members; 0 when it has none."""

@@ -119,7 +119,11 @@ class JoinCommand:
             raise _inconsistent(request)
         group = self._groups.create(request.group_id, now)
         record = new_group(group)
-        self._join_new(group, client, request, version, reply, now)
+        try:
+            self._join_new(group, client, request, version, reply, now)
+        except KafkaError:
+            self._groups.remove(group)
+            raise
 
         def settled(error: ErrorCode, now: Moment) -> Writes:
             if error is not ErrorCode.NONE:
@@ -142,6 +146,7 @@ class JoinCommand:
         """A member that has no id yet."""
         if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
             raise _inconsistent(request)
+        group.check_memory(request.protocols, group.static_member(request.group_instance_id))
         suffix = self._new_suffix()
         if request.group_instance_id is not None:
             member_id = f"{request.group_instance_id[:_CLIENT_ID_CHARACTERS_MAX]}-{suffix}"
@@ -151,7 +156,7 @@ class JoinCommand:
         member_id = f"{client.client_id[:_CLIENT_ID_CHARACTERS_MAX]}-{suffix}"
         if version < MEMBER_ID_REQUIRED_FROM_VERSION:
             return self._add(group, client, request, member_id, reply, now)
-        group.pending_members[member_id] = None
+        group.give_id(member_id)
         self._rebalance.expect(group, member_id, now, request.session_timeout_ms)
         reply.complete(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
         return NOTHING
@@ -169,8 +174,10 @@ class JoinCommand:
                     ErrorCode.INVALID_REQUEST,
                     f"{member_id!r} was given to a member without group.instance.id",
                 )
+            group.check_memory(request.protocols, None)
             return self._add(group, client, request, member_id, reply, now)
         member = group.check_member(member_id, request.group_instance_id)
+        group.check_memory(request.protocols, member)
         changed = member.protocols != request.protocols
         is_leader = member_id == group.leader_id
         if group.state is GroupState.COMPLETING_REBALANCE and not changed:

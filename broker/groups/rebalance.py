@@ -190,7 +190,7 @@ class Rebalance:
         """Nobody has an assignment any more; waiting syncs get `error`."""
         assert group.state is GroupState.COMPLETING_REBALANCE, group.state
         for member in group.members.values():
-            member.assignment = b""
+            group.assign(member, b"")
             if group.answer_sync(member, SyncGroupResponse(error_code=error)):
                 self.keep_alive(group, member, now)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from broker.coordinator.moment import Moment
 from broker.groups.group import Group
+from broker.groups.member_memory import MemberMemory
 from broker.groups.rebalance import Rebalance
 from broker.groups.states import GroupState
 from protocol.errors import ErrorCode, KafkaError
@@ -14,8 +15,9 @@ from protocol.errors import ErrorCode, KafkaError
 class GroupRegistry:
     """Every group that has members, offsets or a record in the log."""
 
-    def __init__(self, rebalance: Rebalance) -> None:
+    def __init__(self, rebalance: Rebalance, memory: MemberMemory) -> None:
         self._groups: dict[str, Group] = {}
+        self._memory = memory
         self._rebalance = rebalance
 
     def __iter__(self) -> Iterator[Group]:
@@ -38,7 +40,7 @@ class GroupRegistry:
     def create(self, group_id: str, now: Moment | None) -> Group:
         """A new empty group; `now` None while loading, when nobody knows since when it is empty."""
         assert group_id not in self._groups, group_id
-        group = Group(group_id)
+        group = Group(group_id, self._memory)
         group.state_wall_ms = None if now is None else now.wall_ms
         self._groups[group_id] = group
         return group
@@ -48,11 +50,14 @@ class GroupRegistry:
         for member_id in list(group.members):
             self._rebalance.evict(group, member_id)
         self._rebalance.forget_group(group)
+        group.forget_members()
         if group.state is not GroupState.DEAD:
             group.transition(GroupState.DEAD, None)
         if self._groups.get(group.group_id) is group:
             del self._groups[group.group_id]
 
     def clear(self) -> None:
-        """Drop all groups at once, telling nobody."""
+        """Drop all groups at once without a response to anybody."""
+        for group in self._groups.values():
+            group.forget_members()
         self._groups.clear()

@@ -25,6 +25,7 @@ from broker.groups.config import GroupConfig
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.loading import replay_batches
 from broker.groups.member import Client
+from broker.groups.member_memory import MemberMemory
 from broker.groups.pending import Pending
 from broker.groups.records import encode_record
 from broker.groups.states import GroupState
@@ -63,9 +64,10 @@ class GroupService:
     ) -> None:
         self._config = config
         self._timer = timer
+        self.member_memory = MemberMemory(config.group_max_member_bytes)
         self._shards: Shards[GroupCoordinator] = Shards(
             "groups",
-            lambda _: GroupCoordinator(config, new_suffix),
+            lambda _: GroupCoordinator(config, new_suffix, self.member_memory),
             RecordForm(encode_record, replay_batches),
             log,
             timer,

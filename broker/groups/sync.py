@@ -96,7 +96,7 @@ class SyncCommand:
     def _publish(self, group: Group, assignments: dict[str, bytes], now: Moment) -> None:
         """Give every member its assignment; sessions start anew, as nobody could send heartbeats."""
         for member in group.members.values():
-            member.assignment = assignments[member.member_id]
+            group.assign(member, assignments[member.member_id])
             if group.answer_sync(member, _assignment(group, member)):
                 self._rebalance.keep_alive(group, member, now)
         group.transition(GroupState.STABLE, now)

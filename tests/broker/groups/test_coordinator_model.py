@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker.groups.config import GroupConfig
 from broker.groups.deadlines import DeadlineKey, DeadlineKind
 from broker.groups.group import Group
+from broker.groups.member_memory import MEMBER_BYTES, size_of
 from broker.groups.states import GroupState
 from protocol.errors import ErrorCode
 from protocol.messages.join_group import JoinGroupResponse
@@ -307,12 +308,15 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @invariant()
     def bookkeeping_agrees_with_itself(self) -> None:
+        held_bytes = 0
         for group in self.bench.coordinator._groups:
             check_bookkeeping(group)
+            held_bytes += group.member_bytes
             for member in group.members.values():
                 key = DeadlineKey(DeadlineKind.SESSION, group.group_id, member.member_id)
                 watched = key in self.bench.coordinator._deadlines._due
                 assert watched or member.is_excused_from_heartbeat
+        assert self.bench.coordinator.member_memory.used_bytes == held_bytes
 
     @precondition(lambda self: not self.bench.held)
     @invariant()
@@ -352,6 +356,7 @@ def check_bookkeeping(group: Group) -> None:
     }
     assert all(member_id == member.member_id for member_id, member in group.members.items())
     assert not group.members.keys() & group.pending_members.keys()
+    assert group.member_bytes == sum(map(size_of, members)) + MEMBER_BYTES * len(group.pending_members)
     assert group.pending_sync.keys() <= group.members.keys()
     assert bool(group.members) or group.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
 
