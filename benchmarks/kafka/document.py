@@ -96,7 +96,11 @@ def _machine(machine: dict[str, Any], seconds: float) -> str:
         f"Measured {machine['measured_at'][:10]} at commit {machine['commit']}: {machine['cores']} cores",
         f"({machine['processor']}), {machine['memory_gib']} GiB, {machine['system']},",
         f"Python {machine['python']}, {machine['java']};",
-        f"{machine['effort']['rounds']} rounds, {seconds / 60:.0f} minutes.",
+        f"{machine['effort']['rounds']} turns of each engine, {seconds / 60:.0f} minutes{_form(machine)}.",
         "Ratio: Tidelog divided by Apache Kafka.",
     ]
     return " ".join(parts)
+
+
+def _form(machine: dict[str, Any]) -> str:
+    return ", short form" if machine["effort"]["is_short"] else ""

@@ -144,7 +144,7 @@ def machine(started_at: datetime) -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30),
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}",
         "python": platform.python_version(),
         "java": _java_version(),
         "commit": _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"),

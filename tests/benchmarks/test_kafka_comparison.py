@@ -79,7 +79,7 @@ def case(variant: str = "few") -> Case:
 
 
 def report(path: Path, *rows: Row) -> Report:
-    effort = {"rounds": 2}
+    effort = {"rounds": 2, "is_short": True}
     machine = {
         "measured_at": "2026-11-22T21:00:00+00:00",
         "processor": "EPYC",
@@ -213,7 +213,7 @@ def test_variants_of_a_line_share_a_row_of_the_document(tmp_path: Path) -> None:
         "| produce 1 KiB: throughput; 16 KiB / 64 KiB | 100 / 100 MB/s | 250 / 150 MB/s | 2.50 / 1.50 "
         "| ≥ 2 x: met / missed |",
     ]
-    assert "10 minutes" in lines[0] and "EPYC" in lines[0]
+    assert "10 minutes, short form" in lines[0] and "EPYC" in lines[0]
 
 
 def test_only_what_is_between_the_markers_of_the_document_changes() -> None:
