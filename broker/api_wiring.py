@@ -35,6 +35,7 @@ from broker.handlers.list_config_resources import ListConfigResourcesHandler
 from broker.handlers.list_groups import ListGroupsHandler
 from broker.handlers.list_offsets import ListOffsetsHandler
 from broker.handlers.list_transactions import ListTransactionsHandler
+from broker.handlers.logger_changes import LoggerChanges
 from broker.handlers.metadata import MetadataHandler
 from broker.handlers.offset_commit import OffsetCommitHandler
 from broker.handlers.offset_delete import OffsetDeleteHandler
@@ -44,6 +45,7 @@ from broker.handlers.produce import ProduceHandler
 from broker.handlers.sync_group import SyncGroupHandler
 from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
+from broker.logger_levels import LoggerLevels
 from broker.replication.current_leaders import CurrentLeaders
 from broker.replication.replica_selector import selector_named
 from broker.request_context import RequestContext
@@ -192,7 +194,7 @@ def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
         ApiKey.DESCRIBE_TOPIC_PARTITIONS,
         DescribeTopicPartitionsHandler(image, config.max_request_partition_size_limit).handle,
     )
-    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(image, config).handle)
+    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(image, config, LoggerLevels()).handle)
     dispatcher.register(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasHandler(image).handle)
     dispatcher.register(ApiKey.DESCRIBE_ACLS, DescribeAclsHandler(image, config).handle)
     credentials = DescribeUserScramCredentialsHandler(image)
@@ -223,5 +225,8 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
 
     altering = ConfigAlterationForwarder(ALTER_CONFIGS, image, config, alter)
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, parks=True)
-    incremental = ConfigAlterationForwarder(INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally)
+    loggers = LoggerChanges(config.node_id, LoggerLevels())
+    incremental = ConfigAlterationForwarder(
+        INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally, loggers
+    )
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, parks=True)

@@ -14,6 +14,9 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO
 
+TRACE: Final = 5
+"""Kafka's level below DEBUG, which Python does not have."""
+
 LogFormat = Literal["text", "json"]
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -41,6 +44,7 @@ def configure_logging(
 
     Errors: ValueError for a level that does not exist.
     """
+    logging.addLevelName(TRACE, "TRACE")
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     root = logging.getLogger()

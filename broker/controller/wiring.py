@@ -32,8 +32,10 @@ from broker.handlers.elect_leaders import ElectLeadersHandler
 from broker.handlers.features import features_of
 from broker.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
+from broker.handlers.logger_changes import LoggerChanges
 from broker.handlers.unregister_broker import UnregisterBrokerHandler
 from broker.handlers.update_features import UpdateFeaturesHandler
+from broker.logger_levels import LoggerLevels
 from broker.metadata.settings import controller_settings
 from broker.metadata.store import MetadataStore
 from cluster.controller.heartbeats import BrokerHeartbeats
@@ -100,9 +102,11 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
     dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, randomness).handle)
     altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings)
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle)
-    incremental = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings)
+    loggers = LoggerChanges(config.node_id, LoggerLevels())
+    incremental = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings, loggers)
     dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
-    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(services.image, config).handle)
+    describe_configs = DescribeConfigsHandler(services.image, config, LoggerLevels())
+    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle)
     dispatcher.register(ApiKey.UNREGISTER_BROKER, UnregisterBrokerHandler(store, settings).handle)
     dispatcher.register(ApiKey.ELECT_LEADERS, ElectLeadersHandler(store, settings).handle)
     reassign = AlterPartitionReassignmentsHandler(store, settings)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from broker.config import BrokerConfig
 from broker.handlers.config_changes import (
+    ChangeLoggers,
     Resulting,
-    check_repetitions,
     check_request,
+    check_submission,
     controllers_outcomes,
     merged,
     passed,
 )
+from broker.handlers.logger_changes import LoggerChanges
 from broker.metadata.store import MetadataStore
 from broker.request_context import RequestContext
 from cluster.controller.configs import ResourceChange
@@ -75,23 +78,31 @@ class ConfigAlterationHandler(Generic[Request, Response]):
     """The controller's part: submits the changes."""
 
     def __init__(
-        self, api: ConfigApi[Request, Response], store: MetadataStore, settings: ControllerSettings
+        self,
+        api: ConfigApi[Request, Response],
+        store: MetadataStore,
+        settings: ControllerSettings,
+        loggers: LoggerChanges | None = None,
     ) -> None:
         self._api: ConfigApi[Request, Response] = api
         self._store = store
         self._settings = settings
+        self._loggers = loggers
 
     async def handle(self, context: RequestContext, request: Request) -> Response:
         """Answer once the changes are durable; each resource has its own outcome."""
         requested = self._api.changes(request)
-        outcomes = check_repetitions(requested)
+        outcomes = check_submission(
+            requested, _changes_of(self._loggers, validate_only=request.validate_only)
+        )
+        rest = passed(requested, outcomes)
 
         def command(image: MetadataImage) -> ControllerResult[list[Outcome]]:
-            result = self._api.submission(image, self._settings, passed(requested, outcomes))
+            result = self._api.submission(image, self._settings, rest)
             return replace(result, records=()) if request.validate_only else result
 
-        rest = await self._store.submit(command)
-        return self._api.response(request, merged(outcomes, rest))
+        submitted = await self._store.submit(command) if rest else []
+        return self._api.response(request, merged(outcomes, submitted))
 
 
 class ConfigAlterationForwarder(Generic[Request, Response]):
@@ -103,18 +114,27 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
         image: Callable[[], MetadataImage],
         config: BrokerConfig,
         forward: Callable[[RequestContext, Request], Awaitable[Response]],
+        loggers: LoggerChanges | None = None,
     ) -> None:
         self._api: ConfigApi[Request, Response] = api
         self._image = image
         self._config = config
         self._forward: Callable[[RequestContext, Request], Awaitable[Response]] = forward
+        self._loggers = loggers
 
     async def handle(self, context: RequestContext, request: Request) -> Response:
         """Answer what this broker refuses itself, and the controller's answer for the rest."""
         requested = self._api.changes(request)
-        outcomes = check_request(self._config, self._image(), requested, self._api.resulting)
+        change_loggers = _changes_of(self._loggers, validate_only=request.validate_only)
+        outcomes = check_request(self._config, self._image(), requested, self._api.resulting, change_loggers)
         rest = passed(request.resources, outcomes)
+        forwarded: list[Outcome] = []
         if rest:
             answer = await self._forward(context, replace(request, resources=tuple(rest)))
-            outcomes = merged(outcomes, controllers_outcomes(rest, answer.responses))
-        return self._api.response(request, outcomes)
+            forwarded = controllers_outcomes(rest, answer.responses)
+        return self._api.response(request, merged(outcomes, forwarded))
+
+
+def _changes_of(loggers: LoggerChanges | None, *, validate_only: bool) -> ChangeLoggers | None:
+    """Return how a request changes loggers, None where the API has none."""
+    return None if loggers is None else partial(loggers.outcome, validate_only=validate_only)

@@ -1,6 +1,7 @@
 """What AlterConfigs and IncrementalAlterConfigs share: the checks of the broker that is asked.
 
-A resource that fails here is answered and goes no further; the others go to the controller.
+A resource that fails here is answered and goes no further, and so are the node's own loggers; the
+others go to the controller.
 
 Source: ConfigAdminManager of Apache Kafka 4.3.
 """
@@ -13,9 +14,10 @@ from typing import Protocol, TypeVar
 
 from broker.config import BrokerConfig
 from broker.dynamic_checks import check_broker_change
+from broker.handlers.config_names import check_broker_name
 from clients.failures import known_code
 from cluster.controller.configs import ConfigOperation, ResourceChange
-from cluster.controller.result import SUCCESS, Outcome
+from cluster.controller.result import Outcome
 from cluster.image import MetadataImage, ResourceType
 from protocol.errors import ErrorCode, KafkaError
 
@@ -41,32 +43,54 @@ class _Answer(_Resource, Protocol):
 Resulting = Callable[[MetadataImage, ResourceChange], dict[str, str]]
 """All configs that a resource would have after a change."""
 
+ChangeLoggers = Callable[[ResourceChange], Outcome]
+"""Makes the changes of a node's loggers. Errors: KafkaError."""
+
 
 def check_request(
     config: BrokerConfig,
     image: MetadataImage,
     requested: Sequence[ResourceChange],
     resulting: Resulting,
-) -> list[Outcome]:
-    """The outcome of each resource as far as this broker can tell; success means "ask the controller"."""
-    return _outcomes(requested, lambda change: _check(config, image, change, resulting))
+    change_loggers: ChangeLoggers | None,
+) -> list[Outcome | None]:
+    """Return the outcome of each resource as far as this broker can tell; None means "ask the controller".
+
+    Changes of loggers are made; no `change_loggers` means that the API has none.
+    """
+
+    def check(change: ResourceChange) -> Outcome | None:
+        if change_loggers is not None and change.resource[0] == ResourceType.BROKER_LOGGER:
+            return change_loggers(change)
+        _check(config, image, change, resulting)
+        return None
+
+    return _outcomes(requested, check)
 
 
-def check_repetitions(requested: Sequence[ResourceChange]) -> list[Outcome]:
-    """What the controller refuses in a request as it is written; success means "submit"."""
-    return _outcomes(requested, lambda change: None)
+def check_submission(
+    requested: Sequence[ResourceChange], change_loggers: ChangeLoggers | None
+) -> list[Outcome | None]:
+    """Return the outcomes that a controller knows from the request as it is written; None means "submit"."""
+
+    def check(change: ResourceChange) -> Outcome | None:
+        is_logger = change.resource[0] == ResourceType.BROKER_LOGGER
+        return change_loggers(change) if change_loggers is not None and is_logger else None
+
+    return _outcomes(requested, check)
 
 
-def _outcomes(requested: Sequence[ResourceChange], check: Callable[[ResourceChange], None]) -> list[Outcome]:
+def _outcomes(
+    requested: Sequence[ResourceChange], check: Callable[[ResourceChange], Outcome | None]
+) -> list[Outcome | None]:
     counts = Counter(change.resource for change in requested)
-    outcomes = []
+    outcomes: list[Outcome | None] = []
     for change in requested:
         try:
             if counts[change.resource] > 1:
                 raise _refused(f"a resource may be in the request once, not {counts[change.resource]} times")
             _check_keys(change)
-            check(change)
-            outcomes.append(SUCCESS)
+            outcomes.append(check(change))
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
     return outcomes
@@ -87,39 +111,23 @@ def _check_keys(change: ResourceChange) -> None:
 def _check(config: BrokerConfig, image: MetadataImage, change: ResourceChange, resulting: Resulting) -> None:
     resource_type, name = change.resource
     if resource_type == ResourceType.BROKER:
-        check_broker_name(config, name)
+        check_broker_name(config.node_id, name)
         check_broker_change(config, image, name, resulting(image, change))
-    elif resource_type == ResourceType.BROKER_LOGGER:
-        raise _refused("loggers of this broker cannot be changed by request")
     elif resource_type == ResourceType.CLIENT_METRICS:
         raise _refused("client metrics subscriptions are not served by this broker")
     elif resource_type not in (ResourceType.TOPIC, ResourceType.GROUP):
-        raise _refused(f"there is no resource type {resource_type}")
+        raise _refused(f"Unknown resource type {resource_type}")
 
 
-def check_broker_name(config: BrokerConfig, name: str) -> None:
-    """Check that `name` is this broker or, being empty, all brokers. Errors: INVALID_REQUEST."""
-    if name:
-        check_own_id(config, name, f"{config.node_id} or empty string")
-
-
-def check_own_id(config: BrokerConfig, name: str, expected: str) -> None:
-    """Check that `name` is the id of this broker. Errors: INVALID_REQUEST, which names what is `expected`."""
-    if not (name.isascii() and name.isdecimal()):
-        raise _refused(f"Broker id must be an integer, but it is: {name}")
-    if name != str(config.node_id):
-        raise _refused(f"Unexpected broker id, expected {expected}, but received {name}")
-
-
-def merged(outcomes: Sequence[Outcome], rest: Iterable[Outcome]) -> list[Outcome]:
-    """The outcomes known before, and those of `rest` where there was nothing to say."""
+def merged(outcomes: Sequence[Outcome | None], rest: Iterable[Outcome]) -> list[Outcome]:
+    """Return the outcomes known before, and those of `rest` in the places of the others."""
     following = iter(rest)
-    return [outcome if outcome.code else next(following) for outcome in outcomes]
+    return [next(following) if outcome is None else outcome for outcome in outcomes]
 
 
-def passed(requested: Sequence[T], outcomes: Sequence[Outcome]) -> list[T]:
-    """Those of the items that go further."""
-    return [each for each, outcome in zip(requested, outcomes, strict=True) if not outcome.code]
+def passed(requested: Sequence[T], outcomes: Sequence[Outcome | None]) -> list[T]:
+    """Return the items that have no outcome yet."""
+    return [each for each, outcome in zip(requested, outcomes, strict=True) if outcome is None]
 
 
 def controllers_outcomes(resources: Iterable[_Resource], answers: Iterable[_Answer]) -> list[Outcome]:

@@ -1,4 +1,4 @@
-"""DescribeConfigs (key 32), versions 1-4: the configs of topics, brokers and groups, with their sources.
+"""DescribeConfigs (key 32), versions 1-4: the configs of topics, brokers, groups and loggers.
 
 - 1: synonyms, the other values that would count; 3: types and documentation
 
@@ -17,7 +17,8 @@ from broker.config import BrokerConfig
 from broker.config_synonyms import broker_definition, broker_synonyms
 from broker.dynamic_configs import BROKER_DEFINITIONS, broker_layers, effective_config
 from broker.dynamic_keys import DYNAMIC_KEYS
-from broker.handlers.config_changes import check_broker_name
+from broker.handlers.config_names import check_broker_name, check_own_id
+from broker.logger_levels import LoggerLevels
 from broker.request_context import RequestContext
 from cluster.effective_configs import ConfigEntry, ConfigSource, effective_topic_entry
 from cluster.group_configs import GROUP_CONFIGS
@@ -41,13 +42,16 @@ _UNKNOWN_TYPE: Final = 0
 class DescribeConfigsHandler:
     """Answers from the image and the node's own settings."""
 
-    def __init__(self, image: Callable[[], MetadataImage], config: BrokerConfig) -> None:
+    def __init__(
+        self, image: Callable[[], MetadataImage], config: BrokerConfig, levels: LoggerLevels
+    ) -> None:
         self._image = image
         self._config = config
+        self._levels = levels
 
     def handle(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         """Each resource gets its configs, or its own error; one that is named twice is answered once."""
-        description = _Description(self._image(), self._config, request)
+        description = _Description(self._image(), self._config, self._levels, request)
         return DescribeConfigsResponse(
             results=tuple(description.result(resource) for resource in dict.fromkeys(request.resources))
         )
@@ -56,9 +60,16 @@ class DescribeConfigsHandler:
 class _Description:
     """What one request wants to know."""
 
-    def __init__(self, image: MetadataImage, config: BrokerConfig, request: DescribeConfigsRequest) -> None:
+    def __init__(
+        self,
+        image: MetadataImage,
+        config: BrokerConfig,
+        levels: LoggerLevels,
+        request: DescribeConfigsRequest,
+    ) -> None:
         self._image = image
         self._config = config
+        self._levels = levels
         self._request = request
         self._layers = broker_layers(config, image)
 
@@ -88,15 +99,16 @@ class _Description:
         if resource_type == ResourceType.TOPIC:
             return self._topic(name)
         if resource_type == ResourceType.BROKER:
-            check_broker_name(self._config, name)
+            check_broker_name(self._config.node_id, name)
             return self._broker() if name else self._cluster()
         if resource_type == ResourceType.GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a group's configs need the name of a group")
             return self._group(name)
         if resource_type == ResourceType.BROKER_LOGGER:
-            text = "loggers of this broker cannot be described"
-        elif resource_type == ResourceType.CLIENT_METRICS:
+            check_own_id(self._config.node_id, name, str(self._config.node_id))
+            return self._loggers()
+        if resource_type == ResourceType.CLIENT_METRICS:
             text = "client metrics subscriptions are not served by this broker"
         else:
             text = f"there is no resource type {resource_type}"
@@ -158,6 +170,12 @@ class _Description:
                 value = definition.default_text
                 entries = [ConfigEntry(key, value, ConfigSource.DEFAULT)]
             yield self._described(definition, key, value, entries)
+
+    def _loggers(self) -> Iterable[DescribeConfigsResourceResult]:
+        for name, level in self._levels.levels().items():
+            yield DescribeConfigsResourceResult(
+                name=name, value=level, config_source=ConfigSource.BROKER_LOGGER
+            )
 
     def _described(
         self,

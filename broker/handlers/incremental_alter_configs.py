@@ -1,8 +1,9 @@
 """IncrementalAlterConfigs (key 44), versions 0-1: single keys set, deleted, or changed as lists.
 
-Topics, groups and brokers; a broker is changed by asking that broker, all brokers by any.
+Topics, groups and brokers; a broker is changed by asking that broker, all brokers by any. The
+levels of a node's loggers are changed by asking that node, with SET and DELETE.
 
-Source: KIP-339.
+Source: KIP-339, KIP-412.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74), versions 0-1: what has configs that can be described.
 
 Version 0 asked for client metrics subscriptions alone, which this broker does not keep; version 1
-names the types, none meaning all. Broker loggers cannot be described and are not listed.
+names the types, none meaning all.
 
 Source: KIP-1142; KafkaApis.handleListConfigResources of Apache Kafka 4.3.
 """
@@ -51,7 +51,7 @@ class ListConfigResourcesHandler:
 def _names(image: MetadataImage, resource_type: int) -> Iterable[str]:
     if resource_type == ResourceType.TOPIC:
         return image.topics_by_name
-    if resource_type == ResourceType.BROKER:
+    if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
         return [str(broker.id) for _, broker in sorted(image.brokers.items()) if not broker.fenced]
     if resource_type == ResourceType.GROUP:
         return [name for kind, name in image.configs if kind == ResourceType.GROUP]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -115,6 +116,22 @@ async def test_partitions_are_added_but_never_taken_away(servers: str, topic: st
         assert await admin.create_partitions({topic: 5}) == {topic: None}
         assert (await admin.list_topics())[topic].partition_count == 5
         assert code((await admin.create_partitions({topic: 1}))[topic]) is ErrorCode.INVALID_PARTITIONS
+
+
+async def test_levels_of_loggers_are_read_and_changed(servers: str) -> None:
+    logger = logging.getLogger("tests.of.the.admin.client")
+    async with Admin(servers) as admin:
+        node_id = (await admin.describe_cluster()).brokers[0].node_id
+        resource = ConfigResource(ResourceType.BROKER_LOGGER, str(node_id))
+        try:
+            change = ConfigChange(name=logger.name, value="FATAL")
+            assert await admin.incremental_alter_configs({resource: [change]}) == {resource: None}
+            entries = (await admin.describe_configs([resource]))[resource]
+            assert not isinstance(entries, KafkaError)
+            assert entries[logger.name].value == "FATAL"
+            assert entries[logger.name].source is ConfigSource.DYNAMIC_BROKER_LOGGER
+        finally:
+            logger.setLevel(logging.NOTSET)
 
 
 async def test_configurations_are_read_and_changed(servers: str, topic: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import cast
 from uuid import uuid4
 
 import pytest
 from kafka import KafkaAdminClient
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 from protocol.errors import ErrorCode
 from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient, ForeignError, Message
@@ -163,6 +165,21 @@ def test_ten_security_keys_need_the_prefix_of_a_listener(admin: ForeignAdmin) ->
     key, value = "ssl.keystore.location", "/nowhere"
     assert refused(lambda: admin.set_broker_config(1, key, value)) is ErrorCode.INVALID_REQUEST
     admin.set_broker_config(1, f"listener.name.tls.{key}", value)
+
+
+def test_kafka_python_describes_and_alters_the_loggers_of_a_broker(cluster: EmbeddedCluster) -> None:
+    logger = logging.getLogger("tests.of.kafka.python")
+    kind = ConfigResourceType.BROKER_LOGGER
+    client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers)
+    try:
+        change = {logger.name: (AlterConfigOp.SET, "ERROR")}
+        assert client.alter_configs([ConfigResource(kind, "1", change)]) == {"broker_logger": {"1": "OK"}}
+        assert logger.level == logging.ERROR
+        (entries,) = client.describe_configs([ConfigResource(kind, "1")], config_filter="all").values()
+        assert entries["1"][logger.name]["value"] == "ERROR"
+    finally:
+        logger.setLevel(logging.NOTSET)
+        client.close()
 
 
 def test_configs_outlive_a_restart(name: str) -> None:

@@ -118,10 +118,36 @@ def test_configs_quotas_and_credentials(tools: KafkaTools) -> None:
     assert "SCRAM-SHA-256=iterations=4096" in tools.run("kafka-configs", "--describe", *user)
 
 
+def test_levels_of_loggers_are_described_and_altered(tools: KafkaTools) -> None:
+    loggers = ("--entity-type", "broker-loggers", "--entity-name", "2")
+    assert "root=INFO" in tools.run("kafka-configs", "--describe", *loggers)
+    tools.run("kafka-configs", "--alter", *loggers, "--add-config", "broker.network=DEBUG")
+    described = tools.run("kafka-configs", "--describe", *loggers)
+    assert "broker.network=DEBUG" in described
+    assert "broker.network.listener=DEBUG" in described
+    other = ("--entity-type", "broker-loggers", "--entity-name", "1")
+    assert "broker.network=INFO" in tools.run("kafka-configs", "--describe", *other)
+    tools.run("kafka-configs", "--alter", *loggers, "--delete-config", "broker.network")
+    assert "broker.network=INFO" in tools.run("kafka-configs", "--describe", *loggers)
+    failed = tools.call("kafka-configs", "--alter", *loggers, "--delete-config", "root")
+    assert "Removing the log level of the root logger is not allowed" in failed.stdout + failed.stderr
+
+
+def test_a_broker_takes_security_keys_without_the_prefix_of_a_listener(tools: KafkaTools) -> None:
+    broker = ("--entity-type", "brokers", "--entity-name", "1")
+    tools.run("kafka-configs", "--alter", *broker, "--add-config", "sasl.kerberos.service.name=kafka")
+    assert "sasl.kerberos.service.name=kafka" in tools.run("kafka-configs", "--describe", *broker)
+    failed = tools.call("kafka-configs", "--alter", *broker, "--add-config", "ssl.keystore.type=PEM")
+    assert "only per-listener using the listener prefix" in failed.stdout + failed.stderr
+    tools.run("kafka-configs", "--alter", *broker, "--delete-config", "sasl.kerberos.service.name")
+
+
 def test_features_cluster_id_versions_directories_and_deleted_records(
     tools: KafkaTools, cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    assert "metadata.version" in tools.run("kafka-features", "describe")
+    features = tools.run("kafka-features", "describe")
+    assert "metadata.version" in features
+    assert "group.version" not in features
     upgraded = tools.run("kafka-features", "upgrade", "--feature", "kraft.version=1")
     assert "kraft.version was upgraded to 1" in upgraded
     described = tools.run("kafka-features", "describe").splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator
 from functools import partial
 from typing import Any, Protocol
@@ -164,6 +165,23 @@ def test_configurations_are_shown_and_changed(run: Command, fail: Any, topic: st
     assert "nothing to change" in fail("config", "set", "topic", topic, code=2)
     assert "[UNKNOWN_TOPIC_OR_PARTITION]" in fail("config", "describe", "topic", "missing")
     assert "node.id" in run("config", "describe", "broker", "1", "--all")
+
+
+def test_config_shows_and_changes_the_levels_of_loggers(run: Command, fail: Command) -> None:
+    logger = logging.getLogger("tests.of.the.command")
+    try:
+        run("config", "set", "broker-logger", "1", f"{logger.name}=TRACE")
+        described = run("config", "describe", "broker-logger", "1", "--json")
+        levels = {entry["name"]: entry["value"] for entry in json.loads(described)}
+        assert levels[logger.name] == "TRACE"
+        assert "root" in levels
+        run("config", "set", "broker-logger", "1", "--delete", logger.name)
+        assert logger.level == logging.NOTSET
+    finally:
+        logger.setLevel(logging.NOTSET)
+    assert "[INVALID_CONFIG]" in fail("config", "set", "broker-logger", "1", "no.such.logger=INFO")
+    assert "[INVALID_CONFIG]" in fail("config", "set", "broker-logger", "1", "root=LOUD")
+    assert "[INVALID_REQUEST]" in fail("config", "set", "broker-logger", "1", "--delete", "root")
 
 
 # --- measuring

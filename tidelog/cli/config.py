@@ -1,4 +1,4 @@
-"""`tidelog config`: configurations of topics, brokers and groups."""
+"""`tidelog config`: configurations of topics, brokers and groups, and the levels of a node's loggers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
 from tidelog.cli.output import print_json, print_table
 
 app = typer.Typer(
-    help="Show and change configurations of topics and brokers.",
+    help="Show and change configurations of topics and brokers, and log levels.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -35,11 +35,15 @@ class Kind(StrEnum):
     TOPIC = "topic"
     BROKER = "broker"
     GROUP = "group"
+    BROKER_LOGGER = "broker-logger"
 
 
-KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="topic, broker or group.")]
+KindArgument = Annotated[Kind, typer.Argument(metavar="KIND", help="topic, broker, group or broker-logger.")]
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The topic's name, the broker's or group's id.")
+    str,
+    typer.Argument(
+        metavar="NAME", help="The topic's name, the broker's or group's id; for broker-logger the broker's."
+    ),
 ]
 
 
@@ -55,7 +59,7 @@ def describe(
     everything: Annotated[bool, typer.Option("-a", "--all", help="Defaults, too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is set, or every key."""
+    """Show what is set, or every key; of a broker's loggers the level of each."""
     entries = with_admin(bootstrap, lambda admin: _entries(admin, _resource(kind, name)))
     shown = [entry for key, entry in sorted(entries.items()) if everything or not entry.is_default]
     if as_json:
@@ -86,7 +90,11 @@ def set_values(
         list[str], typer.Option("-d", "--delete", metavar="KEY", help="Go back to this key's default.")
     ] = [],  # noqa: B006
 ) -> None:
-    """Change keys, leaving the others as they are."""
+    """Change keys, leaving the others as they are.
+
+    For broker-logger the keys are names of loggers, root among them, and the values TRACE, DEBUG, INFO, WARN,
+    ERROR or FATAL, until the broker's next start.
+    """
     changes = [ConfigChange(name=key, value=value) for key, value in key_values(settings, "setting").items()]
     changes += [ConfigChange(name=key, value=None, operation=AlterOperation.DELETE) for key in unset]
     if not changes:

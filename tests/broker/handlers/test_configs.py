@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -18,6 +19,8 @@ from broker.handlers.describe_configs import DescribeConfigsHandler
 from broker.handlers.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
 )
+from broker.handlers.logger_changes import LoggerChanges
+from broker.logger_levels import LoggerLevels
 from broker.metadata.settings import controller_settings
 from broker.metadata.store import MetadataStore
 from protocol.errors import ErrorCode, KafkaError
@@ -56,12 +59,17 @@ class Admin:
     def __init__(self, store: MetadataStore, config: BrokerConfig = CONFIG) -> None:
         settings = controller_settings(config)
         self.store = store
-        self._describe = DescribeConfigsHandler(lambda: store.image, config)
+        root = logging.RootLogger(logging.INFO)
+        self.loggers = logging.Manager(root)
+        self.loggers.getLogger("broker.network.listener")
+        levels = LoggerLevels(self.loggers)
+        loggers = LoggerChanges(config.node_id, levels)
+        self._describe = DescribeConfigsHandler(lambda: store.image, config, levels)
         alter = ConfigAlterationHandler(ALTER_CONFIGS, store, settings)
         self._alter = ConfigAlterationForwarder(ALTER_CONFIGS, lambda: store.image, config, alter.handle)
-        incremental = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings)
+        self.controller = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings, loggers)
         self._incremental = ConfigAlterationForwarder(
-            INCREMENTAL_ALTER_CONFIGS, lambda: store.image, config, incremental.handle
+            INCREMENTAL_ALTER_CONFIGS, lambda: store.image, config, self.controller.handle, loggers
         )
         self.create = CreateTopicsHandler(store, settings, SeededRandomness())
         self.delete = DeleteTopicsHandler(store, settings)
@@ -311,7 +319,9 @@ async def test_a_group_is_told_its_own_and_the_brokers_values() -> None:
         (2, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (4, "2", ErrorCode.INVALID_REQUEST),
         (4, "x", ErrorCode.INVALID_REQUEST),
-        (8, "1", ErrorCode.INVALID_REQUEST),
+        (8, "", ErrorCode.INVALID_REQUEST),
+        (8, "2", ErrorCode.INVALID_REQUEST),
+        (8, "x", ErrorCode.INVALID_REQUEST),
         (16, "s", ErrorCode.INVALID_REQUEST),
         (32, "", ErrorCode.INVALID_REQUEST),
         (3, "1", ErrorCode.INVALID_REQUEST),
@@ -348,7 +358,18 @@ async def test_what_cannot_be_described_gets_kafkas_code(kind: int, name: str, c
         (4, "1", ("listener.name.plaintext.ssl.keystore.location", SET, "/a"), ErrorCode.NONE),
         (4, "", ("leader.replication.throttled.rate", SET, "1000"), ErrorCode.NONE),
         (4, "", ("leader.replication.throttled.rate", SET, "-1"), ErrorCode.INVALID_REQUEST),
-        (8, "1", ("root", SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "", ("root", SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "2", ("root", SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "x", ("root", SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", DELETE, None), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", APPEND, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", SUBTRACT, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", 9, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", SET, None), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", SET, "WARNING"), ErrorCode.INVALID_CONFIG),
+        (8, "1", ("root", SET, "info"), ErrorCode.INVALID_CONFIG),
+        (8, "1", ("not.there", SET, "INFO"), ErrorCode.INVALID_CONFIG),
+        (8, "1", ("not.there", DELETE, None), ErrorCode.INVALID_CONFIG),
         (16, "s", ("interval.ms", SET, "1000"), ErrorCode.INVALID_REQUEST),
         (3, "1", ("a", SET, "b"), ErrorCode.INVALID_REQUEST),
         (0, "1", ("a", SET, "b"), ErrorCode.INVALID_REQUEST),
@@ -392,6 +413,82 @@ async def test_a_validated_change_is_not_made() -> None:
         assert await node.change(2, "orders", ("x", SET, "1"), validate_only=True) is ErrorCode.INVALID_CONFIG
         assert await node.replace(2, "orders", {}, validate_only=True) is ErrorCode.NONE
         assert node.store.image is before
+
+
+@on_both_loops
+async def test_the_loggers_of_the_node_are_described_and_altered() -> None:
+    async with admin() as node:
+        before = node.store.image
+        result = node.describe(8, "1")
+        levels = {entry.name: entry.value for entry in result.configs}
+        assert levels == {
+            "root": "INFO",
+            "broker": "INFO",
+            "broker.network": "INFO",
+            "broker.network.listener": "INFO",
+        }
+        assert {(entry.config_source, entry.read_only, entry.is_sensitive) for entry in result.configs} == {
+            (6, False, False)
+        }
+        code = await node.change(8, "1", ("broker.network", SET, "TRACE"), ("root", SET, "FATAL"))
+        assert code is ErrorCode.NONE
+        levels = {entry.name: entry.value for entry in node.describe(8, "1").configs}
+        assert levels == {
+            "root": "FATAL",
+            "broker": "FATAL",
+            "broker.network": "TRACE",
+            "broker.network.listener": "TRACE",
+        }
+        assert await node.change(8, "1", ("broker.network", DELETE, None)) is ErrorCode.NONE
+        assert node.entry(8, "1", "broker.network.listener").value == "FATAL"
+        # Not a record of it: levels are the process's own.
+        assert node.store.image is before
+
+
+@on_both_loops
+async def test_levels_of_loggers_change_together_or_not_at_all() -> None:
+    async with admin() as node:
+        changes = (("broker", SET, "DEBUG"), ("not.there", SET, "DEBUG"))
+        assert await node.change(8, "1", *changes) is ErrorCode.INVALID_CONFIG
+        assert await node.change(8, "1", changes[0], validate_only=True) is ErrorCode.NONE
+        assert node.entry(8, "1", "broker").value == "INFO"
+
+
+@on_both_loops
+async def test_loggers_and_other_resources_change_in_one_request() -> None:
+    async with admin() as node:
+        resources = [
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=(incremental_alter_configs.AlterableConfig(name=key, value=value),),
+            )
+            for kind, name, key, value in (
+                (8, "1", "broker", "DEBUG"),
+                (2, "orders", "retention.ms", "9"),
+                (8, "2", "broker", "DEBUG"),
+                (4, "", "num.io.threads", "9"),
+            )
+        ]
+        codes = await node.change_all(*resources)
+        assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+        assert node.entry(8, "1", "broker").value == "DEBUG"
+        assert node.store.image.topic_configs("orders") == {"retention.ms": "9"}
+        assert node.store.image.cluster_configs()["num.io.threads"] == "9"
+
+
+@on_both_loops
+async def test_a_controller_changes_its_own_loggers_whether_it_is_active_or_not() -> None:
+    async with admin() as node:
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=8,
+            resource_name="1",
+            configs=(incremental_alter_configs.AlterableConfig(name="broker", value="ERROR"),),
+        )
+        request = IncrementalAlterConfigsRequest(resources=(resource,))
+        response = await node.controller.handle(request_context(1), over_the_wire(request, 1))
+        assert [each.error_code for each in response.responses] == [0]
+        assert node.entry(8, "1", "broker").value == "ERROR"
 
 
 @on_both_loops

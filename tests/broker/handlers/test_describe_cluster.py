@@ -203,6 +203,7 @@ def resources(version: int, *types: int) -> tuple[int, list[tuple[str, int]]]:
 def test_what_has_configs_is_listed_by_type() -> None:
     assert resources(1, 2) == (0, [("b", 2), ("a", 2), ("c", 2)])
     assert resources(1, 4) == (0, [("1", 4), ("2", 4)])
+    assert resources(1, 8) == (0, [("1", 8), ("2", 8)])
     assert resources(1, 32) == (0, [("readers", 32)])
     assert resources(1, 16) == (0, [])
 
@@ -210,7 +211,7 @@ def test_what_has_configs_is_listed_by_type() -> None:
 def test_no_types_mean_all() -> None:
     code, found = resources(1)
     assert code == 0
-    assert {kind for _, kind in found} == {2, 4, 32}
+    assert {kind for _, kind in found} == {2, 4, 8, 32}
 
 
 def test_the_first_version_asked_for_client_metrics() -> None:
