@@ -26,13 +26,13 @@ from protocol.decoder_source import Decoder, DecoderInSteps, compile_decoder, co
 from protocol.encoder_source import Encoder, EncoderInSteps, compile_encoder, compile_encoder_in_steps
 from protocol.errors import DecodeError
 from protocol.primitives import Buffer
-from protocol.schema import Array, Message, Struct
+from protocol.schema import Array, Bytes, Message, Struct
 from protocol.steps import Steps
 
 M = TypeVar("M", bound=Message)
 
 
-_Arrays: TypeAlias = "tuple[tuple[str, _Arrays], ...]"
+_Arrays: TypeAlias = "tuple[tuple[str, _Arrays | None], ...]"
 
 
 class _Codec(NamedTuple):
@@ -53,6 +53,9 @@ class _CodecInSteps(NamedTuple):
 
 ELEMENTS_MAX: Final = 1_000_000
 """How many elements of arrays a message decoded in steps may have."""
+
+BYTES_PER_ELEMENT: Final = 4096
+"""How many bytes of one field are copied in the time that an element takes."""
 
 _codecs: dict[tuple[type[Message], int], _Codec] = {}
 _codecs_in_steps: dict[tuple[type[Message], int], _CodecInSteps] = {}
@@ -135,7 +138,10 @@ def encode_in_steps(message: Message, version: int, out: bytearray) -> Steps[Non
 
 
 def has_more_elements(message: Message, version: int, count: int) -> bool:
-    """Return whether the arrays of `message`, and those inside them, have more than `count` elements."""
+    """Return whether the arrays of `message`, and those inside them, have more than `count` elements.
+
+    Every `BYTES_PER_ELEMENT` of a field of bytes count as an element, as they take as long.
+    """
     codec = _codecs.get((type(message), version)) or _make_codec(type(message), version)
     return _elements_left(codec.arrays, message, count) < 0
 
@@ -146,6 +152,9 @@ def _elements_left(arrays: _Arrays, value: Struct, left: int) -> int:
         items = getattr(value, name)
         if not items:
             continue
+        if inner is None:
+            left -= len(items) // BYTES_PER_ELEMENT
+            continue
         left -= len(items)
         for item in items if inner else ():
             if left < 0:
@@ -155,11 +164,14 @@ def _elements_left(arrays: _Arrays, value: Struct, left: int) -> int:
 
 
 def _arrays_of(plan: StructPlan) -> _Arrays:
-    """The arrays of structs and of texts, each with the arrays inside its elements."""
+    """The arrays of structs and of texts, each with the arrays inside its elements; bytes with None."""
     return tuple(
-        (field.name, _arrays_of(field.struct) if field.struct is not None else ())
+        (
+            field.name,
+            None if isinstance(field.kind, Bytes) else _arrays_of(field.struct) if field.struct else (),
+        )
         for field in plan.ordinary
-        if isinstance(field.kind, Array) and field.element_code is None
+        if isinstance(field.kind, Bytes) or (isinstance(field.kind, Array) and field.element_code is None)
     )
 
 

@@ -13,7 +13,7 @@ import struct
 from typing import Final, NamedTuple
 
 from protocol.codec import encode_in_steps, encode_into
-from protocol.errors import DecodeError
+from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.primitives import skip_tagged_fields
 from protocol.registry import FLEXIBLE_FROM, request_header_version, response_header_version
 from protocol.schema import ApiMessage
@@ -21,6 +21,9 @@ from protocol.steps import Steps
 
 SIZE_BYTES: Final = 4
 """Bytes of the size that stands before every frame."""
+
+RESPONSE_BYTES_MAX: Final = 100_000_000
+"""How large a response, other than of Fetch, may be: more is what librdkafka does not receive by default."""
 
 _SIZE: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">ihhih")
@@ -94,9 +97,16 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, message
 def encode_response_in_steps(
     api_key: int, api_version: int, correlation_id: int, message: ApiMessage
 ) -> Steps[bytearray]:
-    """Return what `encode_response` does, for a message that is large."""
+    """Return what `encode_response` does, for a message that is large.
+
+    Errors: KafkaError INVALID_REQUEST over `RESPONSE_BYTES_MAX`.
+    """
     frame = _response_start(api_key, api_version, correlation_id, message)
-    yield from encode_in_steps(message, api_version, frame)
+    for step in encode_in_steps(message, api_version, frame):
+        if len(frame) > RESPONSE_BYTES_MAX:
+            text = f"the response has more than {RESPONSE_BYTES_MAX} bytes; request fewer resources at a time"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        yield step
     _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
     return frame
 

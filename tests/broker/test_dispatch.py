@@ -32,6 +32,12 @@ from protocol.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
@@ -528,6 +534,28 @@ async def test_while_a_large_request_is_answered_others_get_their_turns() -> Non
         )
         # Decoding, answering and encoding, in slices of ten steps.
         assert broker.dispatcher.slices.count - before > 500
+
+
+@on_both_loops
+async def test_a_response_larger_than_clients_receive_is_an_error_that_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before, a request of some bytes could have the broker build a response of gigabytes."""
+    monkeypatch.setattr("protocol.framing.RESPONSE_BYTES_MAX", 1_000_000)
+    member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
+
+    def handler(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        groups = tuple(DescribedGroup(group_id=name, members=(member,)) for name in request.groups)
+        return DescribeGroupsResponse(groups=groups)
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.DESCRIBE_GROUPS, handler)
+    async with running(broker):
+        client = await broker.connect()
+        answer = await ask(client, DescribeGroupsRequest(groups=("a",) * 2_000), 6)
+        assert isinstance(answer, DescribeGroupsResponse)
+        assert {group.error_code for group in answer.groups} == {ErrorCode.INVALID_REQUEST}
+        assert "request fewer" in (answer.groups[0].error_message or "")
 
 
 @on_both_loops

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.codec import ELEMENTS_MAX, decode, decode_in_steps, encode, encode_in_steps, has_more_elements
+from protocol.codec import (
+    BYTES_PER_ELEMENT,
+    ELEMENTS_MAX,
+    decode,
+    decode_in_steps,
+    encode,
+    encode_in_steps,
+    has_more_elements,
+)
 from protocol.errors import DecodeError
 from protocol.framing import encode_response, encode_response_in_steps
 from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
 from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from protocol.messages.metadata import (
     MetadataRequest,
@@ -127,3 +140,11 @@ def test_a_response_frame_is_the_same_in_steps() -> None:
         assert completed(encode_response_in_steps(18, version, 9, response)) == encode_response(
             18, version, 9, response
         )
+
+
+def test_fields_of_bytes_count_as_many_elements() -> None:
+    """40 groups with 900 kB each were encoded in one piece, and as many connections at once held the loop."""
+    member = DescribedGroupMember(member_metadata=bytes(10 * BYTES_PER_ELEMENT))
+    message = DescribeGroupsResponse(groups=(DescribedGroup(members=(member,)),))
+    assert has_more_elements(message, 5, 11)
+    assert not has_more_elements(message, 5, 12)

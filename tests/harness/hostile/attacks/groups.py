@@ -16,7 +16,11 @@ from protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
 from protocol.registry import ApiKey
 from tests.harness.hostile.attack import MEBIBYTE, Attack
 from tests.harness.hostile.attacks.closed_connections import join_request
@@ -156,17 +160,34 @@ def _synchronize_large_assignments(scene: Scene) -> None:
     scene.note(f"{number} groups with assignments of 20 MiB")
 
 
-def _describe_a_group_with_large_members(scene: Scene) -> None:
-    """A group with one member of 1 MiB, described many times in one request, and nothing is read."""
+def _leave_descriptions_unread(scene: Scene) -> None:
+    """Each response has the metadata of 40 groups, and stays in memory until it is read."""
+    names = tuple(f"described-{number}" for number in range(scene.size(40, 2)))
     client = scene.client()
-    joined = _joined(scene, client, "described", bytes(scene.size(MEBIBYTE, 10_000)))
-    assert joined is not None and not joined.error_code, ErrorCode(joined.error_code if joined else 0)
-    request = DescribeGroupsRequest(groups=("described",) * scene.size(1000, 10))
-    frame = framed(request, 5)
+    for name in names:
+        _form_group(scene, client, name, bytes(scene.size(900_000, 10_000)))
+    frame = framed(DescribeGroupsRequest(groups=names), 5)
     scene.begin()
-    for _ in range(4):
+    response = scene.exchange(client, frame)
+    for _ in range(scene.size(100, 5)):
         scene.client().send(frame)
     scene.hold()
+    scene.note(f"{len(frame):,} bytes are answered with {len(response or b''):,}")
+
+
+def _form_group(scene: Scene, client: RawClient, group: str, metadata: bytes) -> None:
+    """Form a stable group with one member."""
+    joined = _joined(scene, client, group, metadata)
+    assert joined is not None and not joined.error_code, joined
+    assignments = (SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"all"),)
+    request = SyncGroupRequest(
+        group_id=group,
+        generation_id=joined.generation_id,
+        member_id=joined.member_id,
+        assignments=assignments,
+    )
+    synced = client.ask(request, 3, SyncGroupResponse)
+    assert not synced.error_code, ErrorCode(synced.error_code)
 
 
 ATTACKS = (
@@ -213,10 +234,10 @@ ATTACKS = (
         memory_mib=256,
     ),
     Attack(
-        name="describe-groups-amplified",
+        name="unread-large-responses",
         item="review",
-        does="DescribeGroups names a group with 1 MiB of metadata 1,000 times, and nothing is read",
-        run=_describe_a_group_with_large_members,
-        memory_mib=256,
+        does="100 connections request descriptions of 40 groups, 36 MB, and read nothing",
+        run=_leave_descriptions_unread,
+        memory_mib=512,
     ),
 )
