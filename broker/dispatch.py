@@ -190,7 +190,7 @@ class Dispatcher:
     def _call(self, request: Request, entry: _Entry, message: ApiMessage) -> None:
         assert entry.typed is not None
         # Messages hold copies, so the frame need not wait for the response with them.
-        request.release_frame()
+        request.release_frame(keeps_message=True)
         connection = request.connection
         context = RequestContext(
             request.header,
@@ -221,6 +221,8 @@ class Dispatcher:
         self, request: Request, entry: _Entry, message: ApiMessage, result: Awaitable[ApiMessage]
     ) -> None:
         kept = needed_for_error(message)
+        if kept is not message:
+            request.release_frame()
 
         def done(ended: asyncio.Future[Any]) -> None:
             if ended.cancelled():

@@ -83,7 +83,9 @@ class ServerKeys:
         minimum=1,
     )
     queued_max_request_bytes = long(
-        "queued.max.request.bytes", -1, "Bytes of requests that may wait for a handler; -1 means no limit."
+        "queued.max.request.bytes",
+        -1,
+        "Bytes of requests that may wait for a handler; -1: max.large.request.bytes counts.",
     )
     request_timeout_ms = integer(
         "request.timeout.ms", 30_000, "Longest time to wait for another node's answer."
@@ -246,6 +248,13 @@ class ServerKeys:
     metrics_host = optional_text(
         "metrics.host",
         "Address of metrics over HTTP; the host of the first listener when not set. Tidelog's own key.",
+    )
+    max_large_request_bytes = long(
+        "max.large.request.bytes",
+        536_870_912,
+        "Memory of requests larger than 16 KiB that are received or worked on, unless "
+        "queued.max.request.bytes is set. Tidelog's own key.",
+        minimum=1_048_576,
     )
     max_parked_request_bytes = long(
         "max.parked.request.bytes",

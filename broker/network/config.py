@@ -22,7 +22,8 @@ class NetworkConfig:
     """The broker-wide settings of the sockets; each field is Kafka's key with underscores.
 
     A buffer size of -1 leaves it to the operating system, a backlog of -1 is the longest accept queue that
-    the system allows, `queued_max_request_bytes` -1 and `connections_max_idle_ms` -1 mean no limit.
+    the system allows, `connections_max_idle_ms` -1 means no limit. With `queued_max_request_bytes` -1
+    requests are bounded by `max_large_request_bytes`, which is Tidelog's own key.
     `inter_broker_listener` is a listener's name, "" for none.
     """
 
@@ -36,6 +37,7 @@ class NetworkConfig:
     connections_max_idle_ms: int = 600_000
     queued_max_requests: int = 500
     queued_max_request_bytes: int = -1
+    max_large_request_bytes: int = 512 * 1024 * 1024
     inter_broker_listener: str = ""
 
 

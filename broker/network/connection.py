@@ -6,7 +6,7 @@ What keeps the next frame from being handled, and what ends that:
     answers owed         a Produce is parked, and this is none   the answers, in order
     turn over            this connection used up its turn         the loop comes round again
     writer blocked       the peer does not read                   the writer's on_ready
-    waiting for memory   queued.max.request.bytes is used up      RequestMemory calls back
+    waiting for memory   too many large requests                  RequestMemory admits it
     draining, ended      the broker stops, or the peer has gone   nothing
 
 Meanwhile bytes are received behind the frame in hand until the buffer is full, then reading pauses.
@@ -35,6 +35,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, cast
 
+from broker.network.memory import Admission
 from broker.network.owed_answers import OwedAnswers
 from broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
 from broker.network.request import Answer, ClientInformation, Request
@@ -67,15 +68,14 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_accepted",
+        "_admission",
         "_answered_ns",
         "_buffer",
         "_clock",
         "_draining",
-        "_held_bytes",
         "_in_turn",
         "_listener",
         "_loop",
-        "_memory",
         "_on_request",
         "_owed",
         "_reading",
@@ -84,7 +84,6 @@ class Connection(asyncio.BufferedProtocol):
         "_stage",
         "_transport",
         "_waits_for_answers",
-        "_waits_for_memory",
         "_watched_descriptor",
         "_watcher",
         "_writer",
@@ -110,15 +109,17 @@ class Connection(asyncio.BufferedProtocol):
         self._on_request = on_request
         self._loop = server.loop
         self._clock = server.clock
-        self._memory = server.request_memory
-        self._buffer = ReceiveBuffer(server.config.socket_request_max_bytes, server.spare_memory)
+        memory = server.request_memory
+        self._admission = Admission(memory, server.clock.monotonic_ms, self._schedule)
+        self._buffer = ReceiveBuffer(
+            server.config.socket_request_max_bytes, server.spare_memory, memory.uncounted_bytes
+        )
         self._request: Request | None = None
         self._owed = OwedAnswers()
         self._transport: asyncio.Transport | None = None
         self._writer: ResponseWriter | None = None
-        self._held_bytes = 0
         self._answered_ns = 0
-        self._in_turn = self._scheduled = self._waits_for_memory = self._waits_for_answers = False
+        self._in_turn = self._scheduled = self._waits_for_answers = False
         self._draining = False
         self._stage = _OPEN
         self._reading = True
@@ -176,9 +177,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.forget(self)
         self._writer.close()
         self._buffer.discard()
-        if self._memory is not None:
-            self._memory.forget(self._memory_free)
-            self._release_memory()
+        self._admission.release()
         abandoned = self._owed.clear()
         if self._request is not None:
             abandoned.append(self._request)
@@ -233,11 +232,11 @@ class Connection(asyncio.BufferedProtocol):
         if not self._in_turn:
             self._schedule()
 
-    def frame_released(self, request: Request) -> None:
+    def frame_released(self, request: Request, *, keeps_message: bool) -> None:
         """The request in hand needs its frame no more; the next one still waits until it is answered."""
         if request is self._request:
             self._buffer.drop_frame()
-            if self._memory is not None:
+            if not keeps_message:
                 self._release_memory()
             self._check_room()
 
@@ -269,6 +268,10 @@ class Connection(asyncio.BufferedProtocol):
     def sent_bytes(self) -> int:
         """Answer bytes of all answers so far."""
         return 0 if self._writer is None else self._writer.sent_bytes
+
+    def holds_memory_since(self, before_ms: int) -> bool:
+        """Whether a large request has held memory since before that time and has not been received yet."""
+        return self._request is None and self._admission.is_held and self._admission.since_ms < before_ms
 
     def release_idle_memory(self) -> None:
         """Give back the receive buffer of a connection that is quiet."""
@@ -305,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._in_turn or self._scheduled or self._request is not None or self._stage is _ENDED:
             self._check_room()
             return
-        writer, memory = self._writer, self._memory
+        writer = self._writer
         assert writer is not None
         next_frame, on_request = self._buffer.next_frame, self._on_request
         started_ns, received_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
@@ -315,9 +318,9 @@ class Connection(asyncio.BufferedProtocol):
             while not (writer.blocked or self._draining or self._stage is _ENDED):
                 if self._owed.count and not self._may_pass():
                     break
-                if memory is not None and not self._hold_memory():
-                    break
                 frame = next_frame()
+                if frame is None and self._admit_next():
+                    frame = next_frame()
                 if frame is None:
                     break
                 request = self._request = Request(self, frame, received_ms, started_ns)
@@ -357,7 +360,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         waits = (
             self._request is not None
-            or self._waits_for_memory
+            or self._admission.is_waiting
+            or self._draining
             or self._waits_for_answers
             or self._writer.blocked
         )
@@ -424,8 +428,22 @@ class Connection(asyncio.BufferedProtocol):
     def _done_with_request(self) -> None:
         self._request = None
         self._buffer.release()
-        if self._memory is not None:
+        if self._admission.cost_bytes:
             self._release_memory()
+
+    def _admit_next(self) -> bool:
+        """Take memory for the next frame if it is a large one; whether it may be received and handled now."""
+        wanted = self._buffer.frame_to_admit()
+        if wanted is None or self._admission.is_waiting:
+            return False
+        if not self._admission.is_held and not self._admission.request(*wanted):
+            return False
+        self._buffer.admitted_bytes = wanted[0]
+        return True
+
+    def _release_memory(self) -> None:
+        self._admission.release()
+        self._buffer.admitted_bytes = self._listener.server.request_memory.uncounted_bytes
 
     def _resumed(self) -> None:
         """The writer can take answers again."""
@@ -453,34 +471,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._writer is not None:
             self._writer.flush()
         self._transport.close()
-
-    # ---- queued.max.request.bytes
-
-    def _hold_memory(self) -> bool:
-        """Account for the next frame as soon as its size is known; False: wait for others to finish."""
-        assert self._memory is not None
-        if self._held_bytes:
-            return True
-        size = self._buffer.frame_bytes()
-        if size is None:
-            return True
-        if self._memory.try_acquire(size):
-            self._held_bytes = size
-            return True
-        if not self._waits_for_memory:
-            self._waits_for_memory = True
-            self._memory.wait(self._memory_free)
-        return False
-
-    def _memory_free(self) -> None:
-        self._waits_for_memory = False
-        self._schedule()
-
-    def _release_memory(self) -> None:
-        assert self._memory is not None
-        if self._held_bytes:
-            held, self._held_bytes = self._held_bytes, 0
-            self._memory.release(held)
 
 
 def _peer_of(transport: asyncio.Transport) -> tuple[str, str]:

@@ -6,8 +6,9 @@
 Invariant: while a frame is in hand the buffer is neither moved nor reused, so the frame's view
 stays valid and writable until `release` or `drop_frame`. Later bytes are received behind it.
 
-Bounds: never more room than twice the bytes received plus GRANT_BYTES, whatever size a peer
-claims; beyond that only out of SpareMemory, which is limited for the whole process.
+Bounds: at most NORMAL_BYTES for a frame that is larger than `admitted_bytes`; the connection raises that when
+there is memory for it. For others never more room than twice the bytes received plus GRANT_BYTES, whatever
+size a peer claims; beyond that only out of SpareMemory, which is limited for the whole process.
 I/O: none.
 """
 
@@ -37,10 +38,22 @@ class InvalidFrameError(Exception):
 class ReceiveBuffer:
     """Where the socket writes to, and where frames are read from."""
 
-    __slots__ = ("_data", "_end", "_frame_bytes_max", "_pinned", "_spare", "_spare_taken", "_start", "_view")
+    __slots__ = (
+        "_data",
+        "_end",
+        "_frame_bytes_max",
+        "_pinned",
+        "_spare",
+        "_spare_taken",
+        "_start",
+        "_view",
+        "admitted_bytes",
+    )
 
-    def __init__(self, frame_bytes_max: int, spare: SpareMemory) -> None:
+    def __init__(self, frame_bytes_max: int, spare: SpareMemory, admitted_bytes: int = 2**31) -> None:
         self._frame_bytes_max = frame_bytes_max
+        self.admitted_bytes = admitted_bytes
+        """A larger frame is neither given out nor received as a whole."""
         self._spare = spare
         self._spare_taken = 0
         self._data = _NOTHING
@@ -93,11 +106,21 @@ class ReceiveBuffer:
         if not 0 <= size <= self._frame_bytes_max:
             raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
         frame_end = start + size
-        if frame_end > end:
+        if frame_end > end or size > self.admitted_bytes:
             return None
         self._start = frame_end
         self._pinned = True
         return self._view[start:frame_end]
+
+    def frame_to_admit(self) -> tuple[int, int] | None:
+        """The size and API key of the next frame if it is larger than `admitted_bytes`, once they have come.
+
+        Errors: InvalidFrameError.
+        """
+        size, key = self.frame_bytes(), self.next_api_key()
+        if size is None or key is None or size - SIZE_BYTES <= self.admitted_bytes:
+            return None
+        return size, key
 
     def next_api_key(self) -> int | None:
         """What the next frame asks for; None until that has come."""
@@ -118,6 +141,9 @@ class ReceiveBuffer:
     def release(self) -> None:
         """The frame in hand was answered; its memory may be used again."""
         self._pinned = False
+        if len(self._data) > NORMAL_BYTES and not self._spare_taken:
+            # What follows has its own size; nothing counts this memory any more.
+            self._replace(self._end - self._start + FIRST_BYTES)
 
     def drop_frame(self) -> None:
         """Give back the memory of the frame in hand, whose request is not answered yet.
@@ -153,6 +179,8 @@ class ReceiveBuffer:
                 self._replace(max(FIRST_BYTES, 2 * capacity))
             return
         wanted = self.frame_bytes() or SIZE_BYTES
+        if wanted > NORMAL_BYTES and wanted - SIZE_BYTES > self.admitted_bytes:
+            wanted = min(capacity, NORMAL_BYTES)
         if wanted > capacity:
             room = self._room_for(wanted)
             # Growing by less than double each time would copy the same bytes over and over.

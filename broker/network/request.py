@@ -95,10 +95,14 @@ class Request:
         """Whether an answer is still owed and can still be given."""
         return self.connection.owes(self)
 
-    def release_frame(self) -> None:
-        """Give the memory of the frame back: everything that is still needed has been read from it."""
+    def release_frame(self, *, keeps_message: bool = False) -> None:
+        """Give the memory of the frame back: everything that is still needed has been read from it.
+
+        `keeps_message`: a decoded message takes its place, and counts as memory of the request until the
+        response. Otherwise nothing does, as when the request is parked.
+        """
         self.frame = self.body = _NO_BODY
-        self.connection.frame_released(self)
+        self.connection.frame_released(self, keeps_message=keeps_message)
 
     def park(self) -> None:
         """The answer has to wait for others, and the frame is needed no more.

@@ -19,6 +19,8 @@ from broker.network.socket_watcher import SocketWatcher
 logger = logging.getLogger(__name__)
 
 SWEEP_MS_MAX = 5_000
+# How long a large request may take to be received while others wait for the memory that it holds.
+STALLED_MS = 10_000
 
 
 class NetworkServer:
@@ -35,8 +37,12 @@ class NetworkServer:
         self.counters = NetworkCounters()
         self.spare_memory = SpareMemory()
         self.watcher = SocketWatcher(self.loop)
-        limit = config.queued_max_request_bytes
-        self.request_memory = RequestMemory(limit) if limit > 0 else None
+        queued_bytes = config.queued_max_request_bytes
+        self.request_memory = (
+            RequestMemory(queued_bytes, is_kafkas=True)
+            if queued_bytes > 0
+            else RequestMemory(config.max_large_request_bytes)
+        )
         self.listeners: dict[str, Listener] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Event | None = None
@@ -114,6 +120,7 @@ class NetworkServer:
         """
         now_ms = self.clock.monotonic_ms()
         limit_ms = self.config.connections_max_idle_ms
+        may_stall_ms = now_ms - STALLED_MS if self.request_memory.has_waiting else None
         for connection in list(self.connections()):
             unsent = connection.unsent_bytes
             if connection.has_received or unsent < connection.unsent_seen:
@@ -122,7 +129,9 @@ class NetworkServer:
             elif not connection.owes_answers:
                 connection.release_idle_memory()
             connection.unsent_seen = unsent
-            if 0 <= limit_ms <= now_ms - connection.idle_since_ms:
+            if may_stall_ms is not None and connection.holds_memory_since(may_stall_ms):
+                connection.fail("others wait for the memory of its request, which is not complete")
+            elif 0 <= limit_ms <= now_ms - connection.idle_since_ms:
                 self.counters.connections_expired += 1
                 logger.info(
                     "closing connection from %s: idle for %d ms", connection.peer, limit_ms,

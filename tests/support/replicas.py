@@ -195,7 +195,7 @@ class FakeRequest(Request):
     def respond(self, answer: Answer) -> None:
         self.answers.append(None if answer is None else _whole(answer))
 
-    def release_frame(self) -> None:
+    def release_frame(self, *, keeps_message: bool = False) -> None:
         self.frame = self.body = memoryview(b"")
 
     def park(self) -> None:

@@ -146,7 +146,7 @@ def test_a_buffer_for_large_frames_is_kept_only_out_of_spare_memory() -> None:
         buffer.release()
         buffer.writable()
     assert kept.capacity >= MEBIBYTE
-    assert dropped.capacity == NORMAL_BYTES
+    assert dropped.capacity <= NORMAL_BYTES
     kept.shrink()
     assert kept.capacity == 0
     assert spare.try_take(4 * MEBIBYTE)

@@ -1,0 +1,180 @@
+"""Large requests share a budget in bytes: few at a time, small ones beside large ones, nobody for ever."""
+
+from __future__ import annotations
+
+import struct
+
+from broker.network.config import NetworkConfig
+from broker.network.memory import (
+    MESSAGE_BYTES_MAX,
+    MESSAGE_FACTOR,
+    UNCOUNTED_BYTES,
+    Admission,
+    RequestMemory,
+)
+from broker.network.receive_buffer import NORMAL_BYTES
+from broker.network.request import Request
+from broker.network.server import STALLED_MS
+from protocol.registry import ApiKey
+from tests.support.loops import on_both_loops, until
+from tests.support.network import FakeClock, Served, echo, frame, serving
+
+MIB = 1024 * 1024
+PRODUCE = struct.pack(">h", ApiKey.PRODUCE)
+
+
+def produce(size: int) -> bytes:
+    """A frame of `size` bytes that the network layer takes for a Produce."""
+    return frame(PRODUCE + bytes(size - 2))
+
+
+class Requests:
+    """Admissions by name, and the order in which those that had to wait were admitted."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.memory = RequestMemory(limit_bytes)
+        self.order: list[str] = []
+        self.admissions: dict[str, Admission] = {}
+
+    def begin(self, name: str, size: int, key: ApiKey = ApiKey.PRODUCE) -> bool:
+        admission = Admission(self.memory, lambda: 0, lambda: self.order.append(name))
+        self.admissions[name] = admission
+        return admission.request(size, key)
+
+    def end(self, name: str) -> None:
+        self.admissions.pop(name).release()
+
+
+def test_a_request_may_take_a_quarter_of_what_is_left() -> None:
+    requests = Requests(100 * MIB)
+    assert requests.begin("first", 25 * MIB)
+    assert requests.begin("fits", 18 * MIB)
+    assert not requests.begin("too large now", 18 * MIB)
+    assert requests.memory.used_bytes == 43 * MIB
+    requests.end("first")
+    assert requests.order == ["too large now"]
+
+
+def test_a_request_larger_than_the_budget_begins_when_there_is_no_other() -> None:
+    requests = Requests(10 * MIB)
+    assert requests.begin("small", MIB)
+    assert not requests.begin("huge", 100 * MIB)
+    requests.end("small")
+    assert requests.order == ["huge"]
+    assert not requests.begin("next", MIB)
+    requests.end("huge")
+    assert requests.order == ["huge", "next"]
+    requests.end("next")
+    assert requests.memory.used_bytes == 0
+
+
+def test_small_requests_do_not_wait_behind_large_ones() -> None:
+    requests = Requests(16 * MIB)
+    assert requests.begin("first", 4 * MIB)
+    assert not requests.begin("large", 8 * MIB)
+    assert not requests.begin("smaller", 4 * MIB)
+    assert requests.begin("middle", 2 * MIB)
+    assert requests.begin("small", MIB)
+    for number in range(20):
+        requests.begin(f"waits {number}", MIB)
+    waiting = [name for name, each in requests.admissions.items() if each.is_waiting]
+    requests.end(waiting[3])
+    requests.end("first")
+    assert requests.order == [name for name in waiting[2:] if name != waiting[3]][: len(requests.order)]
+    assert len(requests.order) >= 3
+
+
+def test_a_request_that_is_decoded_counts_for_the_objects_of_its_message() -> None:
+    memory = RequestMemory(512 * MIB)
+    assert memory.cost_of(MIB, ApiKey.PRODUCE) == MIB
+    assert memory.cost_of(MIB, ApiKey.METADATA) == MESSAGE_FACTOR * MIB
+    assert memory.cost_of(50 * MIB, ApiKey.FETCH) == 50 * MIB + MESSAGE_BYTES_MAX
+    assert RequestMemory(512 * MIB, is_kafkas=True).cost_of(MIB, ApiKey.METADATA) == MIB
+
+
+def buffered_bytes(served: Served) -> int:
+    return sum(connection._buffer.capacity for connection in served.server.connections())
+
+
+@on_both_loops
+async def test_many_large_requests_take_no_more_memory_than_the_budget_and_all_are_answered() -> None:
+    config = NetworkConfig(max_large_request_bytes=8 * MIB)
+    parked: list[Request] = []
+
+    def park_large(request: Request) -> None:
+        if len(request.frame) > UNCOUNTED_BYTES:
+            parked.append(request)
+        else:
+            echo(request)
+
+    async with serving(park_large, config) as served:
+        clients = [await served.connect() for _ in range(30)]
+        for client in clients:
+            client.writer.write(produce(MIB))
+        memory = served.server.request_memory
+        await until(lambda: len(parked) >= 4 and memory.has_waiting)
+        small = await served.connect()
+        assert await small.ask(b"small") == b"small"
+        assert memory.used_bytes <= 8 * MIB
+        assert buffered_bytes(served) <= 8 * MIB + 31 * NORMAL_BYTES
+        answered = 0
+        while answered < 30:
+            await until(lambda: bool(parked))
+            parked.pop().respond(frame(b"done"))
+            answered += 1
+        for client in clients:
+            assert await client.receive() == b"done"
+        assert (memory.used_bytes, memory.has_waiting) == (0, False)
+
+
+@on_both_loops
+async def test_who_claims_memory_and_sends_nothing_is_closed_once_others_wait_for_it() -> None:
+    clock = FakeClock()
+    config = NetworkConfig(max_large_request_bytes=8 * MIB)
+    async with serving(config=config, clock=clock) as served:
+        claiming = [await served.connect() for _ in range(3)]
+        for client in claiming:
+            await client.send(produce(7 * MIB)[:100])
+        memory = served.server.request_memory
+        await until(lambda: memory.has_waiting)
+        assert memory.used_bytes == 7 * MIB + 4
+        served.server.sweep()
+        clock.now_ms += STALLED_MS + 1
+        good = await served.connect()
+        good.writer.write(produce(7 * MIB))
+        await until(lambda: sum(map(len, memory._waiting.values())) == 3)
+        served.server.sweep()
+        assert await claiming[0].is_closed()
+        clock.now_ms += STALLED_MS + 1
+        served.server.sweep()
+        assert await claiming[1].is_closed()
+        clock.now_ms += STALLED_MS + 1
+        served.server.sweep()
+        assert len(await good.receive()) == 7 * MIB
+
+
+@on_both_loops
+async def test_a_peer_that_leaves_while_it_waits_for_memory_is_forgotten() -> None:
+    config = NetworkConfig(max_large_request_bytes=2 * MIB)
+    async with serving(config=config) as served:
+        first, second = [await served.connect() for _ in range(2)]
+        await first.send(produce(2 * MIB)[:100])
+        await second.send(produce(2 * MIB)[:100])
+        memory = served.server.request_memory
+        await until(lambda: memory.has_waiting)
+        second.close()
+        await until(lambda: not memory.has_waiting)
+        first.close()
+        await until(lambda: memory.used_bytes == 0)
+
+
+@on_both_loops
+async def test_with_a_drain_a_large_request_that_waits_for_memory_ends_its_connection() -> None:
+    config = NetworkConfig(max_large_request_bytes=2 * MIB)
+    async with serving(config=config) as served:
+        first, second = [await served.connect() for _ in range(2)]
+        await first.send(produce(2 * MIB)[:100])
+        second.writer.write(produce(2 * MIB))
+        await until(lambda: served.server.request_memory.has_waiting)
+        await served.server.close(timeout_s=1.0)
+        assert await second.is_closed()
