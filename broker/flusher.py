@@ -4,7 +4,7 @@ Whoever needs a log to be durable asks for it and awaits; all who ask while a fl
 share the next one, so that a slow disk does not turn every request into an fsync of its own.
 
 Errors: a failed fsync is never tried again. The log's directory is taken offline and those who
-wait get KAFKA_STORAGE_ERROR.
+wait get KAFKA_STORAGE_ERROR. For lack of a descriptor no fsync is made: it is tried again until there is one.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Final
 
 from broker.clock import Clock
 from protocol.errors import KafkaError
-from storage.errors import StorageFailure
+from storage.errors import StorageFailure, is_descriptor_shortage
+from storage.flush import FlushPlan
 from storage.log import PartitionLog
 
 logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 0.5
 
 
 class Flusher:
@@ -36,6 +41,7 @@ class Flusher:
         self._on_failure = on_failure
         self._running: dict[PartitionLog, asyncio.Task[None]] = {}
         self._waiting: dict[PartitionLog, asyncio.Future[None]] = {}
+        self._closing = asyncio.Event()
 
     def flush(self, log: PartitionLog) -> asyncio.Future[None]:
         """A future that is done once all that is in `log` now is durable."""
@@ -48,7 +54,8 @@ class Flusher:
         return waiting
 
     async def close(self) -> None:
-        """Wait for what is running."""
+        """Wait for what is running; nothing is tried again."""
+        self._closing.set()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _run(self, log: PartitionLog) -> None:
@@ -60,10 +67,12 @@ class Flusher:
 
     async def _flush_once(self, log: PartitionLog, done: asyncio.Future[None]) -> None:
         try:
-            plan = log.flush_plan()
-            await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
+            plan = await self._run_plan(log)
         except Exception as error:
             # Also of a fault of our own nobody may wait for ever, or believe that his records are safe.
+            if is_descriptor_shortage(error):
+                _fail(done, log.storage_error("flush", error))
+                return
             failure = _storage_failure(log, error)
             self._on_failure(log, failure)
             _fail(done, log.storage_error("flush", failure, is_final=True))
@@ -71,6 +80,21 @@ class Flusher:
             log.flushed(plan, self._clock.wall_ms())
             if not done.done():
                 done.set_result(None)
+
+    async def _run_plan(self, log: PartitionLog) -> FlushPlan:
+        """Sync what is in the log, as soon as there are descriptors for that; return what was synced."""
+        while True:
+            try:
+                plan = log.flush_plan()
+                await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
+            except Exception as error:
+                if not is_descriptor_shortage(error) or self._closing.is_set():
+                    raise
+                logger.warning("%s is not flushed yet: %s", log.directory, error)
+            else:
+                return plan
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), RETRY_S)
 
 
 def _storage_failure(log: PartitionLog, error: Exception) -> StorageFailure:

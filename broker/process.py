@@ -109,7 +109,7 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
 
 
 def raise_open_file_limit() -> None:
-    """Allow as many open files as the system lets us: a segment holds three, a connection one."""
+    """Allow as many open files as the system lets us: a partition that is written to holds one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

@@ -111,7 +111,9 @@ def _high_watermark(log: PartitionLog) -> Offset | None:
 
 def _log_start_offset(log: PartitionLog) -> Offset | None:
     """Only of logs that are tiered or start above their first segment: the others tell it themselves."""
-    is_kept = log.remote_log_enabled or log.log_start_offset > log.segments.first.base_offset
+    # A log whose truncation was interrupted may have no segment.
+    is_known = len(log.segments) > 0 and log.log_start_offset <= log.segments.first.base_offset
+    is_kept = log.remote_log_enabled or not is_known
     return log.log_start_offset if is_kept else None
 
 
@@ -158,8 +160,11 @@ class _Checkpoint:
             self.written = offsets
 
     def planned(self, offsets: dict[TopicPartition, Offset]) -> Callable[[], None] | None:
-        """The writing, to be done in any thread; None when there is nothing new. Keep `offsets` unchanged."""
-        if offsets == self.written:
+        """The writing, to be done in any thread; None when there is nothing new. Keep `offsets` unchanged.
+
+        What was planned before and is not in the file, as no descriptor was left to write it, is written too.
+        """
+        if offsets == self.written and self._state_in_file == self._states:
             return None
         self._states += 1
         self.written = offsets

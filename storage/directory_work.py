@@ -20,6 +20,8 @@ class DirectoryWork(NamedTuple):
     directory: LogDirectory
     name: str
     run: Callable[[], object]
+    plan_again: Callable[[], None] | None = None
+    """Have the same planned later, when `run` found no descriptor; None: it is in any case."""
 
 
 class LogCreation(NamedTuple):

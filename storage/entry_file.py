@@ -1,10 +1,9 @@
-"""Fixed-size index entries in a file: kept in memory while the segment grows, searched on disk afterwards.
+"""Fixed-size index entries: in memory while their segment grows, in a file once it is sealed.
 
-An index that is only read (its segment is sealed) holds nothing in memory: a search costs a dozen
-preads. The first append, or `load`, brings the entries into a bytearray that stays until `unload`.
-
-Entries may also be collected in memory and written a few dozen at a time, where recovery rebuilds what
-a crash takes: a write for every entry costs as much as the rest of a small append.
+The index of a sealed segment holds nothing in memory: a search costs a dozen preads. `load`, or the first
+new entry, brings the entries into a bytearray, which stays until `unload`; from then on nothing of the
+file is read or written but by `write`, which brings it up to date. A crash before that loses entries that
+recovery makes again from the segment.
 """
 
 from __future__ import annotations
@@ -15,22 +14,19 @@ from typing import Final
 from storage.errors import CorruptIndex
 from storage.files import File
 
-UNWRITTEN_BYTES_MAX: Final = 1024
-
 _BLOCK_BYTES: Final = 4096
 
 
 class EntryFile:
     """An array of `entry_size`-byte entries, appended at the end and cut from the end.
 
-    Invariant: the first `count` entries are the array; bytes after them (a torn entry, or the zeros
-    that Kafka preallocates) are cut off before the next append. While entries are in memory the file
-    holds the first of them, all but the collected ones.
-    Bounds: `max_bytes` rounded down to whole entries, enforced by the owner through `max_count`;
-    at most UNWRITTEN_BYTES_MAX and an entry are collected.
+    Invariant: the first `count` entries are the array. The file begins with the first `_written` of them;
+    what stands behind those (a torn entry, the zeros that Kafka preallocates, entries that were cut) goes
+    with the next `write`.
+    Bounds: `max_bytes` rounded down to whole entries, enforced by the owner through `max_count`.
     """
 
-    __slots__ = ("_entries", "count", "entry_size", "file", "max_count")
+    __slots__ = ("_entries", "_written", "count", "entry_size", "file", "max_count")
 
     def __init__(self, file: File, entry_size: int, max_bytes: int) -> None:
         self.file = file
@@ -38,7 +34,7 @@ class EntryFile:
         self.max_count = max_bytes // entry_size
         self._entries: bytearray | None = None
         self.count = file.size() // entry_size
-        self.count = self._count_without_zero_tail()
+        self.count = self._written = self._count_without_zero_tail()
 
     def entry(self, slot: int) -> bytes | bytearray:
         """The bytes of one entry; `slot` counts from 0."""
@@ -54,38 +50,35 @@ class EntryFile:
             return self._entries[start : start + length]
         return self._read(start, length)
 
-    def append(self, entry: bytes) -> None:
-        """Add one entry to file and memory; after an OSError neither has it."""
+    def collect(self, entry: bytes) -> None:
+        """Add one entry, which the file gets with the next `write`."""
         if self._entries is None:
             self.load()
         assert self._entries is not None
-        self.file.append(entry)
         self._entries += entry
         self.count += 1
 
-    def collect(self, entry: bytes) -> None:
-        """Add one entry to memory; the file gets it together with others. After an OSError nobody has it."""
-        if self._entries is None:
-            self.load()
-        entries = self._entries
-        assert entries is not None
-        if len(entries) - self.file.size() >= UNWRITTEN_BYTES_MAX:
-            self.write()
-        entries += entry
-        self.count += 1
-
     def write(self) -> None:
-        """Write what was collected."""
+        """Bring the file up to date. Errors: OSError; a later call writes what is missing then."""
         entries = self._entries
-        if entries is not None and self.file.size() < len(entries):
-            self.file.append(entries[self.file.size() :])
+        if entries is None:
+            return
+        written_bytes = self._written * self.entry_size
+        self.file.truncate(written_bytes)
+        if self._written < self.count:
+            self.file.append(entries[written_bytes:])
+            self._written = self.count
 
     def truncate(self, count: int) -> None:
-        """Keep the first `count` entries."""
-        self.file.truncate(count * self.entry_size)
-        self.count = count
-        if self._entries is not None:
+        """Keep the first `count` entries. I/O: reads them if they are not in memory, and writes nothing."""
+        if count == 0:
+            self._entries = bytearray()
+        elif count < self.count:
+            self.load()
+            assert self._entries is not None
             del self._entries[count * self.entry_size :]
+        self.count = min(self.count, count)
+        self._written = min(self._written, count)
 
     def first_slot_where(self, is_past: Callable[[bytes | bytearray, int], bool]) -> int:
         """The first slot whose entry is past the target, `count` if none is.
@@ -111,13 +104,12 @@ class EntryFile:
         return low
 
     def load(self) -> None:
-        """Bring the entries into memory, and cut what stands behind them off the file."""
+        """Bring the entries into memory."""
         if self._entries is None:
-            self._entries = bytearray(self._read(0, self.count * self.entry_size))
-            self.file.truncate(self.count * self.entry_size)
+            self._entries = bytearray(self._read(0, self.count * self.entry_size) if self.count else b"")
 
     def unload(self) -> None:
-        """Let go of the memory; the file, complete now, is searched in place from here on."""
+        """Release the memory; the file, complete now, is searched in place from here on."""
         self.write()
         self._entries = None
 

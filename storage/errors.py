@@ -6,9 +6,27 @@ rebuilds, truncates or reports. `StorageFailure` means that the disk itself brok
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+from typing import Final
 
 from protocol.errors import ErrorCode, KafkaError
+
+_SHORTAGE: Final = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def is_descriptor_shortage(error: BaseException | None) -> bool:
+    """Return whether a file could not be opened because the process or the machine has too many open.
+
+    That says nothing about the disk: nothing was read or written, and the same may succeed later.
+    """
+    while error is not None:
+        if isinstance(error, StorageFailure):
+            return isinstance(error, InterruptedChange)
+        if isinstance(error, OSError):
+            return error.errno in _SHORTAGE
+        error = error.__cause__
+    return False
 
 
 class StorageFailure(KafkaError):
@@ -23,6 +41,13 @@ class StorageFailure(KafkaError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{operation} of {path} failed: {reason}")
         self.path = path
         self.operation = operation
+
+
+class InterruptedChange(StorageFailure):
+    """A change of several steps is not complete, because no descriptor was left for one of them.
+
+    The log takes no reads or writes until the other steps are done; its log directory stays online.
+    """
 
 
 class InvalidRecords(KafkaError):

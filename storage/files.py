@@ -13,12 +13,15 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
-from storage.errors import StorageFailure
+from storage.descriptor_pool import DescriptorPool
+from storage.errors import StorageFailure, is_descriptor_shortage
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -74,6 +77,10 @@ class File(Protocol):
         """The descriptor, for sendfile."""
         ...
 
+    def held(self) -> File:
+        """Return an open file with the same content, which stays readable for as long as it is referenced."""
+        return self
+
 
 class FileLock(Protocol):
     """A lock that is held until `release`, or until its process is gone."""
@@ -89,8 +96,15 @@ class FileSystem(Protocol):
     Errors: FileNotFoundError and other OSErrors as the operating system gives them.
     """
 
+    pool: DescriptorPool[File]
+    """The descriptors of files that hold one only while they are read; see storage.on_demand_file."""
+
     def open(self, path: str, *, create: bool) -> File:
         """Open for reading and writing; with `create` a missing file is made, else FileNotFoundError."""
+        ...
+
+    def create(self, path: str) -> None:
+        """Create an empty file, without holding a descriptor where possible; FileExistsError if it exists."""
         ...
 
     def exists(self, path: str) -> bool:
@@ -252,11 +266,24 @@ class OsFile(File):
 
 
 class OsFileSystem(FileSystem):
-    """The operating system's files."""
+    """The operating system's files.
+
+    Where there is no descriptor left, those of the pool are closed and the operation is tried again.
+    """
+
+    def __init__(self, pool: DescriptorPool[File] | None = None) -> None:
+        self.pool = DescriptorPool() if pool is None else pool
 
     def open(self, path: str, *, create: bool) -> File:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(path, os.open(path, flags, 0o644))
+        return OsFile(path, self._with_descriptor(lambda: os.open(path, flags, 0o644)))
+
+    def create(self, path: str) -> None:
+        try:
+            os.mknod(path, 0o644 | stat.S_IFREG)
+        except (AttributeError, PermissionError):  # macOS: only root may, and for other kinds of files
+            flags = os.O_WRONLY | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL
+            os.close(self._with_descriptor(lambda: os.open(path, flags, 0o644)))
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
@@ -268,7 +295,7 @@ class OsFileSystem(FileSystem):
         return os.stat(path).st_size
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
+        with self._with_descriptor(lambda: open(path, "rb")) as file:
             return file.read()
 
     def rename(self, old: str, new: str) -> None:
@@ -278,16 +305,17 @@ class OsFileSystem(FileSystem):
         os.unlink(path)
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self._with_descriptor(lambda: os.listdir(path)))
 
     def makedirs(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
 
     def rmtree(self, path: str) -> None:
-        shutil.rmtree(path)
+        self._with_descriptor(lambda: shutil.rmtree(path))
 
     def fsync_dir(self, path: str) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = self._with_descriptor(lambda: os.open(path, flags))
         try:
             os.fsync(descriptor)
         except OSError as error:
@@ -301,6 +329,14 @@ class OsFileSystem(FileSystem):
 
     def lock(self, path: str) -> FileLock:
         return OsFileLock(path)
+
+    def _with_descriptor(self, operation: Callable[[], T]) -> T:
+        while True:
+            try:
+                return operation()
+            except OSError as error:
+                if not is_descriptor_shortage(error) or not self.pool.shrink():
+                    raise
 
 
 class OsFileLock(FileLock):

@@ -5,7 +5,8 @@ by `PartitionLog.flushed`, which moves the recovery point. Appends go on meanwhi
 after the plan was made may or may not be durable, and is not counted.
 
 Errors: StorageFailure when an fsync fails. It is final: the kernel may have dropped the pages, so the
-log directory goes offline and nothing is retried ("fsyncgate").
+log directory goes offline and nothing is retried ("fsyncgate"). OSError when there is no descriptor to sync
+with (`is_descriptor_shortage`): no fsync has failed then, and the same plan may run again.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.ids import Offset
-from storage.errors import StorageFailure
+from storage.errors import StorageFailure, is_descriptor_shortage
 from storage.files import File, FileSystem
+from storage.on_demand_file import UnsyncedChanges
 from storage.snapshot_files import flush_snapshot
 
 
@@ -27,6 +29,8 @@ class FlushPlan:
     generation: int
     """How often the log had been truncated; a plan made before a truncation proves nothing after it."""
     files: tuple[File, ...]
+    changes: tuple[UnsyncedChanges, ...]
+    """What of `files` is closed once it is durable."""
     paths: tuple[str, ...]
     """Small files that were written without a sync, such as producer snapshots."""
     directories: tuple[str, ...]
@@ -47,4 +51,6 @@ class FlushPlan:
         except FileNotFoundError:
             pass  # the partition was deleted meanwhile, which renames its directory
         except OSError as error:
+            if is_descriptor_shortage(error):
+                raise
             raise StorageFailure(directory, "fsync", error.strerror or str(error)) from error

@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
+from protocol.errors import KafkaError
 from protocol.ids import Offset, TopicPartition
 from storage import log_truncation
 from storage.config import LogConfig
@@ -28,6 +29,7 @@ from storage.log_loader import LogLoader
 from storage.log_lookup import RecordPlace
 from storage.log_observer import LogObserver, NoObserver
 from storage.log_read import ReadResult
+from storage.on_demand_file import OnDemandFile
 from storage.producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS
 from storage.segment import LogSegment
 from storage.tiered_log import TieredLog
@@ -203,14 +205,23 @@ class PartitionLog(TieredLog):
             or self.recovery_point < self.segments.active.base_offset
         )
 
-    def flush_plan(self) -> FlushPlan:
-        """What to sync so that all that is in the log now survives a crash; run it in any thread."""
+    def flush_plan(self, *, with_indexes: bool = True) -> FlushPlan:
+        """Return what to sync so that all that is in the log now survives a crash; run it in any thread.
+
+        Without `with_indexes` the active segment's indexes are left to the roll: opening the log makes them
+        again. Errors: InterruptedChange, until a change that was interrupted is complete.
+        """
+        self.resume_interrupted()
         unflushed = self.segments.from_offset(self.recovery_point)
-        with suppress(OSError, StorageFailure):
-            # Should it fail, the next append or the roll says so; a crash before has the indexes rebuilt.
-            self.segments.active.write_indexes()
+        if with_indexes:
+            with suppress(OSError, StorageFailure):
+                # Should it fail, the roll says so; a crash before has the indexes rebuilt.
+                self.segments.active.write_indexes()
+        changes = tuple(each for segment in unflushed for each in segment.unsynced())
+        logs = (segment.file for segment in unflushed if not isinstance(segment.file, OnDemandFile))
         directories = []
-        if any(segment.base_offset >= self.recovery_point for segment in unflushed):
+        is_new = any(segment.base_offset >= self.recovery_point for segment in unflushed)
+        if is_new or any(each.is_new for each in changes):
             directories = [self.directory]
         if self.is_new_directory:
             directories = [self.directory, parent_directory(self.directory)]
@@ -218,20 +229,39 @@ class PartitionLog(TieredLog):
             fs=self.fs,
             end_offset=self.log_end_offset,
             generation=self.generation,
-            files=tuple(file for segment in unflushed for file in segment.files()),
+            files=(*logs, *(each.file for each in changes)),
+            changes=changes,
             paths=tuple(self.unsynced_paths),
             directories=tuple(directories),
         )
 
     def flushed(self, plan: FlushPlan, now_ms: int) -> None:
         """A plan has run without an error: raise the recovery point."""
+        for changes in plan.changes:
+            changes.owner.synced(changes)
         if plan.generation != self.generation:
             return
-        self.recovery_point = max(self.recovery_point, plan.end_offset)
+        self._raise_recovery_point(plan.end_offset)
         self.last_flush_ms = now_ms
         self.is_new_directory = False
         synced = set(plan.paths)
         self.unsynced_paths = [path for path in self.unsynced_paths if path not in synced]
+
+    def _raise_recovery_point(self, end_offset: Offset) -> None:
+        """Note that everything below `end_offset` is durable, and release the descriptors of what is sealed.
+
+        A segment that was sealed since the flush began has an index that is not durable yet: it stays above
+        the recovery point, so that the next flush or recovery looks at it.
+        """
+        for segment in self.segments.from_offset(self.recovery_point):
+            following = self.segments.higher(segment.base_offset)
+            if following is None or following.base_offset > end_offset:
+                break
+            if segment.unsynced():
+                end_offset = segment.base_offset
+                break
+            segment.release_descriptors()
+        self.recovery_point = max(self.recovery_point, end_offset)
 
     def flush(self, now_ms: int) -> None:
         """Make everything durable now, in this thread."""
@@ -242,6 +272,8 @@ class PartitionLog(TieredLog):
 
     def close(self, *, clean: bool, now_ms: int = 0) -> None:
         """Close the files. `clean` makes all of it durable first, so that opening needs no recovery."""
+        with suppress(KafkaError):
+            self.resume_interrupted()
         if clean and self.failure is None:
             with self.storage_errors("close", is_final=True):
                 self.segments.active.complete_indexes()

@@ -153,6 +153,9 @@ class LogDirectory:
             _log.exception("partition %s in %s cannot be opened", topic_partition, self.path)
             self.damaged[topic_partition] = f"it cannot be opened: {bug}"
             return
+        if topic_id is not None and not clean:
+            # The process may have died before the first flush made it durable.
+            log.unsynced_paths.append(PartitionMetadataFile(self.fs, log.directory).path)
         log.advance_high_watermark(self.checkpoints.offset(CheckpointKind.HIGH_WATERMARK, topic_partition))
         log.first_dirty_offset = self.checkpoints.first_dirty_offset(topic_partition)
         self.logs[topic_partition] = log
@@ -197,16 +200,22 @@ class LogDirectory:
     ) -> Callable[[], PartitionLog]:
         """The making of a partition that has not been here yet, to be done in any thread; then `made`.
 
-        Its topic id is durable with the first flush.
+        Its topic id is durable with the first flush. What fails for lack of a descriptor may be done again.
         """
-        for forget in self.checkpoints.planned_forget([topic_partition]):
-            forget()
+        forgetting = self.checkpoints.planned_forget([topic_partition])
         self.being_made.add(topic_partition)
-        return partial(self._make, topic_partition, topic_id, config, now_ms)
+        return partial(self._make, topic_partition, topic_id, config, now_ms, forgetting)
 
     def _make(
-        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        now_ms: int,
+        forgetting: Sequence[Callable[[], None]],
     ) -> PartitionLog:
+        for forget in forgetting:
+            forget()
         log = self._open(topic_partition, topic_id, config, now_ms, clean=False)
         if topic_id is not None:
             metadata = PartitionMetadataFile(self.fs, log.directory)
@@ -267,6 +276,9 @@ class LogDirectory:
         for topic_partition in topic_partitions:
             log = self.logs.pop(topic_partition, None)
             self.damaged.pop(topic_partition, None)
+            if log is not None:
+                # Their names will be those of others when the partition is created again.
+                log.segments.retire()
             config = self._settings.config_of(topic_partition.topic) if log is None else log.config
             name = renamed_directory_name(topic_partition, kind, self._settings.new_id())
             due_ms = now_ms + config.file_delete_delay_ms if kind is DirectoryKind.DELETED else None
@@ -275,9 +287,13 @@ class LogDirectory:
         return Retirement(self, renames, partial(self._retire, renames, forgetting))
 
     def _retire(self, renames: Sequence[Rename], forgetting: Sequence[Callable[[], None]]) -> None:
-        """I/O: one rename for each; the syncs and the checkpoints are for all of them together."""
+        """I/O: one rename for each; the syncs and the checkpoints are for all of them together.
+
+        What fails for lack of a descriptor may be done again.
+        """
         for topic_partition, path, _ in renames:
-            self.fs.rename(self._path_of(topic_partition), path)
+            if not self.fs.exists(path):
+                self.fs.rename(self._path_of(topic_partition), path)
         self.fs.fsync_dir(self.path)
         for write in forgetting:
             write()
@@ -317,6 +333,10 @@ class LogDirectory:
         for log in self.logs.values():
             paths += log.deleted_files.take_due(now_ms)
         return paths
+
+    def put_back_expired(self, paths: Iterable[str], now_ms: int) -> None:
+        """Have `take_expired` name these again: they could not be removed."""
+        self._deleted.add(paths, now_ms)
 
     def remove(self, paths: Iterable[str]) -> int:
         """Remove files and directories that are out of use; how many were there.

@@ -158,6 +158,7 @@ class LogLoader:
             # Else entries of batches that are gone would stand before those of new ones.
             _log.warning("%s is empty, but %s; the indexes are emptied", segment.file.path, damage)
             segment.forget_indexes()
+            segment.sync_indexes()
 
     def _new_segment(self, offset: Offset, *, create: bool) -> LogSegment:
         return LogSegment(
@@ -208,9 +209,8 @@ class LogLoader:
             check_distance(segment, header, position)
             replay_producer(producers, header, batch, 0, segment)
             segment.reindex(header, position)
-        segment.complete_indexes()
-        for file in segment.files():
-            file.fsync()
+        segment.seal()
+        segment.sync()
 
     # -- where the log ends and starts
 

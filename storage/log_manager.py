@@ -2,7 +2,7 @@
 
 A core: a scheduler calls `apply_retention`, `delete_expired`, the checkpoints and the flush work at
 their intervals. A directory whose disk fails goes offline with its partitions; the node lives on while
-another is left.
+another is left. A lack of descriptors is no failure of a disk: what needs one is refused, or done later.
 
 Errors: KafkaError KAFKA_STORAGE_ERROR for a partition that is on a failed or damaged disk.
 Source: kafka.log.LogManager of Apache Kafka 4.3; KIP-112 (JBOD), KIP-858.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -21,7 +21,7 @@ from protocol.ids import TopicPartition
 from storage.config import LogConfig
 from storage.directory_checkpoints import CheckpointKind
 from storage.directory_work import DirectoryWork, LogCreation
-from storage.errors import StorageFailure
+from storage.errors import StorageFailure, is_descriptor_shortage
 from storage.files import FileSystem
 from storage.log import PartitionLog
 from storage.log_directory import DirectorySettings, LogDirectory, Retirement
@@ -62,13 +62,15 @@ class LogManager:
         """Open every log; `config_of` gives a topic's settings, where they are not the default.
 
         Errors: KafkaError KAFKA_STORAGE_ERROR when not one directory can be used; ConfigError for a tiered
-        partition on a node without remote storage.
+        partition on a node without remote storage; OSError for lack of descriptors.
         """
         self._config_of = config_of
         for directory in self.directories:
             try:
                 directory.load(now_ms)
             except (OSError, KafkaError) as error:
+                if is_descriptor_shortage(error):
+                    raise
                 self.take_offline(directory, str(error))
         self._refuse_duplicates()
         if not self.online_directories:
@@ -241,8 +243,8 @@ class LogManager:
         directory = deletion.directory
         if error is None:
             directory.retired(deletion)
-        elif directory.offline_reason is None:
-            self.take_offline(directory, str(error))
+        else:
+            self._failed(directory, error)
 
     def set_strays_aside(self, expected: Mapping[TopicPartition, UUID], now_ms: int) -> list[TopicPartition]:
         """Rename the partitions that the metadata does not place here, and name them.
@@ -292,12 +294,26 @@ class LogManager:
 
     def delete_expired(self, now_ms: int) -> int:
         """Remove what was renamed out of use file.delete.delay.ms ago; how many files and directories."""
-        return self._sum(lambda directory: directory.remove(directory.take_expired(now_ms)))
+
+        def remove(directory: LogDirectory) -> int:
+            paths = directory.take_expired(now_ms)
+            try:
+                return directory.remove(paths)
+            except OSError:
+                directory.put_back_expired(paths, now_ms)
+                raise
+
+        return self._sum(remove)
 
     def planned_removals(self, now_ms: int) -> list[DirectoryWork]:
         """The work of `delete_expired`, to be done in another thread."""
         return [
-            DirectoryWork(each, "removal of deleted files", partial(each.remove, paths))
+            DirectoryWork(
+                each,
+                "removal of deleted files",
+                partial(each.remove, paths),
+                plan_again=partial(each.put_back_expired, paths, now_ms),
+            )
             for each in self.online_directories
             if (paths := each.take_expired(now_ms))
         ]
@@ -312,9 +328,13 @@ class LogManager:
         ]
 
     def work_failed(self, work: DirectoryWork, error: Exception) -> None:
-        """Work of another thread failed: its directory goes offline, nothing is tried again."""
-        if work.directory.offline_reason is None:
-            self.take_offline(work.directory, f"{work.name}: {error}")
+        """Work of another thread failed: its directory goes offline, nothing is tried again.
+
+        Without a descriptor nothing was tried: it is done with the next work of its kind.
+        """
+        if work.plan_again is not None and is_descriptor_shortage(error):
+            work.plan_again()
+        self._failed(work.directory, error, work.name)
 
     def use_producer_id_expiration(self, expiration_ms: int) -> None:
         """Follow a changed producer.id.expiration.ms."""
@@ -341,13 +361,16 @@ class LogManager:
         """The disk failed under `log`: its directory goes offline, nothing is tried again."""
         for directory in self.online_directories:
             if directory.logs.get(log.topic_partition) is log:
-                self.take_offline(directory, str(error))
+                self._failed(directory, error)
 
     def take_failed_offline(self) -> list[LogDirectory]:
-        """Take every directory offline in which a log has failed, and name them."""
+        """Take every directory offline in which a log has failed, and name them.
+
+        A change that lack of descriptors has interrupted is completed, if that is possible by now.
+        """
         failed = []
         for directory in self.online_directories:
-            failure = next((log.failure for log in directory.logs.values() if log.failure), None)
+            failure = next(filter(None, map(_failure_of, directory.logs.values())), None)
             if failure is not None:
                 self.take_offline(directory, str(failure))
                 failed.append(directory)
@@ -360,6 +383,14 @@ class LogManager:
         if self.on_offline is not None:
             self.on_offline(directory)
 
+    def _failed(self, directory: LogDirectory, error: Exception, operation: str = "") -> None:
+        """Stop using a directory, unless the failure says nothing about its disk."""
+        reason = f"{operation}: {error}" if operation else str(error)
+        if is_descriptor_shortage(error):
+            _log.warning("%s: %s; trying again later", directory.path, reason)
+        elif directory.offline_reason is None:
+            self.take_offline(directory, reason)
+
     def shutdown(self, now_ms: int, broker_epoch: int = -1) -> None:
         """Make everything durable and leave the markers of a clean shutdown. No flush may be under way."""
         self.take_failed_offline()
@@ -367,7 +398,10 @@ class LogManager:
             try:
                 directory.close(broker_epoch, now_ms)
             except (OSError, KafkaError) as error:
-                self.take_offline(directory, str(error))
+                if is_descriptor_shortage(error):
+                    _log.error("%s is not closed in order, its logs are recovered: %s", directory.path, error)
+                else:
+                    self.take_offline(directory, str(error))
 
     def _sum(self, work: Callable[[LogDirectory], int | None]) -> int:
         """Do `work` for every directory; one that fails goes offline and the others go on."""
@@ -386,5 +420,13 @@ class LogManager:
         try:
             yield
         except (OSError, StorageFailure) as error:
-            self.take_offline(directory, str(error))
+            self._failed(directory, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
+
+
+def _failure_of(log: PartitionLog) -> StorageFailure | None:
+    """Return why a log's disk cannot be used."""
+    if log.failure is not None:
+        with suppress(KafkaError):
+            log.resume_interrupted()
+    return None if is_descriptor_shortage(log.failure) else log.failure

@@ -51,7 +51,7 @@ class ReadableLog(LogState):
                 if found is not None:
                     place = OffsetMetadata(offset, found.segment.base_offset, found.start)
                     if found.end > found.start:
-                        records = FileSlice(found.segment.file, found.start, found.end - found.start)
+                        records = FileSlice(found.segment.file.held(), found.start, found.end - found.start)
                         if with_aborted_transactions:
                             aborted = log_read.aborted_transactions(self.segments, offset, found.end_offset)
         return ReadResult(

@@ -29,21 +29,22 @@ def roll_segment(log: LogState, base_offset: Offset, now_ms: int) -> LogSegment:
     """Seal the active segment and open one that starts at `base_offset`.
 
     The producers' state is written beside it, so that recovery can begin there; it is synced with the
-    next flush. When a step fails the log goes on with the segment it had.
+    next flush, as are the indexes. When a step fails the log continues with the segment it had.
     """
     active = log.segments.active
     if active.base_offset == base_offset and active.size_bytes == 0:
         return active
-    active.seal()
+    active.complete_indexes()
     if log.recovery_point >= log.log_end_offset:
         # All of the segment is flushed already, so that no flush or recovery will look at it again.
-        active.time_index.flush()
+        active.sync_indexes()
     log.producers.map_end_offset = base_offset
     snapshot = log.producers.take_snapshot(sync=False)
     if snapshot is not None:
         log.unsynced_paths.append(snapshot)
     segment = create_segment(log, base_offset, now_ms)
     log.segments.add(segment)
+    active.unload_indexes()
     return segment
 
 

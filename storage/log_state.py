@@ -10,7 +10,8 @@ Errors: `storage_error` turns what the disk throws into the KafkaError for the r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -18,7 +19,7 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.ids import LeaderEpoch, Offset, TopicPartition
 from storage.config import LogConfig
 from storage.deleted_files import DeletedFiles
-from storage.errors import CorruptFile, StorageFailure
+from storage.errors import CorruptFile, InterruptedChange, StorageFailure, is_descriptor_shortage
 from storage.files import FileSystem
 from storage.leader_epoch import LeaderEpochCache
 from storage.log_loader import LoadedLog
@@ -72,7 +73,8 @@ class LogState:
         self.generation = 0
         """Counts truncations; see FlushPlan."""
         self.failure: StorageFailure | None = None
-        """Why the log refuses writes; its log directory must be taken offline."""
+        """Why the log refuses writes; its log directory must be taken offline, unless it is interrupted."""
+        self._unfinished: deque[Callable[[], object]] = deque()
         self.observer = observer
         self.deleted_files = DeletedFiles()
         self.unsynced_paths: list[str] = []
@@ -140,7 +142,8 @@ class LogState:
             self.written_epoch = None
 
     def write_leader_epochs(self) -> None:
-        """Make the leader epochs durable."""
+        """Make the leader epochs durable; if that fails the next append tries again."""
+        self.written_epoch = None
         self._epoch_checkpoint.write(self.leader_epochs.entries)
         self.written_epoch = self.leader_epochs.latest_epoch
 
@@ -158,14 +161,14 @@ class LogState:
             raise self.storage_error(operation, error, is_final=is_final) from error
 
     def storage_error(self, operation: str, error: Exception, *, is_final: bool = False) -> KafkaError:
-        """The error for the reply.
+        """Return the error for the reply.
 
-        `is_final`: after a failure of this operation nobody knows what the disk holds, so that the log
-        takes no more writes. A StorageFailure is always final.
+        `is_final`: after a failure of this operation it is not known what the disk holds, so that the log
+        takes no more writes. A StorageFailure is always final, a shortage of descriptors never.
         """
         if isinstance(error, CorruptFile | DecodeError):
             return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{operation} of {self.directory}: {error}")
-        if is_final and isinstance(error, OSError):
+        if is_final and isinstance(error, OSError) and not is_descriptor_shortage(error):
             error = StorageFailure(self.directory, operation, str(error))
         if isinstance(error, StorageFailure):
             self.failure = self.failure or error
@@ -173,6 +176,42 @@ class LogState:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{operation} of {self.directory} failed: {error}")
 
     def refuse_after_failure(self) -> None:
-        """Raise StorageFailure when an earlier failure left the log's files in doubt."""
+        """Raise StorageFailure when an earlier failure left the log's files in doubt.
+
+        A change that was interrupted is completed first, where that is possible by now.
+        """
+        self.resume_interrupted()
         if self.failure is not None:
             raise StorageFailure(self.directory, "append", f"the log failed before: {self.failure}")
+
+    # -- changes of several steps
+
+    def perform(self, operation: str, steps: Iterable[Callable[[], object]]) -> None:
+        """Do all `steps`, which lead from one valid state of the log to another.
+
+        Where a step finds no descriptor, the log refuses everything until `resume_interrupted` has done the
+        rest. A step that raised may be called again.
+        Errors: KafkaError KAFKA_STORAGE_ERROR, which is final for whatever else the disk raises.
+        """
+        assert not self._unfinished, f"{self.directory}: {operation}, but another change is not complete"
+        self._unfinished.extend(steps)
+        self._continue(operation)
+
+    def resume_interrupted(self) -> None:
+        """Complete a change that was interrupted, if that is possible by now. Errors: those of `perform`."""
+        if isinstance(self.failure, InterruptedChange):
+            self._continue(self.failure.operation)
+
+    def _continue(self, operation: str) -> None:
+        self.failure = None
+        try:
+            with self.storage_errors(operation, is_final=True):
+                while self._unfinished:
+                    self._unfinished[0]()
+                    self._unfinished.popleft()
+        except KafkaError as error:
+            if not is_descriptor_shortage(error):
+                self._unfinished.clear()
+                raise
+            self.failure = InterruptedChange(self.directory, operation, str(error))
+            raise self.failure from error

@@ -3,22 +3,29 @@
 The order makes every crash on the way harmless: first the lowered recovery point becomes durable, so
 that the region is verified again; then segments go, the newest first and each durably, so that no gap
 can stay; then the last segment is cut and synced, so that old bytes cannot come back behind new ones.
+
+A step that finds no descriptor is done later (`LogState.perform`), so that each may be called again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset
+from storage.errors import is_descriptor_shortage
 from storage.leader_epoch import EpochEntry, LeaderEpochCache
 from storage.log_roll import create_segment
 from storage.producer_snapshot import decode_snapshot
 from storage.recovery import replay_producers
+from storage.segment import LogSegment
 
 if TYPE_CHECKING:
     from storage.log import PartitionLog
+
+Step: TypeAlias = Callable[[], object]
 
 
 def truncate_to(log: PartitionLog, offset: Offset, now_ms: int, below_high_watermark: bool) -> bool:
@@ -38,31 +45,42 @@ def truncate_to(log: PartitionLog, offset: Offset, now_ms: int, below_high_water
     if segment is None:
         _truncate_to_remote_part(log, offset, now_ms)
         return True
-    _prepare_checkpoints(log, min(log.log_start_offset, end_offset), end_offset)
-    for above in reversed(log.segments.starting_above(offset)):
-        log.remove_segment(above, now_ms)
-        log.fs.fsync_dir(log.directory)
-    segment.truncate_to(offset)
-    log.log_end_offset = end_offset
-    log.high_watermark = min(log.high_watermark, end_offset)
-    _end_remote_part_at(log, end_offset)
-    if log.leader_epochs.truncate_from_end(end_offset):
-        log.write_leader_epochs()
-    _reload_producers(log, now_ms)
+    segment.open_for_appending()
+    log_start_offset = min(log.log_start_offset, end_offset)
+    log.perform(
+        "truncation",
+        [
+            *_checkpoint_steps(log, log_start_offset, end_offset),
+            *_removal_steps(log, log.segments.starting_above(offset), now_ms),
+            partial(segment.truncate_to, offset),
+            partial(_end_at, log, end_offset),
+            partial(_reload_producers, log, now_ms),
+        ],
+    )
     return True
 
 
 def truncate_fully_and_start_at(log: PartitionLog, offset: Offset, now_ms: int) -> None:
     """See PartitionLog.truncate_fully_and_start_at."""
-    _prepare_checkpoints(log, offset, offset)
-    _remove_all_segments(log, now_ms)
-    log.segments.add(create_segment(log, offset, now_ms))
-    _end_all_at(log, offset)
-    if log.leader_epochs.clear():
-        log.write_leader_epochs()
-    log.producers.truncate_fully_and_start_at(offset)
-    log.fs.fsync_dir(log.directory)
-    log.update_first_unstable_offset()
+
+    def start() -> None:
+        log.segments.add(create_segment(log, offset, now_ms))
+        _end_all_at(log, offset)
+        has_epochs = log.leader_epochs.clear()
+        log.producers.truncate_fully_and_start_at(offset)
+        log.update_first_unstable_offset()
+        if has_epochs:
+            _write_leader_epochs_soon(log)
+
+    log.perform(
+        "truncation",
+        [
+            *_checkpoint_steps(log, offset, offset),
+            *_removal_steps(log, log.segments, now_ms),
+            start,
+            partial(log.fs.fsync_dir, log.directory),
+        ],
+    )
 
 
 def _truncate_to_remote_part(log: PartitionLog, offset: Offset, now_ms: int) -> None:
@@ -97,28 +115,67 @@ def restart_from_remote(
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"{log.topic_partition} has no remote storage here")
     producers = [] if producer_snapshot is None else decode_snapshot(producer_snapshot, "a remote snapshot")
     recovery_point = min(log.segments.first.base_offset, local_log_start_offset)
-    _prepare_checkpoints(log, log.log_start_offset, recovery_point)
-    _remove_all_segments(log, now_ms)
-    log.producers.truncate_fully_and_start_at(local_log_start_offset)
-    log.log_start_offset = log_start_offset
-    log.leader_epochs = LeaderEpochCache.of(leader_epochs)
-    log.leader_epochs.truncate_from_end(local_log_start_offset)
-    log.leader_epochs.truncate_from_start(log_start_offset)
-    log.write_leader_epochs()
-    for entry in producers:
-        log.producers.load_entry(entry)
-    log.producers.take_snapshot(sync=True)
-    log.observer.log_start_offset_changed(log)
-    log.segments.add(create_segment(log, local_log_start_offset, now_ms))
-    _end_all_at(log, local_log_start_offset)
-    log.fs.fsync_dir(log.directory)
-    log.update_first_unstable_offset()
+
+    def take_over_epochs() -> None:
+        log.producers.truncate_fully_and_start_at(local_log_start_offset)
+        log.log_start_offset = log_start_offset
+        log.leader_epochs = LeaderEpochCache.of(leader_epochs)
+        log.leader_epochs.truncate_from_end(local_log_start_offset)
+        log.leader_epochs.truncate_from_start(log_start_offset)
+        log.write_leader_epochs()
+
+    def take_over_producers() -> None:
+        for entry in producers:
+            log.producers.load_entry(entry)
+        log.producers.take_snapshot(sync=True)
+
+    def start() -> None:
+        log.segments.add(create_segment(log, local_log_start_offset, now_ms))
+        _end_all_at(log, local_log_start_offset)
+        log.update_first_unstable_offset()
+
+    log.perform(
+        "restart behind remote storage",
+        [
+            *_checkpoint_steps(log, log.log_start_offset, recovery_point),
+            *_removal_steps(log, log.segments, now_ms),
+            take_over_epochs,
+            take_over_producers,
+            partial(log.observer.log_start_offset_changed, log),
+            start,
+            partial(log.fs.fsync_dir, log.directory),
+        ],
+    )
 
 
-def _remove_all_segments(log: PartitionLog, now_ms: int) -> None:
-    for segment in reversed(list(log.segments)):
-        log.remove_segment(segment, now_ms)
-        log.fs.fsync_dir(log.directory)
+def _removal_steps(log: PartitionLog, segments: Iterable[LogSegment], now_ms: int) -> list[Step]:
+    """Remove segments, the newest first and each durably."""
+    steps: list[Step] = []
+    for segment in reversed(list(segments)):
+        steps.append(partial(log.remove_segment, segment, now_ms))
+        steps.append(partial(log.fs.fsync_dir, log.directory))
+    return steps
+
+
+def _end_at(log: PartitionLog, end_offset: Offset) -> None:
+    """The log ends at `end_offset`."""
+    log.log_end_offset = end_offset
+    log.high_watermark = min(log.high_watermark, end_offset)
+    _end_remote_part_at(log, end_offset)
+    if log.leader_epochs.truncate_from_end(end_offset):
+        _write_leader_epochs_soon(log)
+
+
+def _write_leader_epochs_soon(log: PartitionLog) -> None:
+    """Make the epochs durable: now, or without a descriptor with the next append.
+
+    Those that are too much in the file until then are dropped when the log is opened.
+    """
+    try:
+        log.write_leader_epochs()
+    except OSError as error:
+        if not is_descriptor_shortage(error):
+            raise
 
 
 def _end_all_at(log: PartitionLog, offset: Offset) -> None:
@@ -134,22 +191,36 @@ def _end_remote_part_at(log: PartitionLog, end_offset: Offset) -> None:
     log.highest_offset_in_remote_storage = highest
 
 
-def _prepare_checkpoints(log: PartitionLog, log_start_offset: Offset, recovery_point: Offset) -> None:
+def _checkpoint_steps(log: PartitionLog, log_start_offset: Offset, recovery_point: Offset) -> list[Step]:
     """Make the new start and the lowered recovery point durable before anything is cut.
 
     A checkpoint that is above the log's new end would later hide, or vouch for, records that are written
-    there anew.
+    there again.
     """
+    steps: list[Step] = []
     log.generation += 1
     if log.log_start_offset != log_start_offset:
-        log.log_start_offset = log_start_offset
-        log.observer.log_start_offset_changed(log)
+
+        def move_start() -> None:
+            log.log_start_offset = log_start_offset
+            log.observer.log_start_offset_changed(log)
+
+        steps.append(move_start)
     if log.recovery_point > recovery_point:
-        log.recovery_point = recovery_point
-        log.observer.recovery_point_lowered(log)
+
+        def lower_recovery_point() -> None:
+            log.recovery_point = recovery_point
+            log.observer.recovery_point_lowered(log)
+
+        steps.append(lower_recovery_point)
     if log.first_dirty_offset is not None and log.first_dirty_offset > recovery_point:
-        log.first_dirty_offset = recovery_point
-        log.observer.first_dirty_offset_lowered(log)
+
+        def lower_first_dirty_offset() -> None:
+            log.first_dirty_offset = recovery_point
+            log.observer.first_dirty_offset_lowered(log)
+
+        steps.append(lower_first_dirty_offset)
+    return steps
 
 
 def _reload_producers(log: PartitionLog, now_ms: int) -> None:

@@ -251,6 +251,8 @@ class WritableLog(ReadableLog):
 
     def maybe_roll(self, now_ms: int) -> bool:
         """Roll a segment that has been the active one for longer than segment.ms, however old its records."""
+        if self.failure is not None:
+            return False
         active = self.segments.active
         age_ms = now_ms - active.created_ms
         if active.size_bytes == 0 or age_ms <= self.config.max_segment_ms - active.roll_jitter_ms:

@@ -91,6 +91,8 @@ class OffsetIndex(SegmentIndex):
 
     def truncate_to(self, offset: Offset) -> None:
         """Remove the entries of `offset` and above."""
+        if not self.entry_count or self.last_offset < offset:
+            return
         relative = offset - self.base_offset
         self._cut(self._entries.first_slot_where(lambda buffer, at: _FIRST(buffer, at)[0] >= relative))
 

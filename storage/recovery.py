@@ -125,9 +125,16 @@ class TailRecovery:
                 )
                 self._remove(unflushed[index:])
                 break
+            following = unflushed[index + 1 :]
             if self._recover(segment):
-                self._remove(unflushed[index + 1 :])
+                self._remove(following)
                 break
+            if following:
+                # Durable at once: thousands of segments must not hold descriptors until the next flush.
+                segment.seal()
+                segment.sync()
+            if following or not segment.size_bytes:
+                segment.release_descriptors()
         return self.expected_offset
 
     def _continues(self, segment: LogSegment) -> bool:
@@ -138,13 +145,13 @@ class TailRecovery:
     def _recover(self, segment: LogSegment) -> bool:
         """Rebuild one segment's indexes from its batches; whether its tail had to be cut."""
         segment.forget_indexes()
+        segment.open_for_appending()
         self.expected_offset = segment.base_offset
         self.producers.map_end_offset = segment.base_offset
         self.producers.take_snapshot(sync=False)
         damage = self._read(segment)
         if damage is not None:
             self._cut(segment, damage)
-        segment.complete_indexes()
         return damage is not None
 
     def _read(self, segment: LogSegment) -> CorruptLog | None:

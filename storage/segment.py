@@ -10,6 +10,8 @@
 Invariant: `size_bytes` is a batch boundary; `max_timestamp` is the largest timestamp in the segment.
 Bounds: `_boundaries` remembers at most `BOUNDARIES_MAX` batch starts, so that readers near the end of
 the log need neither index nor file.
+Descriptors: the segment that is appended to holds one, for its log, from the first append on; its indexes
+are in memory. Any other holds none, but for changes that are not synced; see `storage.on_demand_file`.
 I/O: through `storage.files`. Errors: OSError, StorageFailure; CorruptLog, CorruptIndex by file name.
 Source: org.apache.kafka.storage.internals.log.LogSegment of Apache Kafka 4.3.
 """
@@ -17,6 +19,7 @@ Source: org.apache.kafka.storage.internals.log.LogSegment of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from errno import ENOENT
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -26,8 +29,8 @@ from storage.batch_scan import LONG_SCAN_BYTES, SHORT_SCAN_BYTES, headers
 from storage.config import LogConfig
 from storage.errors import StorageFailure
 from storage.files import File, FileSystem
-from storage.lazy_file import LazyFile
 from storage.log_files import (
+    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
@@ -36,6 +39,8 @@ from storage.log_files import (
     file_name,
 )
 from storage.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from storage.on_demand_file import OnDemandFile, UnsyncedChanges
+from storage.segment_index import SegmentIndex
 from storage.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from storage.txn_index import TransactionIndex
 
@@ -56,7 +61,10 @@ class LogSegment:
         "_boundaries",
         "_bytes_since_last_index_entry",
         "_first_timestamp",
+        "_fs",
         "_index_interval_bytes",
+        "_is_open_for_appending",
+        "_is_retired",
         "base_offset",
         "created_ms",
         "directory",
@@ -81,24 +89,31 @@ class LogSegment:
         suffix: str = "",
         roll_jitter_ms: int = 0,
     ) -> None:
-        """Open the segment's files; missing indexes are made empty (recovery looks for them before)."""
+        """Open the segment, or create it; missing indexes are made empty (recovery looks for them before)."""
 
-        def path(kind: str) -> str:
-            return f"{directory}/{file_name(base_offset, kind)}{suffix}"
+        def file(kind: str) -> OnDemandFile:
+            path = f"{directory}/{file_name(base_offset, kind)}{suffix}"
+            found = OnDemandFile(fs, path)
+            if found.exists or kind == TXN_INDEX_SUFFIX:
+                return found
+            if kind == LOG_SUFFIX and not create:
+                raise FileNotFoundError(ENOENT, "No such segment", path)
+            fs.create(path)
+            return OnDemandFile(fs, path)
 
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = now_ms
         self.roll_jitter_ms = roll_jitter_ms
+        self._fs = fs
+        self._is_open_for_appending = False
+        self._is_retired = False
         self._index_interval_bytes = config.index_interval_bytes
-        self.file: File = fs.open(path(LOG_SUFFIX), create=create)
-        self.offset_index = OffsetIndex(
-            fs.open(path(OFFSET_INDEX_SUFFIX), create=True), base_offset, config.segment_index_bytes
-        )
-        self.time_index = TimeIndex(
-            fs.open(path(TIME_INDEX_SUFFIX), create=True), base_offset, config.segment_index_bytes
-        )
-        self.txn_index = TransactionIndex(LazyFile(fs, path(TXN_INDEX_SUFFIX)), base_offset)
+        self.file: File = file(LOG_SUFFIX)
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(file(OFFSET_INDEX_SUFFIX), base_offset, index_bytes)
+        self.time_index = TimeIndex(file(TIME_INDEX_SUFFIX), base_offset, index_bytes)
+        self.txn_index = TransactionIndex(file(TXN_INDEX_SUFFIX), base_offset)
         self.max_timestamp, self.offset_of_max_timestamp = self.time_index.last_entry
         self._bytes_since_last_index_entry = 0
         self._first_timestamp: int | None = None
@@ -109,7 +124,19 @@ class LogSegment:
         """Bytes of batches."""
         return self.file.size()
 
+    @property
+    def _indexes(self) -> tuple[SegmentIndex, ...]:
+        return self.offset_index, self.time_index, self.txn_index
+
     # -- appending
+
+    def open_for_appending(self) -> None:
+        """Hold what appends and cuts need, so that they cannot fail half-way for lack of a descriptor."""
+        if isinstance(self.file, OnDemandFile):
+            self.file = self.file.open_for_writing()
+        for index in self._indexes:
+            index.load()
+        self._is_open_for_appending = True
 
     def append(self, data: bytes | bytearray | memoryview, batches: list[BatchHeader]) -> None:
         """Add whole batches with their final headers, and index entries where they are due.
@@ -201,6 +228,7 @@ class LogSegment:
 
     def truncate_to(self, offset: Offset) -> None:
         """Remove the batch that holds `offset` and all behind it; durable on return."""
+        self.open_for_appending()
         place = self.find(offset)
         if place is not None:
             self.file.truncate(place.position)
@@ -208,11 +236,15 @@ class LogSegment:
         self.file.fsync()
 
     def seal(self) -> None:
-        """Complete the indexes, as no batch will follow, and let go of their memory."""
+        """Complete the indexes, as no batch will follow, and release their memory."""
         self.complete_indexes()
-        self.offset_index.unload()
-        self.time_index.unload()
-        self.txn_index.unload()
+        self.unload_indexes()
+
+    def unload_indexes(self) -> None:
+        """Release the memory of indexes that are complete."""
+        self._is_open_for_appending = False
+        for index in self._indexes:
+            index.unload()
 
     def complete_indexes(self) -> None:
         """Make the time index end with the segment's largest timestamp, and write what was only in memory.
@@ -224,8 +256,8 @@ class LogSegment:
 
     def write_indexes(self) -> None:
         """Bring the index files up to date; see `storage.entry_file`."""
-        self.offset_index.write()
-        self.time_index.write()
+        for index in self._indexes:
+            index.write()
 
     # -- when to roll
 
@@ -237,6 +269,8 @@ class LogSegment:
         Time is measured in the records' own timestamps from the first batch on (KIP-33), in
         wall-clock time from the segment's creation when that batch has none.
         """
+        if not self._is_open_for_appending:
+            self.open_for_appending()
         size_bytes = self.file.size()
         if size_bytes > config.segment_bytes - append_bytes:
             return True
@@ -345,9 +379,8 @@ class LogSegment:
 
     def forget_indexes(self) -> None:
         """Empty the indexes and what was derived from them, before they are rebuilt."""
-        self.offset_index.truncate()
-        self.time_index.truncate()
-        self.txn_index.truncate()
+        for index in self._indexes:
+            index.truncate()
         self.max_timestamp, self.offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self._first_timestamp = None
         self._bytes_since_last_index_entry = 0
@@ -357,23 +390,64 @@ class LogSegment:
         """Enter one batch that already stands at `position`, while indexes are rebuilt."""
         self._index([header], position)
 
-    def files(self) -> tuple[File, ...]:
-        """All files, in the order in which they are flushed."""
-        return self.file, self.offset_index.file, self.time_index.file, self.txn_index.file
+    # -- durability
+
+    def unsynced(self) -> list[UnsyncedChanges]:
+        """Return the changes of files that are written now and then; `file` of an active segment is none."""
+        files = (self.file, *(index.file for index in self._indexes))
+        found = (file.unsynced() for file in files if isinstance(file, OnDemandFile))
+        return [changes for changes in found if changes is not None]
+
+    def sync(self) -> None:
+        """Make everything durable, in the order log, indexes; only for the owner of the segment.
+
+        Errors: OSError before anything was synced in vain, StorageFailure.
+        """
+        self.file.fsync()
+        self.sync_indexes()
+
+    def sync_indexes(self) -> None:
+        """Make the indexes durable."""
+        for index in self._indexes:
+            index.flush()
+
+    def release_descriptors(self) -> None:
+        """Hold none from now on, as everything is durable. Readers keep those that they have."""
+        if not isinstance(self.file, OnDemandFile) and not self._is_retired:
+            self._is_open_for_appending = False
+            self.file = OnDemandFile(self._fs, self.file.path, self.file.size())
+
+    # -- files
 
     def rename(self, fs: FileSystem, old_suffix: str, new_suffix: str) -> list[str]:
-        """Change the suffix behind the files' names; the new paths. Missing files are passed over."""
+        """Change the suffix behind the files' names; the new paths. Missing files are passed over.
+
+        Nothing of a deleted segment is held for readers, so that its space becomes free when it is removed.
+        """
         renamed = []
-        for kind in SEGMENT_SUFFIXES:
+        files = (self.file, *(index.file for index in self._indexes))
+        for kind, file in zip(SEGMENT_SUFFIXES, files, strict=True):
             path = f"{self.directory}/{file_name(self.base_offset, kind)}"
-            if fs.exists(path + old_suffix):
+            if not fs.exists(path + old_suffix):
+                continue
+            if isinstance(file, OnDemandFile):
+                file.rename(path + new_suffix)
+            else:
                 fs.rename(path + old_suffix, path + new_suffix)
-                renamed.append(path + new_suffix)
+            renamed.append(path + new_suffix)
+        if new_suffix == DELETED_SUFFIX:
+            self.retire(has_path=True)
         return renamed
+
+    def retire(self, *, has_path: bool) -> None:
+        """Hold nothing for readers any more; without a path nothing can be opened again."""
+        self._is_retired = True
+        for file in (self.file, *(index.file for index in self._indexes)):
+            if isinstance(file, OnDemandFile):
+                file.retire(has_path=has_path)
 
     def close(self) -> None:
         """Release the descriptors; readers of slices fail from now on."""
-        self.offset_index.close()
-        self.time_index.close()
-        self.txn_index.close()
+        for index in self._indexes:
+            index.close()
         self.file.close()

@@ -49,7 +49,7 @@ class SegmentIndex(ABC):
         self._cut(0)
 
     def load(self) -> None:
-        """Keep the entries in memory, as for an active segment."""
+        """Bring the entries into memory, as for an active segment; new ones and cuts need no I/O then."""
         self._entries.load()
 
     def unload(self) -> None:
@@ -57,7 +57,7 @@ class SegmentIndex(ABC):
         self._entries.unload()
 
     def write(self) -> None:
-        """Bring the file up to date, if entries are written a few dozen at a time."""
+        """Bring the file up to date with the entries in memory."""
         self._entries.write()
 
     def flush(self) -> None:

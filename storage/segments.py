@@ -85,6 +85,11 @@ class Segments:
         """The segments whose base offset is above `offset`."""
         return self._segments[bisect_right(self._base_offsets, offset) :]
 
+    def retire(self) -> None:
+        """Open no file again: the directory gets another name. Those that readers hold stay open."""
+        for segment in self._segments:
+            segment.retire(has_path=False)
+
     def close(self) -> None:
         """Close every segment."""
         for segment in self._segments:

@@ -95,6 +95,8 @@ class TimeIndex(SegmentIndex):
 
     def truncate_to(self, offset: Offset) -> None:
         """Remove the entries of `offset` and above."""
+        if not self.entry_count or self.last_entry.offset < offset:
+            return
         relative = offset - self.base_offset
         self._cut(self._entries.first_slot_where(lambda buffer, at: _OFFSET(buffer, at + 8)[0] >= relative))
 

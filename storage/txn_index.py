@@ -9,7 +9,7 @@
 | 8 | last stable offset when the marker was written |
 
 All big-endian; last offsets strictly increase. The file exists only when a transaction was aborted
-(pass a `storage.lazy_file.LazyFile`).
+(pass a `storage.on_demand_file.OnDemandFile`).
 Source: org.apache.kafka.storage.internals.log.TransactionIndex and AbortedTxn of Apache Kafka 4.3.
 """
 
@@ -69,7 +69,7 @@ class TransactionIndex(SegmentIndex):
         assert self.last_offset is None or transaction.last_offset > self.last_offset, (
             f"{self.file.path}: last offset {transaction.last_offset} is not above {self.last_offset}"
         )
-        self._entries.append(_ENTRY.pack(VERSION, *transaction))
+        self._collect(_ENTRY.pack(VERSION, *transaction))
         self.last_offset = transaction.last_offset
 
     def collect(self, fetch_offset: Offset, upper_bound: Offset) -> AbortedTransactions:
@@ -88,6 +88,8 @@ class TransactionIndex(SegmentIndex):
 
     def truncate_to(self, offset: Offset) -> None:
         """Remove the transactions that end at `offset` or above."""
+        if self.last_offset is None or self.last_offset < offset:
+            return
         self._cut(self._first_slot_at_or_above(offset))
 
     def sanity_check(self) -> None:

@@ -164,7 +164,7 @@ class LogCleaner:
         logs = list(self._logs.logs)
         self.uncleanable.intersection_update(logs)
         for log in logs:
-            if len(log.segments) == 1 or not is_cleaned(log):
+            if len(log.segments) < 2 or log.failure is not None or not is_cleaned(log):
                 continue
             if log in self._in_progress or log in self.uncleanable or log in self._postponed:
                 continue

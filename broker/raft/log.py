@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
@@ -30,7 +30,6 @@ from storage.errors import CorruptFile, StorageFailure
 from storage.files import Buffer, FileSystem
 from storage.flush import FlushPlan
 from storage.log import PartitionLog
-from storage.log_files import LOG_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -316,9 +315,8 @@ class MetadataLog:
         return self._clock.wall_ms() - timestamp > self._config.retention_ms
 
     def flush_plan(self) -> FlushPlan:
-        """What makes all that was appended durable; not the indexes, which every opening builds anew."""
-        plan = self._log.flush_plan()
-        return replace(plan, files=tuple(file for file in plan.files if file.path.endswith(LOG_SUFFIX)))
+        """Return what makes all that was appended durable; not the indexes of the active segment."""
+        return self._log.flush_plan(with_indexes=False)
 
     def flushed(self, plan: FlushPlan) -> None:
         """Hear that `plan` has run."""

@@ -45,7 +45,7 @@ def fill_offset_map(plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> Offse
     for source in dirty:
         segment = source.segment
         start = _first_dirty_position(segment, plan.first_dirty_offset)
-        for batch in checked_batches(segment.file, start, plan.io_buffer_bytes):
+        for batch in checked_batches(segment.file.held(), start, plan.io_buffer_bytes):
             pace(batch.header.size_bytes)
             if not _take_in(batch, offsets, transactions, plan.first_dirty_offset):
                 return max(offsets.latest_offset + 1, plan.first_dirty_offset)
@@ -125,10 +125,11 @@ class GroupCleaner:
                 suffix=CLEANED_SUFFIX,
                 roll_jitter_ms=first.roll_jitter_ms,
             )
+            cleaned.open_for_appending()
             self._fill(cleaned, group, last_records)
             cleaned.seal()
-            for file in cleaned.files():
-                file.fsync()
+            cleaned.sync()
+            cleaned.release_descriptors()
             plan.fs.fsync_dir(plan.directory)
         except BaseException:
             if cleaned is not None:
@@ -158,7 +159,7 @@ class GroupCleaner:
         last: BatchHeader | None = None
         last_base_offset = cleaned.base_offset
         for source in group:
-            for batch in checked_batches(source.segment.file, 0, plan.io_buffer_bytes):
+            for batch in checked_batches(source.segment.file.held(), 0, plan.io_buffer_bytes):
                 last, last_base_offset = batch.header, source.segment.base_offset
                 size_bytes = batch.header.size_bytes
                 self.bytes_read += size_bytes

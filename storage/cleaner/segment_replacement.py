@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.errors import ErrorCode, KafkaError
@@ -35,7 +36,6 @@ def replace_segments(
     """
     base_offset = cleaned.base_offset
     assert replaced[0].base_offset == base_offset, f"{log.directory}: {base_offset} replaces {replaced[0]}"
-    cleaned.close()
     try:
         renamed = cleaned.rename(log.fs, CLEANED_SUFFIX, SWAP_SUFFIX)
     except OSError as error:
@@ -45,23 +45,18 @@ def replace_segments(
     if not renamed or not renamed[0].endswith(LOG_SUFFIX + SWAP_SUFFIX):
         discard(log, cleaned)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{cleaned.file.path} is gone")
-    with log.storage_errors("compaction", is_final=True):
-        log.fs.fsync_dir(log.directory)
-        for segment in reversed(replaced):
-            _take_out(log, segment, now_ms, keeps_snapshot=segment.base_offset == base_offset)
-        log.fs.fsync_dir(log.directory)
-        cleaned.rename(log.fs, SWAP_SUFFIX, "")
-        in_use = LogSegment(
-            log.fs,
-            log.directory,
-            base_offset,
-            log.config,
-            cleaned.created_ms,
-            create=False,
-            roll_jitter_ms=cleaned.roll_jitter_ms,
-        )
-        log.segments.add(in_use)
-    return in_use
+    sync_directory = partial(log.fs.fsync_dir, log.directory)
+    removals = [
+        partial(_take_out, log, segment, now_ms, keeps_snapshot=segment.base_offset == base_offset)
+        for segment in reversed(replaced)
+    ]
+    log.perform("compaction", [sync_directory, *removals, sync_directory, partial(_put_in, log, cleaned)])
+    return cleaned
+
+
+def _put_in(log: PartitionLog, cleaned: LogSegment) -> None:
+    cleaned.rename(log.fs, SWAP_SUFFIX, "")
+    log.segments.add(cleaned)
 
 
 def discard(log: PartitionLog, cleaned: LogSegment) -> None:

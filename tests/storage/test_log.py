@@ -11,7 +11,6 @@ import pytest
 from protocol.batch import read_header
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record import read_records
-from storage import entry_file
 from storage.config import LogConfig
 from storage.errors import StorageFailure
 from storage.leader_epoch import EpochEntry
@@ -495,22 +494,20 @@ class TestFailures:
         reopened = open_log(disk)
         assert values_of(reopened) == ["a", "a", "a", "c"]
 
-    @pytest.mark.parametrize("spare_bytes", [0, 5, 8, 15])
-    def test_an_index_that_does_not_fit_takes_the_batch_back(
-        self, spare_bytes: int, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(entry_file, "UNWRITTEN_BYTES_MAX", 1)
+    @pytest.mark.parametrize("spare_bytes", [0, 5, 8, 35])
+    def test_an_index_that_does_not_fit_keeps_the_segment_from_being_sealed(self, spare_bytes: int) -> None:
         disk = CrashFileSystem()
         log = open_log(disk, replace(LogConfig(), index_interval_bytes=0))
         for index in range(3):
             append(log, "a", timestamps=NOW_MS + index)
-        disk.free_bytes = len(batch(["b"])) + spare_bytes
+        disk.free_bytes = spare_bytes
         with pytest.raises(KafkaError) as caught:
-            append(log, "b", timestamps=NOW_MS + 3)
+            log.roll(NOW_MS)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         check_log(log)
         disk.free_bytes = None
         assert append(log, "c", timestamps=NOW_MS + 4) == 3
+        log.roll(NOW_MS)
         assert values_of(log) == ["a", "a", "a", "c"]
         check_log(log)
 
@@ -560,6 +557,14 @@ class FailingCreate(CrashFileSystem):
     refused: str | None = None
 
     def open(self, path: str, *, create: bool) -> Any:
-        if create and self.refused is not None and self.refused in path and not self.exists(path):
-            raise OSError(errno.EIO, "Input/output error", path)
+        if create and not self.exists(path):
+            self._refuse(path)
         return super().open(path, create=create)
+
+    def create(self, path: str) -> None:
+        self._refuse(path)
+        super().create(path)
+
+    def _refuse(self, path: str) -> None:
+        if self.refused is not None and self.refused in path:
+            raise OSError(errno.EIO, "Input/output error", path)

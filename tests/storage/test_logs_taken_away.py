@@ -197,10 +197,10 @@ class TestTakingAway:
         append(log, "b")
         log.flush(NOW_MS)
         (late,) = manager.planned_checkpoints(CheckpointKind.RECOVERY_POINT)
-        assert manager.planned_checkpoints(CheckpointKind.RECOVERY_POINT) == []
         log.truncate_to(1, NOW_MS, below_high_watermark=True)
         late.run()
         assert disk.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nevents 0 1\n"
+        assert manager.planned_checkpoints(CheckpointKind.RECOVERY_POINT) == []
 
     def test_a_failed_checkpoint_of_a_thread_takes_its_directory_offline(self, disk: CrashFileSystem) -> None:
         manager = started(disk, "/a")

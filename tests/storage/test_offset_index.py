@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.entry_file import UNWRITTEN_BYTES_MAX
 from storage.errors import CorruptIndex
 from storage.files import OsFileSystem
 from storage.offset_index import ENTRY_SIZE, MAX_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
@@ -133,25 +132,20 @@ def test_a_file_that_shrank_meanwhile_is_damage_not_a_wrong_answer() -> None:
         index.lookup(1099)
 
 
-def test_a_failed_append_leaves_memory_and_file_alike() -> None:
+def test_a_failed_write_leaves_all_entries_in_memory_for_the_next_one() -> None:
     disk = CrashFileSystem(free_bytes=20)
     index = index_on(disk)
     index.append(1001, 1)
     index.append(1002, 2)
     index.write()
-    collected = UNWRITTEN_BYTES_MAX // ENTRY_SIZE
-    for offset in range(1003, 1003 + collected):
-        index.append(offset, offset)
-    refused = 1003 + collected
+    index.append(1003, 3)
     with pytest.raises(OSError):
-        index.append(refused, refused)
-    assert (index.entry_count, index.last_offset) == (2 + collected, refused - 1)
-    assert index.lookup(refused) == (refused - 1, refused - 1)
+        index.write()
+    assert (index.entry_count, index.lookup(1003)) == (3, (1003, 3))
     assert disk.size("/i.index") == 16
     disk.free_bytes = None
-    index.append(refused, refused)
-    assert index.lookup(refused) == (refused, refused)
-    assert disk.size("/i.index") == 16 + UNWRITTEN_BYTES_MAX
+    index.unload()
+    assert list(index_on(disk).entries()) == [(1001, 1), (1002, 2), (1003, 3)]
 
 
 def test_collected_entries_can_be_found_and_cut_and_are_in_the_file_once_it_is_unloaded() -> None:
@@ -208,6 +202,7 @@ def test_it_answers_as_a_sorted_list_does(
     index.append(offset + 1, position + 1)
     assert index.lookup(offset + 1) == (offset + 1, position + 1)
     index.truncate()
+    index.write()
     assert (index.entry_count, index.last_offset, disk.size("/i.index")) == (0, BASE, 0)
 
 

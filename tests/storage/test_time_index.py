@@ -147,4 +147,5 @@ def test_it_answers_as_a_sorted_list_does(
     index.maybe_append(timestamp + 1, offset + 1)
     assert index.lookup(timestamp + 1) == (timestamp + 1, offset + 1)
     index.truncate()
+    index.write()
     assert (index.entry_count, disk.size("/i.timeindex")) == (0, 0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import CorruptIndex
-from storage.lazy_file import LazyFile
+from storage.on_demand_file import OnDemandFile
 from storage.txn_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
 from tests.support.crash_fs import CrashFileSystem
 
@@ -23,7 +23,7 @@ KAFKAS_ENTRIES = [
 
 
 def index_on(disk: CrashFileSystem) -> TransactionIndex:
-    return TransactionIndex(LazyFile(disk, "/i.txnindex"), BASE)
+    return TransactionIndex(OnDemandFile(disk, "/i.txnindex"), BASE)
 
 
 def index_with(data: bytes) -> TransactionIndex:
@@ -37,6 +37,7 @@ def test_entries_are_written_as_kafka_writes_them() -> None:
     index = index_on(disk)
     for transaction in KAFKAS_ENTRIES:
         index.append(transaction)
+    index.write()
     assert disk.read("/i.txnindex") == GOLDEN.read_bytes()
 
 
@@ -128,4 +129,5 @@ def test_it_answers_as_a_plain_list_does(
     assert index.collect(fetch_offset, upper_bound) == (expected, complete)
 
     index.truncate_to(fetch_offset)
+    index.write()
     assert list(index_on(disk).entries()) == [one for one in model if one.last_offset < fetch_offset]

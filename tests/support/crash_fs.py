@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from storage.descriptor_pool import DescriptorPool
 from storage.errors import StorageFailure
 from storage.files import Buffer, DiskSpace, File, FileLock, FileSystem
 from tests.support.crash_images import Cut, Survival, Write, apply, random_part, surviving_image
@@ -125,6 +126,7 @@ class CrashFileSystem(FileSystem):
     """The disk. `operation_count` counts what changes it; at operation `crash_at` the power goes off."""
 
     def __init__(self, *, crash_at: int | None = None, free_bytes: int | None = None) -> None:
+        self.pool: DescriptorPool[File] = DescriptorPool()
         self.crash_at = crash_at
         self.free_bytes = free_bytes
         self.operations: list[str] = []
@@ -247,6 +249,9 @@ class CrashFileSystem(FileSystem):
     # -- FileSystem
 
     def open(self, path: str, *, create: bool) -> File:
+        return self._opened(path, create=create)
+
+    def _opened(self, path: str, *, create: bool) -> File:
         directory, name = self._parent(path)
         node = directory.current.get(name)
         if isinstance(node, _Directory):
@@ -258,6 +263,11 @@ class CrashFileSystem(FileSystem):
             with self.operation(f"create {path}"):
                 self._change_names((directory, name, node))
         return CrashFile(self, path, node)
+
+    def create(self, path: str) -> None:
+        if self.exists(path):
+            raise FileExistsError(errno.EEXIST, "File exists", path)
+        self._opened(path, create=True)
 
     def exists(self, path: str) -> bool:
         self.require_power()

@@ -94,6 +94,7 @@ class DyingFileSystem(OsFileSystem):
     """The disk, whose changes in some places are moments."""
 
     def __init__(self, death: Death) -> None:
+        super().__init__()
         self._death = death
         self.is_restarting_from_remote = False
 

@@ -174,7 +174,7 @@ class Ledger:
         if not self.is_strict:
             return
         producers, expected_producers = (
-            {producer: last for producer, last in each.producers().items() if last >= start}
+            {producer: last for producer, last in each.last_offsets_of_producers().items() if last >= start}
             for each in (log, leader)
         )
         if producers != expected_producers:

@@ -45,10 +45,18 @@ class Entries(list[Entry]):
         return len(self)
 
 
+class SimProducers:
+    """No transaction is verified here."""
+
+    def forget_verifications(self) -> None:
+        """See ProducerStateManager."""
+
+
 class SimLog:
     """The log of one replica. What is below `synced_end` survives a crash; leader epochs always do."""
 
     def __init__(self, min_insync_replicas: int) -> None:
+        self.producers = SimProducers()
         self.config = replace(LogConfig(), min_insync_replicas=min_insync_replicas)
         self.log_start_offset = 0
         self.entries: list[Entry] = []
@@ -84,7 +92,7 @@ class SimLog:
         index = offset - self.base
         return self.entries[index] if 0 <= index < len(self.entries) else None
 
-    def producers(self, end: int | None = None) -> dict[int, int]:
+    def last_offsets_of_producers(self, end: int | None = None) -> dict[int, int]:
         """The last offset of each producer below `end`, or of all."""
         found = dict(self.producers_at_base)
         for index, entry in enumerate(self.entries[: None if end is None else end - self.base]):
@@ -94,7 +102,7 @@ class SimLog:
     def producers_at(self, end: int) -> bytes:
         """The same as a snapshot."""
         entries = []
-        for producer, last_offset in self.producers(end).items():
+        for producer, last_offset in self.last_offsets_of_producers(end).items():
             entry = ProducerEntry(producer_id=producer, producer_epoch=0)
             entry.batches.append(BatchMetadata(0, last_offset, 0, 0))
             entries.append(entry)
@@ -105,7 +113,7 @@ class SimLog:
 
     def delete_local(self, offset: int) -> None:
         """Have what is below `offset` in the tier only."""
-        self.producers_at_base = self.producers(offset)
+        self.producers_at_base = self.last_offsets_of_producers(offset)
         del self.entries[: offset - self.base]
         self.base = offset
         self.synced_end = max(self.synced_end, offset)
