@@ -155,9 +155,10 @@ def _check_thread_counts(current: BrokerConfig, changed: BrokerConfig) -> None:
 
 
 def _thread_count(config: BrokerConfig, key: str) -> int:
-    count = (
-        int(config.explicit[key]) if key in config.explicit else config.values[listener_and_base(key).base]
-    )
+    """Return the number of threads that `key` stands for. Errors: ConfigError for one of the file."""
+    base = listener_and_base(key).base
+    text = config.explicit.get(key)
+    count = config.values[base] if text is None else BROKER_DEFINITIONS[base].parse(text)
     assert isinstance(count, int)
     return count
 

@@ -88,7 +88,7 @@ def _outcomes(
     for change in requested:
         try:
             if counts[change.resource] > 1:
-                raise _refused(f"a resource may be in the request once, not {counts[change.resource]} times")
+                raise _refused("Each resource must appear at most once.")
             _check_keys(change)
             outcomes.append(check(change))
         except KafkaError as error:
@@ -100,12 +100,12 @@ def _check_keys(change: ResourceChange) -> None:
     keys = Counter(each.key for each in change.changes)
     repeated = [key for key, count in keys.items() if count > 1]
     if repeated:
-        raise _refused(f"{', '.join(repeated)}: a key may be changed once")
+        raise _refused(f"Error due to duplicate config keys: {', '.join(repeated)}")
     empty = [
         each.key for each in change.changes if each.value is None and each.operation != ConfigOperation.DELETE
     ]
     if empty:
-        raise _refused(f"{', '.join(empty)}: a value of null is not allowed")
+        raise _refused(f"Null value not supported for: {', '.join(empty)}")
 
 
 def _check(config: BrokerConfig, image: MetadataImage, change: ResourceChange, resulting: Resulting) -> None:

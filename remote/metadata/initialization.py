@@ -32,7 +32,7 @@ class MetadataTopicInitializer:
         self._config = config
         self._topic = topic
         self._attempts = 0
-        self._warned: str | None = None
+        self._warned: set[str] = set()
         self._last: BaseException | None = None
 
     async def open_writer(self) -> MetadataLogWriter:
@@ -73,9 +73,9 @@ class MetadataTopicInitializer:
         if self._last is None or not isinstance(error, TimeoutError):
             self._last = error
         reason = error.code.name if isinstance(error, KafkaError) else type(error).__name__
-        is_news = self._attempts >= _QUIET_ATTEMPTS and reason != self._warned
+        is_news = self._attempts >= _QUIET_ATTEMPTS and reason not in self._warned
         if is_news:
-            self._warned = reason
+            self._warned.add(reason)
         _log.log(
             logging.WARNING if is_news else logging.DEBUG,
             "Cannot use %s, so tiered storage waits; retrying with back-off: %s",
@@ -84,7 +84,7 @@ class MetadataTopicInitializer:
         )
 
     def _reached(self) -> None:
-        if self._warned is not None:
+        if self._warned:
             _log.info("%s can be used now, after %d failed attempts", METADATA_TOPIC, self._attempts)
 
 

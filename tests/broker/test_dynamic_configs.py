@@ -118,6 +118,8 @@ def test_the_number_of_threads_of_a_listener_follows_the_same_rule() -> None:
     assert is_accepted(CONFIG, "1", {key: "6"})
     assert not is_accepted(CONFIG, "1", {key: "7"})
     assert is_accepted(CONFIG, "1", {"listener.name.elsewhere.num.network.threads": "7"})
+    given = BrokerConfig({"node.id": "1", key: "many"})
+    assert not is_accepted(given, "1", {"num.io.threads": "9"})
 
 
 def test_java_classes_other_than_those_of_the_start_are_refused() -> None:
