@@ -135,8 +135,8 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     }
     find = FindCoordinatorHandler(coordinators, image, services.topic_creation)
     dispatcher.register(ApiKey.FIND_COORDINATOR, find.handle)
-    dispatcher.register(ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, parks=True)
-    dispatcher.register(ApiKey.SYNC_GROUP, SyncGroupHandler(groups).handle, parks=True)
+    dispatcher.register(ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, parks=True, only_waits=True)
+    dispatcher.register(ApiKey.SYNC_GROUP, SyncGroupHandler(groups).handle, parks=True, only_waits=True)
     dispatcher.register(ApiKey.HEARTBEAT, HeartbeatHandler(groups).handle)
     dispatcher.register(ApiKey.LEAVE_GROUP, LeaveGroupHandler(groups).handle)
     dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, image).handle)

@@ -66,6 +66,7 @@ class _Entry:
     raw: RawHandler | None = None
     typed: TypedHandler[Any] | None = None
     parks: bool = False
+    only_waits: bool = False
 
     def fail(self, request: Request, error: BaseException) -> None:
         """Do what `Request.fail` says."""
@@ -84,15 +85,18 @@ class Dispatcher:
         self.slices = slices
         self._entries: dict[int, _Entry] = {}
 
-    def register(self, key: ApiKey, handler: TypedHandler[Any], *, parks: bool = False) -> None:
+    def register(
+        self, key: ApiKey, handler: TypedHandler[Any], *, parks: bool = False, only_waits: bool = False
+    ) -> None:
         """Have `handler` answer the API `key`.
 
         A coroutine takes one of queued.max.requests places while it runs. A handler that waits for
         other clients or for time to pass must not do that: it either is a plain function that
-        returns a future, or says `parks=True`.
+        returns a future, or says `parks=True`. A future is cancelled when the client goes away, and so is
+        a coroutine that `only_waits`.
         """
         entry = self._add(key)
-        entry.typed, entry.parks = handler, parks
+        entry.typed, entry.parks, entry.only_waits = handler, parks, only_waits
 
     def register_raw(self, key: ApiKey, handler: RawHandler) -> None:
         """Have `handler` answer requests of the API `key` itself; it never waits for a place."""
@@ -236,7 +240,8 @@ class Dispatcher:
             result.add_done_callback(done)
             request.on_abandoned = lambda _: _cancel(result)
         elif isinstance(result, Coroutine):
-            self._channel.run(result, done, takes_place=not entry.parks)
+            task = self._channel.run(result, done, takes_place=not entry.parks)
+            request.on_abandoned = (lambda _: _cancel(task)) if entry.only_waits else None
         else:
             self._failed(request, entry, message, TypeError(f"{entry.api.name} handler returned {result!r}"))
 

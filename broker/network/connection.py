@@ -255,6 +255,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether a handler has yet to answer anything."""
         return self._request is not None or self._owed.count > 0
 
+    @property
+    def has_peer_closed(self) -> bool:
+        """Whether nothing more will come than what the peer has sent already."""
+        return self._stage is not _OPEN
+
     def owes(self, request: Request) -> bool:
         """Whether this request can still be answered."""
         return request is self._request or self._owed.has(request)

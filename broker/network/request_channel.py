@@ -46,12 +46,13 @@ class RequestChannel:
         done: Callable[[asyncio.Future[Any]], None],
         *,
         takes_place: bool,
-    ) -> None:
-        """Run `work` as a task and call `done` with it at the end."""
+    ) -> asyncio.Task[Any]:
+        """Run `work` as a task, which is returned, and call `done` with it at the end."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         self.running += takes_place
         task.add_done_callback(lambda ended: self._ended(ended, done, takes_place))
+        return task
 
     async def close(self) -> None:
         """Cancel what still runs and wait for its end."""
@@ -70,7 +71,8 @@ class RequestChannel:
             done(task)
         finally:
             while self._waiting and self.running < self.limit:
-                _, start = self._waiting.popitem(last=False)
+                request, start = self._waiting.popitem(last=False)
+                request.on_abandoned = None
                 start()
 
     def _abandoned(self, request: Request) -> None:

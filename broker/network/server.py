@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 SWEEP_MS_MAX = 5_000
 # How long a large request may take to be received while others wait for the memory that it holds.
 STALLED_MS = 10_000
+# How long requests that are being worked on may still be answered to a peer that has closed its side.
+PEER_CLOSED_MS_MAX = 5_000
 
 
 class NetworkServer:
@@ -129,9 +131,12 @@ class NetworkServer:
             elif not connection.owes_answers:
                 connection.release_idle_memory()
             connection.unsent_seen = unsent
+            idle_ms = now_ms - connection.idle_since_ms
             if may_stall_ms is not None and connection.holds_memory_since(may_stall_ms):
                 connection.fail("others wait for the memory of its request, which is not complete")
-            elif 0 <= limit_ms <= now_ms - connection.idle_since_ms:
+            elif connection.has_peer_closed and idle_ms >= PEER_CLOSED_MS_MAX:
+                connection.abort()
+            elif 0 <= limit_ms <= idle_ms:
                 self.counters.connections_expired += 1
                 logger.info(
                     "closing connection from %s: idle for %d ms", connection.peer, limit_ms,

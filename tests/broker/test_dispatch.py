@@ -672,3 +672,35 @@ async def test_a_request_that_waits_for_a_place_is_not_decoded_before_it_has_one
         gate.set()
         assert await receive(second, ApiKey.HEARTBEAT, 4) == HeartbeatResponse()
         assert await malformed.is_closed()
+
+
+@on_both_loops
+@pytest.mark.parametrize("only_waits", [True, False])
+async def test_a_client_that_goes_away_cancels_a_handler_that_only_waits_and_no_other(
+    only_waits: bool,
+) -> None:
+    broker = Broker()
+    goes_on = asyncio.Event()
+    ends: list[str] = []
+
+    async def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        try:
+            await goes_on.wait()
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+        ends.append("completed")
+        return HeartbeatResponse()
+
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handle, parks=True, only_waits=only_waits)
+    async with running(broker):
+        client = await broker.connect()
+        await send(client, HeartbeatRequest(), 4)
+        (connection,) = broker.served.server.connections()
+        await until(lambda: connection.owes_answers)
+        client.close()
+        await until(lambda: connection.has_peer_closed)
+        goes_on.set()
+        await until(lambda: bool(ends))
+        assert ends == ["cancelled" if only_waits else "completed"]
+        await until(lambda: broker.served.server.quota.count == 0)

@@ -10,8 +10,9 @@ import pytest
 from broker.network.config import NetworkConfig
 from broker.network.receive_buffer import NORMAL_BYTES, SPARE_FRAME_BYTES
 from broker.network.request import Request
+from broker.network.server import PEER_CLOSED_MS_MAX
 from tests.support.loops import on_both_loops, until
-from tests.support.network import Client, Served, echo, frame, serving
+from tests.support.network import Client, FakeClock, Served, echo, frame, serving
 
 PRODUCE = b"\0\0"
 
@@ -130,6 +131,26 @@ async def test_a_request_that_is_being_worked_on_is_answered_to_a_peer_that_stil
         assert await client.receive() == b"next"
         assert await client.is_closed()
         await until(lambda: served.server.quota.count == 0)
+
+
+@on_both_loops
+async def test_a_peer_that_has_gone_does_not_keep_its_connection_while_its_request_is_worked_on() -> None:
+    clock = FakeClock()
+    handler = Handler()
+    async with serving(handler, clock=clock) as served:
+        client = await served.connect()
+        await client.send(frame(b"W"))
+        await until(lambda: bool(handler.working))
+        served.server.sweep()
+        client.close()
+        (connection,) = served.server.connections()
+        await until(lambda: connection.has_peer_closed)
+        served.server.sweep()
+        assert served.server.quota.count == 1
+        clock.now_ms += PEER_CLOSED_MS_MAX
+        served.server.sweep()
+        await until(lambda: served.server.quota.count == 0)
+        handler.working[0].respond(frame(b"too late"))
 
 
 @on_both_loops
