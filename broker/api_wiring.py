@@ -100,6 +100,7 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         services.flusher,
         leaders,
         services.verifier,
+        services.slices,
     )
     fetch = FetchHandler(
         replicas,
@@ -116,9 +117,12 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     )
     dispatcher.register_raw(ApiKey.PRODUCE, produce.handle)
     dispatcher.register_raw(ApiKey.FETCH, fetch.handle)
-    dispatcher.register(ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas, services.remote).handle)
     dispatcher.register(
-        ApiKey.DELETE_RECORDS, DeleteRecordsHandler(replicas, services.delete_records_purgatory).handle
+        ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas, services.slices, services.remote).handle
+    )
+    dispatcher.register(
+        ApiKey.DELETE_RECORDS,
+        DeleteRecordsHandler(replicas, services.delete_records_purgatory, services.slices).handle,
     )
     dispatcher.register(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas).handle)
     dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs).handle)

@@ -6,8 +6,8 @@
     handler raises anything else             error response UNKNOWN_SERVER_ERROR, traceback logged
     no error response can be built           connection closed
 
-Two kinds of handlers. A *typed* one takes a decoded message and returns the response, steps or a coroutine
-that do, or a future. A *raw* one takes the Request and answers it when it likes.
+Two kinds of handlers. A *typed* one takes a decoded message and returns the response, a future, a coroutine,
+or steps that return one of these. A *raw* one takes the Request and answers it when it likes.
 Coroutines run as tasks in the request channel, which bounds them; see `Dispatcher.register`.
 
 No request holds up the others for long: large requests are decoded, and large responses encoded, in slices
@@ -43,9 +43,8 @@ logger = logging.getLogger(__name__)
 
 RequestT = TypeVar("RequestT", bound=ApiMessage)
 ResultT = TypeVar("ResultT")
-TypedHandler: TypeAlias = Callable[
-    [RequestContext, RequestT], ApiMessage | Awaitable[ApiMessage] | Steps[ApiMessage]
-]
+HandlerResult: TypeAlias = ApiMessage | Awaitable[ApiMessage] | Steps[ApiMessage | Awaitable[ApiMessage]]
+TypedHandler: TypeAlias = Callable[[RequestContext, RequestT], HandlerResult]
 RawHandler: TypeAlias = Callable[[Request], None]
 
 LARGE_BODY_BYTES: Final = 8 * 1024
@@ -146,7 +145,7 @@ class Dispatcher:
         try:
             result = entry.typed(context, message)
             if isinstance(result, Generator):
-                return await self.slices.complete(result)
+                result = await self.slices.complete(result)
             return result if isinstance(result, ApiMessage) else await result
         except Exception as error:
             code, text = _code_of(error, entry, context.peer)
@@ -209,13 +208,17 @@ class Dispatcher:
         except Exception as error:
             self._failed(request, entry, message, error)
             return
+        self._take(request, entry, message, result)
+
+    def _take(self, request: Request, entry: _Entry, message: ApiMessage, result: HandlerResult) -> None:
+        """Answer with what a handler has returned, or when that is done."""
         if isinstance(result, ApiMessage):
             self._answer(request, entry, message, result)
         elif isinstance(result, Generator):
             self._run(
                 request,
                 result,
-                lambda response: self._answer(request, entry, message, response),
+                lambda response: self._take(request, entry, message, response),
                 lambda error: self._failed(request, entry, message, error),
             )
         else:

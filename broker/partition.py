@@ -37,6 +37,7 @@ from protocol.ids import (
 )
 from storage.config import LogConfig
 from storage.log import AppendInfo, AppendOrigin, PartitionLog
+from storage.validation_rules import ValidatedBatch
 from storage.verification import NO_VERIFICATION, Verification
 
 
@@ -143,6 +144,7 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         *,
         verification: Verification | None = None,
+        validated: ValidatedBatch | None = None,
         transaction_version: int = 0,
     ) -> AppendInfo:
         """Append one produce request's records; NOT_ENOUGH_REPLICAS when acks=all cannot be promised.
@@ -167,6 +169,7 @@ class Partition:
             origin=origin,
             transaction_version=transaction_version,
             verification=verification,
+            validated=validated,
         )
         if leader.is_alone:
             log.advance_high_watermark(log.log_end_offset)

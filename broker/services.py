@@ -21,6 +21,7 @@ from broker.purgatory.purgatory import Purgatory
 from broker.remote_fetch import RemoteAccess
 from broker.replica_manager import ReplicaManager
 from broker.replication.throttles import ReplicationThrottles
+from broker.slices import Slices
 from broker.topic_traffic import TopicTraffic
 from broker.transactions.service import TransactionService
 from broker.verification.verifier import TransactionVerifier
@@ -56,6 +57,7 @@ class Services:
     topic_creation: TopicCreation
     verifier: TransactionVerifier
     group_transactions: GroupTransactions
+    slices: Slices
     remote: RemoteAccess | None = None
     """Remote storage for requests of clients; None on a node without it."""
 

@@ -27,7 +27,7 @@ from protocol.steps import Heavy, Step, Steps
 T = TypeVar("T")
 
 SLICE_NS: Final = 2_000_000
-HEAVY_MAX: Final = 4
+HEAVY_MAX: Final = 2
 
 
 class Work:

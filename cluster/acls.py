@@ -7,13 +7,13 @@ Source: KIP-11, KIP-290; AclBindingFilter and its neighbours of Apache Kafka 4.3
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from cluster.image import MetadataImage
 from protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from protocol.steps import Steps
 
 WILDCARD_RESOURCE: Final = "*"
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -97,8 +97,11 @@ def check_filter(wanted: AclFilter) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"a filter with the unknown {field} {number}")
 
 
-def matching_acls(image: MetadataImage, wanted: AclFilter) -> Iterator[AccessControlEntryRecord]:
-    """The entries that a filter means."""
+def matching_acls(image: MetadataImage, wanted: AclFilter) -> Steps[list[AccessControlEntryRecord]]:
+    """Return the entries that a filter means."""
+    found = []
     for record in image.access_control_entries.values():
+        yield None
         if wanted.matches(AclBinding.of(record)):
-            yield record
+            found.append(record)
+    return found

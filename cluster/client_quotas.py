@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from cluster.image import MetadataImage, QuotaEntity
 from protocol.errors import ErrorCode, KafkaError
+from protocol.steps import Steps
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -101,22 +102,24 @@ def is_address(text: str) -> bool:
 
 def matching_quotas(
     image: MetadataImage, components: Iterable[FilterComponent], *, strict: bool
-) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
-    """The entities that fit all `components`; `strict`: that have no type besides.
+) -> Steps[list[tuple[QuotaEntity, Mapping[str, float]]]]:
+    """Return the entities that fit all `components`; `strict`: that have no type besides.
 
     Errors: KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION for an unknown entity type.
     """
     wanted: dict[str, FilterComponent] = {}
     for component in components:
+        yield None
         _check_component(component, wanted)
         wanted[component.entity_type] = component
     if IP in wanted and len(wanted) > 1:
         raise _refused("a filter for an ip cannot be combined with a user or a client-id")
-    return [
-        (entity, quotas)
-        for entity, quotas in image.client_quotas.items()
-        if _matches(dict(entity), wanted.values()) and not (strict and len(entity) != len(wanted))
-    ]
+    found = []
+    for entity, quotas in image.client_quotas.items():
+        yield None
+        if _matches(dict(entity), wanted.values()) and not (strict and len(entity) != len(wanted)):
+            found.append((entity, quotas))
+    return found
 
 
 def _check_component(component: FilterComponent, earlier: Collection[str]) -> None:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode, shortened
+from protocol.steps import Steps, each
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16_384
@@ -64,10 +65,10 @@ def keys_of(mechanism: ScramMechanism, salted_password: bytes) -> ScramKeys:
     )
 
 
-def describe_credentials(image: MetadataImage, users: Sequence[str]) -> list[UserCredentials]:
-    """What is known of `users`, or of everybody when none is named."""
+def describe_credentials(image: MetadataImage, users: Sequence[str]) -> Steps[tuple[UserCredentials, ...]]:
+    """Return what is known of `users`, or of everybody when none is named."""
     named = Counter(users or sorted({user for user, _ in image.scram_credentials}))
-    return [_describe(image, user, count) for user, count in named.items()]
+    return (yield from each(lambda user: _describe(image, user, named[user]), named))
 
 
 def _describe(image: MetadataImage, user: str, count: int) -> UserCredentials:

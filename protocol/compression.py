@@ -11,13 +11,17 @@
 A batch of a few bytes can claim to expand to gigabytes, so `decompress` takes the most that the
 caller will hold and never allocates beyond it, whatever the bytes declare.
 
+`decompress` and `compress` return bytes, and so copy their results. `expand` and `compress_view` are for
+large data in a thread: they copy nothing, and other threads run while the codecs work.
+
 Source: org.apache.kafka.common.compress of Apache Kafka; KIP-110 (zstd), KIP-390 (levels).
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Final, TypeAlias
 
@@ -30,6 +34,7 @@ BytesLike: TypeAlias = bytes | bytearray | memoryview
 _SNAPPY_MAGIC: Final = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER: Final = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
 _SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+_LZ4_PIECE_BYTES: Final = 64 * 1024
 # A copy element of three bytes yields at most 64, so no honest block expands further than this.
 _SNAPPY_EXPANSION_MAX: Final = 22
 _SIZE: Final = struct.Struct(">i")
@@ -72,18 +77,26 @@ def compress(codec: Compression, data: BytesLike, level: int | None = None) -> b
     `level` None is what Kafka does by default: gzip 6, lz4 its fast compressor, zstd 3. Kafka's
     ranges are gzip 1-9, lz4 1-17, zstd -131072-22; snappy has no levels and ignores it.
     """
+    return bytes(compress_view(codec, data, level))
+
+
+def compress_view(codec: Compression, data: BytesLike, level: int | None = None) -> memoryview:
+    """Return what `compress` does, without a copy of the result."""
     if codec is Compression.GZIP:
-        return bytes(cramjam.gzip.compress(data, level=6 if level is None else level))
+        return memoryview(cramjam.gzip.compress(data, level=6 if level is None else level))
     if codec is Compression.SNAPPY:
-        return _compress_snappy(data)
+        return memoryview(_compress_snappy(data))
     if codec is Compression.LZ4:
         # Kafka's reader refuses linked blocks, which are what cramjam's one-call form writes.
         frame = cramjam.lz4.Compressor(level=level or 0, content_checksum=False, block_linked=False)
-        frame.compress(bytes(data))
-        return bytes(frame.finish())
+        # In pieces, as it takes bytes only: a copy of everything would hold up the other threads.
+        view = memoryview(data)
+        for start in range(0, len(view), _LZ4_PIECE_BYTES):
+            frame.compress(bytes(view[start : start + _LZ4_PIECE_BYTES]))
+        return memoryview(frame.finish())
     if codec is Compression.ZSTD:
-        return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
-    return bytes(data)
+        return memoryview(cramjam.zstd.compress(data, level=3 if level is None else level))
+    return memoryview(data)
 
 
 def decompress(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
@@ -97,11 +110,31 @@ def decompress(codec: Compression, data: BytesLike, max_bytes: int) -> bytes:
     return _expand(codec, data, max_bytes)
 
 
+def expand(codec: Compression, data: BytesLike, max_bytes: int) -> memoryview:
+    """Return what `decompress` does, without a copy; for data in any codec but NONE.
+
+    The memory is an anonymous mapping, whose pages take none before they are written to.
+    """
+    output = memoryview(mmap.mmap(-1, max(max_bytes, 1)))[:max_bytes]
+    if codec is Compression.SNAPPY:
+        written = 0
+        for part in _snappy_parts(data, max_bytes):
+            output[written : written + len(part)] = part
+            written += len(part)
+        return output[:written]
+    try:
+        return output[: _EXPANDERS[codec](data, output)]
+    except cramjam.DecompressionError as error:
+        if str(error) == _OUTPUT_FULL:
+            raise _too_large(codec, max_bytes) from None
+        raise DecodeError(f"damaged {codec.name.lower()} data: {error}") from error
+
+
 def _too_large(codec: Compression, max_bytes: int) -> DecodeError:
     return BoundExceeded(f"{codec.name.lower()} data expands to more than {max_bytes} bytes")
 
 
-_EXPANDERS: Final[dict[Compression, Callable[[BytesLike, bytearray], int]]] = {
+_EXPANDERS: Final[dict[Compression, Callable[[BytesLike, bytearray | memoryview], int]]] = {
     Compression.GZIP: cramjam.gzip.decompress_into,
     Compression.LZ4: cramjam.lz4.decompress_into,
     Compression.ZSTD: cramjam.zstd.decompress_into,
@@ -145,11 +178,15 @@ def _compress_snappy(data: BytesLike) -> bytes:
 
 
 def _decompress_snappy(data: BytesLike, max_bytes: int) -> bytes:
+    return b"".join(_snappy_parts(data, max_bytes))
+
+
+def _snappy_parts(data: BytesLike, max_bytes: int) -> Iterator[bytes]:
     view = memoryview(data)
     if bytes(view[: len(_SNAPPY_MAGIC)]) != _SNAPPY_MAGIC:
         # librdkafka writes a single block without any framing.
-        return _decompress_snappy_block(view, max_bytes, max_bytes)
-    parts: list[bytes] = []
+        yield _decompress_snappy_block(view, max_bytes, max_bytes)
+        return
     remaining = max_bytes
     position = 0
     while position < len(view):
@@ -168,8 +205,7 @@ def _decompress_snappy(data: BytesLike, max_bytes: int) -> bytes:
         position = start + size
         part = _decompress_snappy_block(view[start:position], remaining, max_bytes)
         remaining -= len(part)
-        parts.append(part)
-    return b"".join(parts)
+        yield part
 
 
 def _decompress_snappy_block(block: memoryview, remaining: int, max_bytes: int) -> bytes:

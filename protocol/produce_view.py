@@ -1,7 +1,8 @@
 """Produce on the hot path: requests read over a memoryview, answers packed into one buffer.
 
 Says the same as `protocol.messages.produce` through `protocol.codec`, in one pass and
-without an object per level. Records stay views of the request's frame.
+without an object per level. Records stay views of the request's frame. Requests for many partitions are read,
+and their responses written, in steps (`protocol.steps`).
 
 | versions | what differs |
 |----------|--------------|
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from protocol.codec import ELEMENTS_MAX
 from protocol.codec_runtime import read_string_length, read_uuid
 from protocol.errors import DecodeError, shortened
 from protocol.primitives import read_unsigned_varint, skip_tagged_fields, write_unsigned_varint
@@ -30,10 +32,14 @@ from protocol.response_parts import (
     string_field,
     topic_field,
 )
+from protocol.steps import Steps, completed
 
 FIRST_FLEXIBLE_VERSION: Final = 9
 FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
 FIRST_VERSION_WITH_TOPIC_ID: Final = 13
+
+PARTITIONS_PER_STEP: Final = 16
+"""How many partitions are read or written in one step."""
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -103,17 +109,33 @@ class ProducePartitionResult:
 ProduceResult: TypeAlias = tuple[ProducePartition, ProducePartitionResult]
 
 
-def read_produce_request(body: memoryview, version: int) -> ProduceRequestView:
-    """The request at the start of `body`; DecodeError when it is not one of that version (3-13)."""
+def read_produce_request(body: memoryview, version: int) -> ProduceRequestView | Steps[ProduceRequestView]:
+    """The request at the start of `body`; for many partitions, steps that return it.
+
+    Errors: DecodeError when it is not one of that version (3-13).
+    """
+    if FIRST_FLEXIBLE_VERSION <= version < FIRST_VERSION_WITH_TOPIC_ID:
+        try:
+            one = _read_one(body)
+        except (IndexError, struct.error, UnicodeDecodeError) as error:
+            raise DecodeError(f"Produce version {version} in {len(body)} bytes: {error}") from error
+        if one is not None:
+            return one
+    steps = _read(body, version)
+    try:
+        next(steps)
+    except StopIteration as end:
+        view: ProduceRequestView = end.value
+        return view
+    return steps
+
+
+def _read(body: memoryview, version: int) -> Steps[ProduceRequestView]:
     try:
         if version >= FIRST_FLEXIBLE_VERSION:
-            by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
-            one = None if by_id else _read_one(body)
-            if one is not None:
-                return one
-            view, end = _read_flexible(body, by_id)
+            view, end = yield from _read_flexible(body, version >= FIRST_VERSION_WITH_TOPIC_ID)
         else:
-            view, end = _read_fixed(body)
+            view, end = yield from _read_fixed(body)
     except (IndexError, struct.error, UnicodeDecodeError) as error:
         raise DecodeError(f"Produce version {version} in {len(body)} bytes: {error}") from error
     # Positions only grow and slices stop at the end, so one comparison covers every length.
@@ -143,7 +165,9 @@ def _read_one(body: memoryview) -> ProduceRequestView | None:
     return ProduceRequestView(None, acks, timeout_ms, [partition])
 
 
-def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, int]:
+def _read_flexible(  # noqa: PLR0912
+    body: memoryview, by_id: bool
+) -> Steps[tuple[ProduceRequestView, int]]:
     transactional_id: str | None = None
     length = body[0]
     at = 1
@@ -156,7 +180,10 @@ def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, i
     partitions: list[ProducePartition] = []
     topic: str | None = None
     topic_id: UUID | None = None
-    for _ in range(topic_count - 1):
+    for number in range(topic_count - 1):
+        if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+            _check_count(number)
+            yield None
         if by_id:
             id_bytes, count = _ID_COMPACT_COUNT.unpack_from(body, at)
             topic_id = read_uuid(id_bytes)
@@ -181,6 +208,9 @@ def _read_flexible(body: memoryview, by_id: bool) -> tuple[ProduceRequestView, i
             records = body[at : (at := at + length - 1)] if length else None
             at = skip_tagged_fields(body, at) if body[at] else at + 1
             partitions.append(ProducePartition(topic, topic_id, index, records))
+            if not len(partitions) % PARTITIONS_PER_STEP:
+                _check_count(len(partitions))
+                yield None
         at = skip_tagged_fields(body, at) if body[at] else at + 1
     at = skip_tagged_fields(body, at) if body[at] else at + 1
     return ProduceRequestView(transactional_id, acks, timeout_ms, partitions), at
@@ -203,7 +233,7 @@ def _long_count(body: memoryview, at: int, what: str) -> tuple[int, int]:
     return count, at
 
 
-def _read_fixed(body: memoryview) -> tuple[ProduceRequestView, int]:
+def _read_fixed(body: memoryview) -> Steps[tuple[ProduceRequestView, int]]:
     length = _INT16.unpack_from(body, 0)[0]
     at = 2
     transactional_id = None
@@ -214,7 +244,10 @@ def _read_fixed(body: memoryview) -> tuple[ProduceRequestView, int]:
     at += 10
     _refuse_negative(topic_count, "topics")
     partitions: list[ProducePartition] = []
-    for _ in range(topic_count):
+    for number in range(topic_count):
+        if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+            _check_count(number)
+            yield None
         length = _INT16.unpack_from(body, at)[0]
         at += 2
         _refuse_negative(length, "a topic name")
@@ -230,7 +263,15 @@ def _read_fixed(body: memoryview) -> tuple[ProduceRequestView, int]:
                 _refuse_negative(length, "records")
                 records = body[at : (at := at + length)]
             partitions.append(ProducePartition(topic, None, index, records))
+            if not len(partitions) % PARTITIONS_PER_STEP:
+                _check_count(len(partitions))
+                yield None
     return ProduceRequestView(transactional_id, acks, timeout_ms, partitions), at
+
+
+def _check_count(count: int) -> None:
+    if count > ELEMENTS_MAX:
+        raise DecodeError(f"a Produce request has more than {ELEMENTS_MAX} topics or partitions")
 
 
 def _refuse_negative(length: int, what: str) -> None:
@@ -246,12 +287,29 @@ def encode_produce_response(
     node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> bytes:
     """The whole frame: size, header, and the results with neighbours of one topic put together."""
+    if len(results) == 1 and version >= FIRST_FLEXIBLE_VERSION and not node_endpoints:
+        first = results[0]
+        if first[1].is_plain:
+            by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
+            return _encode_one_plain(first, by_id, correlation_id, throttle_time_ms)
+    steps = encode_produce_response_in_steps(
+        version, correlation_id, results, throttle_time_ms, node_endpoints
+    )
+    return bytes(completed(steps))
+
+
+def encode_produce_response_in_steps(
+    version: int,
+    correlation_id: int,
+    results: Sequence[ProduceResult],
+    throttle_time_ms: int = 0,
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> Steps[bytearray]:
+    """Return what `encode_produce_response` does, for many results."""
     flexible = version >= FIRST_FLEXIBLE_VERSION
     by_id = version >= FIRST_VERSION_WITH_TOPIC_ID
-    if flexible and len(results) == 1 and not node_endpoints and results[0][1].is_plain:
-        return _encode_one_plain(results[0], by_id, correlation_id, throttle_time_ms)
     out = bytearray(_SIZE_AND_CORRELATION.size)
-    topics = _by_topic(results)
+    topics = yield from _by_topic(results)
     if flexible:
         out.append(0)
         write_unsigned_varint(out, len(topics) + 1)
@@ -262,18 +320,24 @@ def encode_produce_response(
         out += topic_field(first.topic, first.topic_id, flexible=flexible, by_id=by_id)
         if flexible:
             write_unsigned_varint(out, len(partitions) + 1)
-            for requested, result in partitions:
-                _write_flexible(out, version, requested.partition, result)
-            out.append(0)
         else:
             out += _INT32.pack(len(partitions))
-            for requested, result in partitions:
-                _write_fixed(out, version, requested.partition, result)
+        for start in range(0, len(partitions), PARTITIONS_PER_STEP):
+            yield None
+            for requested, result in partitions[start : start + PARTITIONS_PER_STEP]:
+                if flexible:
+                    _write_flexible(out, version, requested.partition, result)
+                else:
+                    _write_fixed(out, version, requested.partition, result)
+                if result.record_errors:
+                    yield None
+        if flexible:
+            out.append(0)
     out += _INT32.pack(throttle_time_ms)
     if flexible:
         out += node_endpoints_tags(node_endpoints if version >= FIRST_VERSION_WITH_CURRENT_LEADER else ())
     _SIZE_AND_CORRELATION.pack_into(out, 0, len(out) - 4, correlation_id)
-    return bytes(out)
+    return out
 
 
 def _encode_one_plain(pair: ProduceResult, by_id: bool, correlation_id: int, throttle_time_ms: int) -> bytes:
@@ -287,12 +351,12 @@ def _encode_one_plain(pair: ProduceResult, by_id: bool, correlation_id: int, thr
     return _ONE_HEAD.pack(_ONE_OVERHEAD - 4 + len(topic), correlation_id, 0, 2) + topic + tail
 
 
-def _by_topic(
-    results: Sequence[ProduceResult],
-) -> Sequence[Sequence[ProduceResult]]:
+def _by_topic(results: Sequence[ProduceResult]) -> Steps[Sequence[Sequence[ProduceResult]]]:
     topics: list[list[ProduceResult]] = []
     previous: str | UUID | None = None
-    for pair in results:
+    for number, pair in enumerate(results):
+        if number % PARTITIONS_PER_STEP == PARTITIONS_PER_STEP - 1:
+            yield None
         topic = pair[0].topic or pair[0].topic_id
         if topics and topic == previous:
             topics[-1].append(pair)

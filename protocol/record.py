@@ -191,7 +191,7 @@ def _read_headers(data: bytes, start: int) -> tuple[tuple[RecordHeader, ...], in
     return tuple(headers), last + 1
 
 
-def read_varint(data: bytes, start: int) -> tuple[int, int]:
+def read_varint(data: BytesLike, start: int) -> tuple[int, int]:
     """The zigzag varint at `start` and the position of its last byte; IndexError past the end."""
     byte = data[start]
     value = byte & 0x7F

@@ -16,13 +16,17 @@ I/O: none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import Enum
-from typing import Any, TypeAlias, TypeVar
+from heapq import merge
+from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
+
+
+_SORTED_AT_ONCE: Final = 1000
 
 
 class Heavy(Enum):
@@ -43,6 +47,30 @@ def each(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Steps[
         results.append(function(item))
         yield None
     return tuple(results)
+
+
+def each_in_steps(
+    function: Callable[[ItemT], Steps[ResultT]], items: Iterable[ItemT]
+) -> Steps[tuple[ResultT, ...]]:
+    """Return what the steps that `function` makes for each item return."""
+    results = []
+    for item in items:
+        results.append((yield from function(item)))
+        yield None
+    return tuple(results)
+
+
+def in_order(items: Iterable[str]) -> Steps[Iterator[str]]:
+    """Return `items` sorted, which is done in steps, too: to sort a million at once takes a second."""
+    parts: list[list[str]] = [[]]
+    for item in items:
+        parts[-1].append(item)
+        if len(parts[-1]) == _SORTED_AT_ONCE:
+            parts[-1].sort()
+            parts.append([])
+            yield None
+    parts[-1].sort()
+    return merge(*parts)
 
 
 def aside(work: Callable[[], T]) -> Steps[T]:

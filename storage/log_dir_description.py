@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from protocol.errors import ErrorCode
 from protocol.ids import Offset, TopicPartition
+from protocol.steps import Steps
 from storage.log_directory import LogDirectory
 
 
@@ -28,15 +29,16 @@ class LogDirDescription(NamedTuple):
     usable_bytes: int
 
 
-def describe_log_dir(directory: LogDirectory) -> LogDirDescription:
-    """The directory with its partitions."""
+def describe_log_dir(directory: LogDirectory) -> Steps[LogDirDescription]:
+    """Return the directory with its partitions."""
     if directory.offline_reason is not None:
         return LogDirDescription(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [], -1, -1)
     space = directory.fs.space(directory.path)
-    partitions = [
-        PartitionSize(key, log.size_bytes, max(log.high_watermark - log.log_end_offset, 0))
-        for key, log in directory.logs.items()
-    ]
+    partitions = []
+    for key, log in list(directory.logs.items()):
+        lag = max(log.high_watermark - log.log_end_offset, 0)
+        partitions.append(PartitionSize(key, log.size_bytes, lag))
+        yield None
     return LogDirDescription(
         directory.path, ErrorCode.NONE, partitions, space.total_bytes, space.usable_bytes
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset
+from protocol.steps import Steps
 from storage import log_lookup, log_read
 from storage.file_slice import FileSlice
 from storage.log_lookup import RecordPlace
@@ -88,15 +89,30 @@ class ReadableLog(LogState):
         with self.storage_errors("read"):
             return log_read.aborted_transactions(self.segments, start, upper_bound)
 
-    def offset_for_timestamp(self, timestamp: int, upper_bound: Offset | None = None) -> RecordPlace | None:
-        """The first local record with a timestamp >= `timestamp`; None when none is below `upper_bound`."""
-        with self.storage_errors("look-up by timestamp"):
-            place = log_lookup.first_at_or_after(self.segments, timestamp, self.local_log_start_offset)
-        if place is None or (upper_bound is not None and place.offset >= upper_bound):
-            return None
-        return place
+    def offset_for_timestamp(
+        self, timestamp: int, upper_bound: Offset | None = None
+    ) -> Steps[RecordPlace | None]:
+        """Return the first local record at or after `timestamp`; None when none is below `upper_bound`.
 
-    def max_timestamp_offset(self) -> RecordPlace | None:
-        """The first record with the largest timestamp (KIP-734); None in a log without timestamps."""
+        Meanwhile the log may be appended to and cut: what is returned was there when its batch was found.
+        """
+        offset = self.local_log_start_offset
+        while True:
+            with self.storage_errors("look-up by timestamp"):
+                batch = log_lookup.batch_at_or_after(self.segments, timestamp, offset)
+            if batch is None or (upper_bound is not None and batch.header.base_offset >= upper_bound):
+                return None
+            place = yield from log_lookup.first_place(batch, timestamp, offset)
+            if place is not None:
+                return None if upper_bound is not None and place.offset >= upper_bound else place
+            offset = max(batch.header.next_offset, self.local_log_start_offset)
+            yield None
+
+    def max_timestamp_offset(self) -> Steps[RecordPlace | None]:
+        """Return the first record with the largest timestamp (KIP-734); None in a log without timestamps."""
         with self.storage_errors("look-up by timestamp"):
-            return log_lookup.newest_record(self.segments)
+            batch = log_lookup.newest_batch(self.segments)
+        if batch is None:
+            return None
+        header = batch.header
+        return (yield from log_lookup.first_place(batch, header.max_timestamp, header.base_offset))

@@ -25,7 +25,7 @@ from storage.leader_epoch import LeaderEpochCache
 from storage.log_loader import LoadedLog
 from storage.log_observer import LogObserver
 from storage.tiered_retention import is_tiered
-from storage.validation import ValidationRules
+from storage.validation_rules import ValidationRules
 
 
 class LogState:

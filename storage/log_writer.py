@@ -18,6 +18,7 @@ from protocol.batch import (
 )
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import LeaderEpoch, Offset
+from protocol.steps import Steps, completed
 from storage.errors import CorruptFile, StorageFailure
 from storage.log_append import AppendInfo, read_given_batches, read_markers
 from storage.log_reader import ReadableLog
@@ -26,7 +27,8 @@ from storage.producer_entry import BatchMetadata
 from storage.segment import LogSegment
 from storage.transaction_marker import EndTransactionMarker
 from storage.txn_index import AbortedTransaction
-from storage.validation import AppendOrigin, read_single_batch, validate_batch
+from storage.validation import AppendOrigin, read_single_batch, validation
+from storage.validation_rules import ValidatedBatch
 from storage.verification import Verification
 
 _RAFT: Final = AppendOrigin.RAFT
@@ -37,6 +39,17 @@ class WritableLog(ReadableLog):
 
     # -- appending
 
+    def validate(self, records: bytearray | memoryview, now_ms: int) -> Steps[ValidatedBatch]:
+        """Check a producer's batch in steps, as `append_as_leader` does at once; return what to append.
+
+        For logs whose rules say `may_open_batches`. `records` must not change before the last step. It
+        changes nothing in the log: where the batch goes, and whether its producer may append it, is decided
+        by the append.
+        """
+        header = read_single_batch(records)
+        steps = validation(records, header, self.rules, AppendOrigin.CLIENT, now_ms)
+        return ValidatedBatch(records, header) if steps is None else (yield from steps)
+
     def append_as_leader(
         self,
         records: bytearray | memoryview,
@@ -46,6 +59,7 @@ class WritableLog(ReadableLog):
         origin: AppendOrigin = AppendOrigin.CLIENT,
         transaction_version: int = 0,
         verification: Verification | None = None,
+        validated: ValidatedBatch | None = None,
     ) -> AppendInfo:
         """Check one batch, give it the next offsets and the epoch (in place), and append it.
 
@@ -53,16 +67,20 @@ class WritableLog(ReadableLog):
         `transaction_version` is the transaction.version by which a coordinator ended a transaction, 0 when it
         is unknown. `verification` is the one that began for a batch of a transaction, see
         `ProducerStateManager.check_transactional` (KIP-890).
+        `validated` is what `validate` returned for `records`, which are not checked again then.
         Errors: KafkaError, see storage.validation, storage.producer_entry and the module.
         """
         if self.failure is not None:
             self.refuse_after_failure()
         if origin is _RAFT:
             return self._append_of_quorum(records, leader_epoch, now_ms)
-        header = read_single_batch(records)
-        changed = validate_batch(records, header, self.rules, origin, now_ms)
-        if changed is not None:
-            records, header = changed
+        if validated is None:
+            header = read_single_batch(records)
+            steps = validation(records, header, self.rules, origin, now_ms)
+            if steps is not None:
+                records, header = completed(steps)
+        else:
+            records, header = validated
         size_bytes = header.batch_length + LOG_OVERHEAD
         if size_bytes != len(records):
             records = memoryview(records)[:size_bytes]

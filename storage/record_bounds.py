@@ -16,6 +16,8 @@ LEAST_BOUND_BYTES: Final = 16 * MEBIBYTE
 MOST_BOUND_BYTES: Final = 256 * MEBIBYTE
 LOOKED_UP_BYTES_MAX: Final = 64 * MEBIBYTE
 """What a look-up by time expands, which knows no topic's settings."""
+SMALL_BYTES: Final = 32 * 1024
+"""What is expanded or compressed at once: more may take longer than a millisecond or two."""
 RECORDS_MAX: Final = 500_000
 """As many as take about half a second to look at; clients send 10,000 at most unless told otherwise."""
 

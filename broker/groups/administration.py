@@ -19,6 +19,7 @@ from protocol.errors import ErrorCode, KafkaError, shortened
 from protocol.messages.delete_groups import DeletableGroupResult
 from protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from protocol.messages.list_groups import ListedGroup
+from protocol.steps import Steps
 
 CLASSIC_GROUP_TYPE = "Classic"
 NOT_FOUND_FROM_VERSION = 6
@@ -31,22 +32,26 @@ class Administration:
         self._groups = groups
         self._offsets = offsets
 
-    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-        """The groups in one of `states` and of one of `types`, case aside; no filter takes all."""
+    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:
+        """Return the groups in one of `states` and of one of `types`, case aside; no filter takes all."""
         wanted_states = {state.strip().lower() for state in states}
         wanted_types = {kind.strip().lower() for kind in types}
         if wanted_types and CLASSIC_GROUP_TYPE.lower() not in wanted_types:
             return []
-        return [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=CLASSIC_GROUP_TYPE,
+        found = []
+        for group in list(self._groups):
+            yield None
+            if wanted_states and group.state.value.lower() not in wanted_states:
+                continue
+            found.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC_GROUP_TYPE,
+                )
             )
-            for group in self._groups
-            if not wanted_states or group.state.value.lower() in wanted_states
-        ]
+        return found
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
         """One group with its members; what they said and got only while it is stable."""

@@ -41,6 +41,7 @@ from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRes
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -198,11 +199,13 @@ class GroupService:
 
     # Administration
 
-    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-        """The groups of all partitions; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
-        shards = self._shards.all_serving()
+    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:
+        """Return the groups of all partitions; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
         states, types = tuple(states), tuple(types)
-        return [group for shard in shards for group in shard.coordinator.list_groups(states, types)]
+        found: list[ListedGroup] = []
+        for shard in self._shards.all_serving():
+            found += yield from shard.coordinator.list_groups(states, types)
+        return found
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
         """One group with its members; errors are in the reply."""

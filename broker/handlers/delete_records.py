@@ -15,6 +15,7 @@ from broker.delayed_delete_records import NO_OFFSET, DelayedDeleteRecords, Delet
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from cluster.topic_names import is_internal
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
@@ -24,34 +25,50 @@ from protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from protocol.steps import Steps
 
 
 class DeleteRecordsHandler:
     """Moves log start offsets of led partitions; internal topics are refused, as Kafka does."""
 
-    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory) -> None:
+    def __init__(self, replicas: ReplicaManager, purgatory: Purgatory, slices: Slices) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
+        self._slices = slices
 
     def handle(
         self, context: RequestContext, request: DeleteRecordsRequest
-    ) -> DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]:
+    ) -> Steps[DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]]:
         """Answer the new low watermark of every partition, now if all replicas are there already."""
         # Of a partition that is named several times the last offset counts, as in Kafka.
-        offsets = {
-            TopicPartition(topic.name, asked.partition_index): asked.offset
-            for topic in request.topics
-            for asked in topic.partitions
-        }
-        outcomes = {name: self._delete(name, offset) for name, offset in offsets.items()}
+        offsets: dict[TopicPartition, int] = {}
+        for topic in request.topics:
+            for asked in topic.partitions:
+                offsets[TopicPartition(topic.name, asked.partition_index)] = asked.offset
+                yield None
+        outcomes: dict[TopicPartition, Deleted | ErrorCode] = {}
+        for name, offset in offsets.items():
+            outcomes[name] = self._delete(name, offset)
+            yield None
         deleted = [outcome for outcome in outcomes.values() if isinstance(outcome, Deleted)]
         if check_all(deleted):
-            return _response(outcomes)
+            return (yield from _response(outcomes))
+        return self._wait(request, outcomes, deleted)
+
+    def _wait(
+        self,
+        request: DeleteRecordsRequest,
+        outcomes: Mapping[TopicPartition, Deleted | ErrorCode],
+        deleted: list[Deleted],
+    ) -> asyncio.Future[DeleteRecordsResponse]:
         answer: asyncio.Future[DeleteRecordsResponse] = asyncio.get_running_loop().create_future()
 
-        def on_answer() -> None:
+        def respond(response: DeleteRecordsResponse) -> None:
             if not answer.done():
-                answer.set_result(_response(outcomes))
+                answer.set_result(response)
+
+        def on_answer() -> None:
+            self._slices.start(_response(outcomes), respond, answer.set_exception)
 
         operation = DelayedDeleteRecords(max(request.timeout_ms, 0), deleted, on_answer)
         keys = [one.partition.topic_partition for one in deleted]
@@ -70,7 +87,7 @@ class DeleteRecordsHandler:
             return error.code
 
 
-def _response(outcomes: Mapping[TopicPartition, Deleted | ErrorCode]) -> DeleteRecordsResponse:
+def _response(outcomes: Mapping[TopicPartition, Deleted | ErrorCode]) -> Steps[DeleteRecordsResponse]:
     topics: defaultdict[str, list[DeleteRecordsPartitionResult]] = defaultdict(list)
     for (topic, index), outcome in outcomes.items():
         if isinstance(outcome, Deleted):
@@ -80,6 +97,7 @@ def _response(outcomes: Mapping[TopicPartition, Deleted | ErrorCode]) -> DeleteR
         topics[topic].append(
             DeleteRecordsPartitionResult(partition_index=index, low_watermark=low_watermark, error_code=code)
         )
+        yield None
     return DeleteRecordsResponse(
         topics=tuple(
             DeleteRecordsTopicResult(name=topic, partitions=tuple(partitions))

@@ -15,6 +15,7 @@ from protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from protocol.steps import Steps
 
 
 class DescribeAclsHandler:
@@ -24,7 +25,7 @@ class DescribeAclsHandler:
         self._image = image
         self._config = config
 
-    def handle(self, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    def handle(self, context: RequestContext, request: DescribeAclsRequest) -> Steps[DescribeAclsResponse]:
         """The entries that fit, by resource. Errors: SECURITY_DISABLED, INVALID_REQUEST."""
         check_security(self._config)
         wanted = AclFilter(
@@ -38,7 +39,8 @@ class DescribeAclsHandler:
         )
         check_filter(wanted)
         by_resource: dict[tuple[int, str, int], list[AclDescription]] = {}
-        for record in matching_acls(self._image(), wanted):
+        for record in (yield from matching_acls(self._image(), wanted)):
+            yield None
             resource = (record.resource_type, record.resource_name, record.pattern_type)
             by_resource.setdefault(resource, []).append(
                 AclDescription(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from broker.request_context import RequestContext
 from cluster.client_quotas import FilterComponent, matching_quotas
-from cluster.image import MetadataImage
+from cluster.image import MetadataImage, QuotaEntity
 from protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -14,6 +14,7 @@ from protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from protocol.steps import Steps, each
 
 
 class DescribeClientQuotasHandler:
@@ -24,16 +25,19 @@ class DescribeClientQuotasHandler:
 
     def handle(
         self, context: RequestContext, request: DescribeClientQuotasRequest
-    ) -> DescribeClientQuotasResponse:
+    ) -> Steps[DescribeClientQuotasResponse]:
         """Every entity that fits. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION."""
         components = [
             FilterComponent(each.entity_type, each.match_type, each.match) for each in request.components
         ]
-        entries = tuple(
-            EntryData(
-                entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
-                values=tuple(ValueData(key=key, value=value) for key, value in quotas.items()),
-            )
-            for entity, quotas in matching_quotas(self._image(), components, strict=request.strict)
-        )
+        found = yield from matching_quotas(self._image(), components, strict=request.strict)
+        entries = yield from each(_entry, found)
         return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _entry(found: tuple[QuotaEntity, Mapping[str, float]]) -> EntryData:
+    entity, quotas = found
+    return EntryData(
+        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+        values=tuple(ValueData(key=key, value=value) for key, value in quotas.items()),
+    )

@@ -33,6 +33,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from protocol.steps import Steps, each_in_steps
 from storage.config_definition import ConfigDefinition, value_text
 from storage.topic_configs import TOPIC_CONFIGS
 
@@ -49,12 +50,13 @@ class DescribeConfigsHandler:
         self._config = config
         self._levels = levels
 
-    def handle(self, context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    def handle(
+        self, context: RequestContext, request: DescribeConfigsRequest
+    ) -> Steps[DescribeConfigsResponse]:
         """Each resource gets its configs, or its own error; one that is named twice is answered once."""
         description = _Description(self._image(), self._config, self._levels, request)
-        return DescribeConfigsResponse(
-            results=tuple(description.result(resource) for resource in dict.fromkeys(request.resources))
-        )
+        results = yield from each_in_steps(description.result, dict.fromkeys(request.resources))
+        return DescribeConfigsResponse(results=results)
 
 
 class _Description:
@@ -73,15 +75,15 @@ class _Description:
         self._request = request
         self._layers = broker_layers(config, image)
 
-    def result(self, resource: DescribeConfigsResource) -> DescribeConfigsResult:
-        """One resource; its error, if it has one, stands in its own result."""
+    def result(self, resource: DescribeConfigsResource) -> Steps[DescribeConfigsResult]:
+        """Return one resource; its error, if it has one, stands in its own result."""
         keys = frozenset(resource.configuration_keys or ())
         try:
-            configs = tuple(
-                each
-                for each in self._configs(resource.resource_type, resource.resource_name)
-                if not keys or each.name in keys
-            )
+            configs = []
+            for described in self._configs(resource.resource_type, resource.resource_name):
+                if not keys or described.name in keys:
+                    configs.append(described)
+                yield None
         except KafkaError as error:
             return DescribeConfigsResult(
                 error_code=error.code,
@@ -92,7 +94,7 @@ class _Description:
         return DescribeConfigsResult(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=configs,
+            configs=tuple(configs),
         )
 
     def _configs(self, resource_type: int, name: str) -> Iterable[DescribeConfigsResourceResult]:

@@ -13,6 +13,7 @@ from broker.groups.service import GroupService
 from broker.request_context import RequestContext
 from protocol.errors import ErrorCode
 from protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.steps import Steps, each
 
 OPERATIONS_FROM_VERSION = 3
 
@@ -27,16 +28,17 @@ class DescribeGroupsHandler:
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
-    def handle(self, context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    def handle(
+        self, context: RequestContext, request: DescribeGroupsRequest
+    ) -> Steps[DescribeGroupsResponse]:
         """Answer every group by itself, one that is named twice once; errors are in the reply."""
         version = context.header.api_version
         wants_operations = request.include_authorized_operations and version >= OPERATIONS_FROM_VERSION
-        return DescribeGroupsResponse(
-            groups=tuple(
-                self._describe(group_id, version, wants_operations)
-                for group_id in dict.fromkeys(request.groups)
-            )
+        groups = yield from each(
+            lambda group_id: self._describe(group_id, version, wants_operations),
+            dict.fromkeys(request.groups),
         )
+        return DescribeGroupsResponse(groups=groups)
 
     def _describe(self, group_id: str, version: int, wants_operations: bool) -> DescribedGroup:
         group = self._groups.describe_group(group_id, version)

@@ -15,6 +15,7 @@ from protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from protocol.steps import Steps
 from storage.log_dir_description import LogDirDescription, describe_log_dir
 from storage.log_manager import LogManager
 
@@ -25,23 +26,31 @@ class DescribeLogDirsHandler:
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
 
-    def handle(self, context: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    def handle(
+        self, context: RequestContext, request: DescribeLogDirsRequest
+    ) -> Steps[DescribeLogDirsResponse]:
         """List the partitions that were asked for, or all when `topics` is null."""
-        wanted = None
+        wanted: set[tuple[str, int]] | None = None
         if request.topics is not None:
-            wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-        results = tuple(
-            _result(describe_log_dir(directory), wanted, is_cordoned=directory.path in self._logs.cordoned)
-            for directory in self._logs.directories
-        )
-        return DescribeLogDirsResponse(results=results)
+            wanted = set()
+            for topic in request.topics:
+                for index in topic.partitions:
+                    wanted.add((topic.topic, index))
+                    yield None
+        results = []
+        for directory in tuple(self._logs.directories):
+            described = yield from describe_log_dir(directory)
+            is_cordoned = directory.path in self._logs.cordoned
+            results.append((yield from _result(described, wanted, is_cordoned=is_cordoned)))
+        return DescribeLogDirsResponse(results=tuple(results))
 
 
 def _result(
     directory: LogDirDescription, wanted: set[tuple[str, int]] | None, *, is_cordoned: bool
-) -> DescribeLogDirsResult:
+) -> Steps[DescribeLogDirsResult]:
     by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
     for (topic, index), size_bytes, offset_lag in directory.partitions:
+        yield None
         if wanted is None or (topic, index) in wanted:
             by_topic[topic].append(
                 DescribeLogDirsPartition(

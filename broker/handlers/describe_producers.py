@@ -5,6 +5,8 @@ Source: KIP-664.
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.replica_manager import ReplicaManager
 from broker.request_context import RequestContext
 from protocol.errors import KafkaError
@@ -16,6 +18,7 @@ from protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from protocol.steps import Steps, each, each_in_steps
 from storage.producer_entry import ProducerEntry
 
 
@@ -25,31 +28,33 @@ class DescribeProducersHandler:
     def __init__(self, replicas: ReplicaManager) -> None:
         self._replicas = replicas
 
-    def handle(self, context: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    def handle(
+        self, context: RequestContext, request: DescribeProducersRequest
+    ) -> Steps[DescribeProducersResponse]:
         """List the producers of every partition in the request, once for each that is named several times."""
-        topics = tuple(
-            TopicResponse(
-                name=topic,
-                partitions=tuple(self._describe(topic, index) for index in indexes),
-            )
-            for topic, indexes in _named_once(request).items()
-        )
-        return DescribeProducersResponse(topics=topics)
+        topics = []
+        for topic, indexes in (yield from _named_once(request)).items():
+            partitions = yield from each_in_steps(partial(self._describe, topic), indexes)
+            topics.append(TopicResponse(name=topic, partitions=partitions))
+            yield None
+        return DescribeProducersResponse(topics=tuple(topics))
 
-    def _describe(self, topic: str, index: int) -> PartitionResponse:
+    def _describe(self, topic: str, index: int) -> Steps[PartitionResponse]:
         try:
             partition = self._replicas.partition(TopicPartition(topic, index))
         except KafkaError as error:
             return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
-        producers = tuple(_state(entry) for entry in partition.log.producers.producers.values())
+        entries = list(partition.log.producers.producers.values())
+        producers = yield from each(_state, entries)
         return PartitionResponse(partition_index=index, active_producers=producers)
 
 
-def _named_once(request: DescribeProducersRequest) -> dict[str, dict[int, None]]:
+def _named_once(request: DescribeProducersRequest) -> Steps[dict[str, dict[int, None]]]:
     """Each partition once: the response has thousands of producers for the four bytes of an index."""
     topics: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        yield None
     return topics
 
 

@@ -23,6 +23,7 @@ from protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     ResponseCursor,
 )
+from protocol.steps import Steps, each, in_order
 
 
 class DescribeTopicPartitionsHandler:
@@ -34,8 +35,8 @@ class DescribeTopicPartitionsHandler:
 
     def handle(
         self, context: RequestContext, request: DescribeTopicPartitionsRequest
-    ) -> DescribeTopicPartitionsResponse:
-        """One piece, of at least one partition. Errors: INVALID_REQUEST for a cursor that points nowhere."""
+    ) -> Steps[DescribeTopicPartitionsResponse]:
+        """Return one piece, of at least one partition. Errors: INVALID_REQUEST for a bad cursor."""
         image = self._image()
         first_topic, first_index = _start(request)
         names = {topic.name for topic in request.topics} or set(image.topics_by_name)
@@ -48,7 +49,8 @@ class DescribeTopicPartitionsHandler:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         left = max(1, min(self._partition_limit, request.response_partition_limit))
         answered: list[DescribeTopicPartitionsResponseTopic] = []
-        for name in sorted(name for name in names if name >= first_topic):
+        for name in (yield from in_order(name for name in names if name >= first_topic)):
+            yield None
             if left == 0:
                 return _response(answered, ResponseCursor(topic_name=name, partition_index=0))
             topic = image.topics_by_name.get(name)
@@ -57,7 +59,7 @@ class DescribeTopicPartitionsHandler:
                 continue
             start = first_index if name == first_topic else 0
             end = min(len(topic.partitions), start + left)
-            answered.append(_topic(image, context.listener, topic, start, end))
+            answered.append((yield from _topic(image, context.listener, topic, start, end)))
             if end < len(topic.partitions):
                 return _response(answered, ResponseCursor(topic_name=name, partition_index=end))
             left -= max(0, end - start)
@@ -88,14 +90,15 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 def _topic(
     image: MetadataImage, listener: str, topic: TopicImage, start: int, end: int
-) -> DescribeTopicPartitionsResponseTopic:
+) -> Steps[DescribeTopicPartitionsResponseTopic]:
+    partitions = yield from each(
+        lambda index: _partition(image, listener, index, topic.partitions[index]), range(start, end)
+    )
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
         is_internal=is_internal(topic.name),
-        partitions=tuple(
-            _partition(image, listener, index, topic.partitions[index]) for index in range(start, end)
-        ),
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.request_context import RequestContext
 from broker.transactions.service import TransactionService
 from protocol.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
+from protocol.steps import Steps, each
 
 
 class DescribeTransactionsHandler:
@@ -15,10 +16,8 @@ class DescribeTransactionsHandler:
 
     def handle(
         self, context: RequestContext, request: DescribeTransactionsRequest
-    ) -> DescribeTransactionsResponse:
+    ) -> Steps[DescribeTransactionsResponse]:
         """Answer every id by itself, one that is named twice once; errors are in the reply."""
-        return DescribeTransactionsResponse(
-            transaction_states=tuple(
-                self._transactions.describe(each) for each in dict.fromkeys(request.transactional_ids)
-            )
-        )
+        ids = dict.fromkeys(request.transactional_ids)
+        states = yield from each(self._transactions.describe, ids)
+        return DescribeTransactionsResponse(transaction_states=states)

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 from broker.request_context import RequestContext
 from cluster.image import MetadataImage
-from cluster.scram import describe_credentials
+from cluster.scram import UserCredentials, describe_credentials
 from protocol.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from protocol.steps import Steps, each
 
 
 class DescribeUserScramCredentialsHandler:
@@ -23,21 +24,20 @@ class DescribeUserScramCredentialsHandler:
 
     def handle(
         self, context: RequestContext, request: DescribeUserScramCredentialsRequest
-    ) -> DescribeUserScramCredentialsResponse:
+    ) -> Steps[DescribeUserScramCredentialsResponse]:
         """Mechanisms and iterations of the users that are named, or of all; each has an outcome."""
         users = [user.name for user in request.users or ()]
-        return DescribeUserScramCredentialsResponse(
-            error_message=None,
-            results=tuple(
-                DescribeUserScramCredentialsResult(
-                    user=found.user,
-                    error_code=found.code,
-                    error_message=found.text,
-                    credential_infos=tuple(
-                        CredentialInfo(mechanism=each.mechanism, iterations=each.iterations)
-                        for each in found.credentials
-                    ),
-                )
-                for found in describe_credentials(self._image(), users)
-            ),
-        )
+        found = yield from describe_credentials(self._image(), users)
+        results = yield from each(_result, found)
+        return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _result(found: UserCredentials) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=found.user,
+        error_code=found.code,
+        error_message=found.text,
+        credential_infos=tuple(
+            CredentialInfo(mechanism=one.mechanism, iterations=one.iterations) for one in found.credentials
+        ),
+    )

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from broker.request_context import RequestContext
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.steps import Steps, each
 
 BATCH_FROM_VERSION = 4
 SHARE_FROM_VERSION = 6
@@ -68,16 +70,15 @@ class FindCoordinatorHandler:
         self._image = image
         self._internal_topics = internal_topics
 
-    def handle(self, context: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-        """Answer at once; errors are in the reply."""
+    def handle(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> Steps[FindCoordinatorResponse]:
+        """Answer every key by itself; errors are in the reply."""
         version = context.header.api_version
         if version >= BATCH_FROM_VERSION:
-            return FindCoordinatorResponse(
-                coordinators=tuple(
-                    self._find(context, request.key_type, key)
-                    for key in dict.fromkeys(request.coordinator_keys)
-                )
-            )
+            find = partial(self._find, context, request.key_type)
+            coordinators = yield from each(find, dict.fromkeys(request.coordinator_keys))
+            return FindCoordinatorResponse(coordinators=coordinators)
         found = self._find(context, request.key_type, request.key)
         return FindCoordinatorResponse(
             error_code=found.error_code,

@@ -19,6 +19,7 @@ from protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from protocol.steps import Steps
 
 _TYPES_FROM: Final = 1
 
@@ -31,7 +32,7 @@ class ListConfigResourcesHandler:
 
     def handle(
         self, context: RequestContext, request: ListConfigResourcesRequest
-    ) -> ListConfigResourcesResponse:
+    ) -> Steps[ListConfigResourcesResponse]:
         """The resources of the types asked for; UNSUPPORTED_VERSION for a type that is not known."""
         types: tuple[int, ...] = (ResourceType.CLIENT_METRICS,)
         if context.header.api_version >= _TYPES_FROM:
@@ -39,13 +40,12 @@ class ListConfigResourcesHandler:
         if not set(types) <= set(ResourceType):
             return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
         image = self._image()
-        return ListConfigResourcesResponse(
-            config_resources=tuple(
-                ConfigResource(resource_name=name, resource_type=resource_type)
-                for resource_type in dict.fromkeys(types)
-                for name in _names(image, resource_type)
-            )
-        )
+        resources = []
+        for resource_type in dict.fromkeys(types):
+            for name in _names(image, resource_type):
+                resources.append(ConfigResource(resource_name=name, resource_type=resource_type))
+                yield None
+        return ListConfigResourcesResponse(config_resources=tuple(resources))
 
 
 def _names(image: MetadataImage, resource_type: int) -> Iterable[str]:

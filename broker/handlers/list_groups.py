@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.groups.service import GroupService
 from broker.request_context import RequestContext
 from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from protocol.steps import Steps
 
 
 class ListGroupsHandler:
@@ -13,7 +14,7 @@ class ListGroupsHandler:
     def __init__(self, groups: GroupService) -> None:
         self._groups = groups
 
-    def handle(self, context: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    def handle(self, context: RequestContext, request: ListGroupsRequest) -> Steps[ListGroupsResponse]:
         """All groups that pass the filters; KafkaError while groups are loading."""
-        found = self._groups.list_groups(request.states_filter, request.types_filter)
+        found = yield from self._groups.list_groups(request.states_filter, request.types_filter)
         return ListGroupsResponse(groups=tuple(found))

@@ -22,6 +22,7 @@ from broker.partition import FetchIsolation, Partition
 from broker.remote_fetch import RemoteAccess
 from broker.replica_manager import ReplicaManager
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset, TopicPartition
 from protocol.messages.list_offsets import (
@@ -31,6 +32,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.steps import Steps
 from remote.reader.requests import TimestampSearch
 from remote.segment_metadata import TopicIdPartition
 from storage.log import PartitionLog, RecordPlace
@@ -61,28 +63,36 @@ NOT_FOUND = RecordPlace(-1, -1, -1)
 class ListOffsetsHandler:
     """Answers from the local log; points in time that may lie in remote storage are looked up there."""
 
-    def __init__(self, replicas: ReplicaManager, remote: RemoteAccess | None = None) -> None:
+    def __init__(self, replicas: ReplicaManager, slices: Slices, remote: RemoteAccess | None = None) -> None:
         """`remote` is there on a node with remote storage."""
         self._replicas = replicas
+        self._slices = slices
         self._remote = remote
 
     def handle(
         self, context: RequestContext, request: ListOffsetsRequest
-    ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
+    ) -> Steps[ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]]:
         """Answer every partition by itself; one named twice is INVALID_REQUEST."""
-        named = Counter((t.name, p.partition_index) for t in request.topics for p in t.partitions)
         version = context.header.api_version
+        named = yield from _named(request)
         outcomes: dict[TopicPartition, _Outcome] = {}
-        for topic in request.topics:
-            for asked in topic.partitions:
-                name = TopicPartition(topic.name, asked.partition_index)
-                if named[name] > 1:
-                    outcomes[name] = ErrorCode.INVALID_REQUEST
-                else:
-                    outcomes[name] = self._look_up(name, asked, request, version)
+        try:
+            for topic in request.topics:
+                for asked in topic.partitions:
+                    name = TopicPartition(topic.name, asked.partition_index)
+                    if named[name] > 1:
+                        outcomes[name] = ErrorCode.INVALID_REQUEST
+                    else:
+                        outcomes[name] = yield from self._look_up(name, asked, request, version)
+                    yield None
+        except BaseException:
+            for each in outcomes.values():
+                if isinstance(each, RemoteLookUp):
+                    each.outcome.cancel()
+            raise
         look_ups = {name: each for name, each in outcomes.items() if isinstance(each, RemoteLookUp)}
         if not look_ups:
-            return _response(outcomes, version)
+            return (yield from _response(outcomes, version))
         return self._wait(request, outcomes, look_ups, version)
 
     def _wait(
@@ -96,9 +106,12 @@ class ListOffsetsHandler:
         assert remote is not None
         answer: asyncio.Future[ListOffsetsResponse] = asyncio.get_running_loop().create_future()
 
-        def on_answer() -> None:
+        def respond(response: ListOffsetsResponse) -> None:
             if not answer.done():
-                answer.set_result(_response(outcomes, version))
+                answer.set_result(response)
+
+        def on_answer() -> None:
+            self._slices.start(_response(outcomes, version), respond, answer.set_exception)
 
         timeout_ms = request.timeout_ms if request.timeout_ms > 0 else remote.list_offsets_timeout_ms()
         operation = DelayedRemoteListOffsets(timeout_ms, list(look_ups.values()), on_answer)
@@ -109,17 +122,13 @@ class ListOffsetsHandler:
 
     def _look_up(
         self, name: TopicPartition, asked: ListOffsetsPartition, request: ListOffsetsRequest, version: int
-    ) -> _Outcome:
+    ) -> Steps[_Outcome]:
         try:
             if asked.timestamp < 0 and version < LOWEST_VERSION_OF.get(asked.timestamp, version + 1):
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_VERSION, f"timestamp {asked.timestamp} in version {version}"
                 )
-            partition = self._replicas.partition(name)
-            if request.replica_id == DEBUGGING_REPLICA:
-                partition.check_leader_epoch(asked.current_leader_epoch)
-            else:
-                partition.led(asked.current_leader_epoch)
+            partition = self._partition(name, asked, request)
             log = partition.log
             if (
                 asked.timestamp >= 0
@@ -128,11 +137,23 @@ class ListOffsetsHandler:
                 and log.log_start_offset < log.log_end_offset
             ):
                 return self._look_up_remotely(self._remote, partition, asked.timestamp, request)
-            return _checked(
-                partition, asked.timestamp, look_up(partition, asked.timestamp, _isolation(request)), request
-            )
+            found = yield from look_up(partition, asked.timestamp, _isolation(request))
+            if self._partition(name, asked, request) is not partition:
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was re-created")
+            return _checked(partition, asked.timestamp, found, request)
         except KafkaError as error:
             return error.code
+
+    def _partition(
+        self, name: TopicPartition, asked: ListOffsetsPartition, request: ListOffsetsRequest
+    ) -> Partition:
+        """The partition, if this node may answer for it; KafkaError otherwise."""
+        partition = self._replicas.partition(name)
+        if request.replica_id == DEBUGGING_REPLICA:
+            partition.check_leader_epoch(asked.current_leader_epoch)
+        else:
+            partition.led(asked.current_leader_epoch)
+        return partition
 
     def _look_up_remotely(
         self, remote: RemoteAccess, partition: Partition, timestamp: int, request: ListOffsetsRequest
@@ -156,16 +177,14 @@ class ListOffsetsHandler:
                 if found is not None and found.offset >= log.log_start_offset:
                     return found
                 if found is None and log.local_log_start_offset == local_log_start_offset:
-                    return None
+                    return await self._slices.complete(log.offset_for_timestamp(timestamp))
 
         def check() -> None:
             if self._replicas.partition(name) is not partition:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was made anew")
 
         def finish(found: RecordPlace | None) -> RecordPlace:
-            if found is None:
-                found = look_up(partition, timestamp, isolation)
-            elif found.offset >= partition.upper_bound(isolation):
+            if found is None or found.offset >= partition.upper_bound(isolation):
                 found = NOT_FOUND
             return _checked(partition, timestamp, found, request)
 
@@ -183,10 +202,21 @@ def _checked(
     return found
 
 
-def _response(outcomes: dict[TopicPartition, _Outcome], version: int) -> ListOffsetsResponse:
+def _named(request: ListOffsetsRequest) -> Steps[Counter[tuple[str, int]]]:
+    """How often each partition is named."""
+    named: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for asked in topic.partitions:
+            named[topic.name, asked.partition_index] += 1
+            yield None
+    return named
+
+
+def _response(outcomes: dict[TopicPartition, _Outcome], version: int) -> Steps[ListOffsetsResponse]:
     topics: defaultdict[str, list[ListOffsetsPartitionResponse]] = defaultdict(list)
     for (topic, index), outcome in outcomes.items():
         topics[topic].append(_answer(index, outcome, version))
+        yield None
     return ListOffsetsResponse(
         topics=tuple(
             ListOffsetsTopicResponse(name=topic, partitions=tuple(partitions))
@@ -209,8 +239,8 @@ def _answer(index: int, outcome: _Outcome, version: int) -> ListOffsetsPartition
     )
 
 
-def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> RecordPlace:
-    """The offset that `timestamp`, real or special, stands for in the local log; -1 when there is none."""
+def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> Steps[RecordPlace]:
+    """Return the offset that `timestamp`, real or special, stands for in the local log; -1 for none."""
     log = partition.log
     if timestamp == LATEST:
         latest_epoch = log.leader_epochs.latest_epoch
@@ -222,9 +252,9 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _border(log, timestamp) if log.remote_log_enabled else NOT_FOUND
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset()
+        found = yield from log.max_timestamp_offset()
     else:
-        found = log.offset_for_timestamp(timestamp, partition.upper_bound(isolation))
+        found = yield from log.offset_for_timestamp(timestamp, partition.upper_bound(isolation))
     if found is None or found.offset >= partition.upper_bound(isolation):
         return NOT_FOUND
     return found

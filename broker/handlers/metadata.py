@@ -33,18 +33,22 @@ from protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol.schema import ZERO_UUID
+from protocol.steps import Steps, each, each_in_steps
 
 _LISTENER_ERROR_FROM: Final = 6
 _OPERATIONS_FROM: Final = 8
 _CLUSTER_OPERATIONS_TO: Final = 10
 _TOPIC_IDS_FROM: Final = 12
+_PARTITIONS_PER_STEP: Final = 8
+_CREATED_MAX: Final = 1000
+"""How many topics one request has created; the client asks again for the others."""
 
 
 class AutomaticCreation(Protocol):
     """Creates topics that are asked for."""
 
-    def request(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Have topics created; per name the error to answer meanwhile."""
+    def request(self, names: Iterable[str]) -> object:
+        """Have topics created."""
 
 
 class MetadataHandler:
@@ -60,21 +64,22 @@ class MetadataHandler:
         self._node_id = node_id
         self._creation = creation
 
-    def handle(self, context: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    def handle(self, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
         """Brokers that are alive, and the topics that are asked for.
 
         Errors: INVALID_REQUEST at every topic when one has no name, or an id before version 12.
         """
         version = context.header.api_version
-        if request.topics is not None and not _is_valid(request.topics, version):
-            return _invalid(request.topics)
+        if request.topics is not None and not (yield from _is_valid(request.topics, version)):
+            return (yield from _invalid(request.topics))
         image = self._image()
         view = _View(image, context.listener, version)
         if request.topics is None or (version == 0 and not request.topics):
-            topics = [view.topic(topic) for topic in image.topics_by_name.values()]
+            topics = yield from each_in_steps(view.topic, image.topics_by_name.values())
         else:
-            topics = self._named(view, request.topics, request.allow_auto_topic_creation)
-        asks_topics = version >= _OPERATIONS_FROM and request.include_topic_authorized_operations
+            topics = yield from self._named(view, request.topics, request.allow_auto_topic_creation)
+        if version >= _OPERATIONS_FROM and request.include_topic_authorized_operations:
+            topics = yield from each(_with_operations, topics)
         asks_cluster = (
             _OPERATIONS_FROM <= version <= _CLUSTER_OPERATIONS_TO
             and request.include_cluster_authorized_operations
@@ -88,37 +93,36 @@ class MetadataHandler:
             ),
             cluster_id=image.cluster_id,
             controller_id=controller_of(image, self._node_id),
-            topics=tuple(_with_operations(topic) for topic in topics) if asks_topics else tuple(topics),
+            topics=topics,
             cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
         )
 
     def _named(
         self, view: _View, asked: tuple[MetadataRequestTopic, ...], may_create: bool
-    ) -> list[MetadataResponseTopic]:
-        ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID)
+    ) -> Steps[tuple[MetadataResponseTopic, ...]]:
+        ids: dict[UUID, None] = {}
+        names: dict[str, None] = {}
+        for topic in asked:
+            yield None
+            if topic.topic_id != ZERO_UUID:
+                ids[topic.topic_id] = None
+            elif topic.name is not None:
+                names[topic.name] = None
         if ids:
-            return [view.topic_by_id(topic_id) for topic_id in ids]
-        names = dict.fromkeys(topic.name for topic in asked)
-        known = view.image.topics_by_name
-        missing = [name for name in names if name is not None and name not in known]
-        errors = self._missing(missing, may_create)
-        return [
-            _unknown(name, errors[name]) if name in errors else view.topic(known[name])
-            for name in names
-            if name is not None
-        ]
-
-    def _missing(self, names: list[str], may_create: bool) -> dict[str, ErrorCode]:
-        if not names:
-            return {}
-        if self._creation is not None and may_create:
-            return self._creation.request(names)
-        return {
-            name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if name_fault(name) is None
-            else ErrorCode.INVALID_TOPIC_EXCEPTION
-            for name in names
-        }
+            return (yield from each_in_steps(view.topic_by_id, ids))
+        known, missing, topics = view.image.topics_by_name, list[str](), []
+        for name in names:
+            if name in known:
+                topics.append((yield from view.topic(known[name])))
+            else:
+                unknown = _unknown(name)
+                topics.append(unknown)
+                if unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and len(missing) < _CREATED_MAX:
+                    missing.append(name)
+            yield None
+        if self._creation is not None and may_create and missing:
+            self._creation.request(missing)
+        return tuple(topics)
 
 
 class _View:
@@ -130,19 +134,24 @@ class _View:
         self._listener = listener
         self._alive = {broker.id for broker, _ in image.alive_brokers(listener)} if version == 0 else set()
 
-    def topic_by_id(self, topic_id: UUID) -> MetadataResponseTopic:
+    def topic_by_id(self, topic_id: UUID) -> Steps[MetadataResponseTopic]:
         topic = self.image.topics_by_id.get(topic_id)
         if topic is None:
             unknown = ErrorCode.UNKNOWN_TOPIC_ID
             return MetadataResponseTopic(error_code=unknown, name=None, topic_id=topic_id)
-        return self.topic(topic)
+        return (yield from self.topic(topic))
 
-    def topic(self, topic: TopicImage) -> MetadataResponseTopic:
+    def topic(self, topic: TopicImage) -> Steps[MetadataResponseTopic]:
+        partitions = []
+        for index, placed in topic.partitions.items():
+            partitions.append(self._partition(index, placed))
+            if len(partitions) % _PARTITIONS_PER_STEP == 0:
+                yield None
         return MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=is_internal(topic.name),
-            partitions=tuple(self._partition(index, each) for index, each in topic.partitions.items()),
+            partitions=tuple(partitions),
         )
 
     def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
@@ -171,25 +180,27 @@ class _View:
         )
 
 
-def _is_valid(topics: tuple[MetadataRequestTopic, ...], version: int) -> bool:
-    has_ids = any(topic.topic_id != ZERO_UUID for topic in topics)
-    if has_ids:
-        return version >= _TOPIC_IDS_FROM
-    return all(topic.name is not None for topic in topics)
+def _is_valid(topics: tuple[MetadataRequestTopic, ...], version: int) -> Steps[bool]:
+    has_ids, has_names = False, True
+    for topic in topics:
+        yield None
+        has_ids = has_ids or topic.topic_id != ZERO_UUID
+        has_names = has_names and topic.name is not None
+    return version >= _TOPIC_IDS_FROM if has_ids else has_names
 
 
-def _invalid(topics: tuple[MetadataRequestTopic, ...]) -> MetadataResponse:
+def _invalid(topics: tuple[MetadataRequestTopic, ...]) -> Steps[MetadataResponse]:
     error = ErrorCode.INVALID_REQUEST
-    return MetadataResponse(
-        error_code=error,
-        topics=tuple(
-            MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id)
-            for topic in topics
-        ),
+    refused = yield from each(
+        lambda topic: MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id),
+        topics,
     )
+    return MetadataResponse(error_code=error, topics=refused)
 
 
-def _unknown(name: str, error: ErrorCode) -> MetadataResponseTopic:
+def _unknown(name: str) -> MetadataResponseTopic:
+    is_name = name_fault(name) is None
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_name else ErrorCode.INVALID_TOPIC_EXCEPTION
     return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
 
 

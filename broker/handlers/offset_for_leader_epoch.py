@@ -8,6 +8,8 @@ Source: KIP-101, KIP-279, KIP-320.
 
 from __future__ import annotations
 
+from functools import partial
+
 from broker.replica_manager import ReplicaManager
 from broker.request_context import RequestContext
 from protocol.errors import KafkaError
@@ -19,6 +21,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from protocol.steps import Steps, each
 
 
 class OffsetForLeaderEpochHandler:
@@ -29,15 +32,14 @@ class OffsetForLeaderEpochHandler:
 
     def handle(
         self, context: RequestContext, request: OffsetForLeaderEpochRequest
-    ) -> OffsetForLeaderEpochResponse:
+    ) -> Steps[OffsetForLeaderEpochResponse]:
         """Answer every partition; an epoch we never saw is epoch -1, offset -1."""
-        topics = tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=tuple(self._answer(topic.topic, p) for p in topic.partitions)
-            )
-            for topic in request.topics
-        )
-        return OffsetForLeaderEpochResponse(topics=topics)
+        topics = []
+        for topic in request.topics:
+            partitions = yield from each(partial(self._answer, topic.topic), topic.partitions)
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
+            yield None
+        return OffsetForLeaderEpochResponse(topics=tuple(topics))
 
     def _answer(self, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
         try:

@@ -7,9 +7,12 @@ leader names it (from version 10 on).
 
 The records stay where the network read them: the log checks and stamps them in place.
 
-A request with a transactional id may have to wait until the coordinator of its transaction has said that
-the partitions are part of it (`broker.verification`). It is not parked meanwhile: what comes behind it on its
-connection waits, so that the order of batches is kept.
+A request with a transactional id may have to wait until the coordinator of its transaction has said that the
+partitions are part of it (`broker.verification`). It is not parked meanwhile: what comes behind it on its
+connection waits, so that the order of batches is kept. The same holds for a request for many partitions, and
+for batches that the log has to look into (`storage.record_validation`), which are appended in slices: each
+partition is looked up, and its leader checked, when its turn comes. If the client goes away, the remaining
+partitions get nothing, as if the connection had broken before.
 
 Source: KIP-98, KIP-890, KIP-516 (topic ids), KIP-467 (record errors), KIP-951 (the leader in errors).
 """
@@ -18,7 +21,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Generator
+from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from broker.delayed_produce import Appended, DelayedProduce
 from broker.flusher import Flusher
@@ -27,6 +33,7 @@ from broker.partition import ACKS_ALL, Partition
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
 from broker.replication.current_leaders import CurrentLeaders
+from broker.slices import Slices
 from broker.topic_traffic import EXPECTED_OF_PRODUCE, TopicTraffic
 from broker.verification.produce import (
     ProduceVerifications,
@@ -39,14 +46,19 @@ from protocol.batch import claims_transaction
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.produce_view import (
     FIRST_VERSION_WITH_CURRENT_LEADER,
+    PARTITIONS_PER_STEP,
     ProducePartition,
     ProducePartitionResult,
     ProduceRequestView,
     encode_produce_response,
+    encode_produce_response_in_steps,
     read_produce_request,
 )
 from protocol.response_parts import NodeEndpoint
+from protocol.steps import Steps, completed
 from storage.errors import InvalidRecords
+from storage.log import AppendInfo
+from storage.validation_rules import ValidatedBatch
 from storage.verification import Verification
 
 logger = logging.getLogger(__name__)
@@ -67,6 +79,24 @@ QUIET_ERRORS: Final = frozenset(ErrorCode) - {
 Results = list[tuple[ProducePartition, ProducePartitionResult]]
 
 
+@dataclass(slots=True)
+class _Appending:
+    """A request that is being appended: what has become of its partitions so far."""
+
+    view: ProduceRequestView
+    verifications: ProduceVerifications | None
+    results: Results = field(default_factory=list)
+    appended: list[Appended] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Validated:
+    """What looking into the batch for a partition has led to."""
+
+    partition: Partition
+    outcome: ValidatedBatch | Exception
+
+
 class ProduceHandler:
     """Appends, answers, and wakes the fetches that wait for what was appended."""
 
@@ -79,6 +109,7 @@ class ProduceHandler:
         flusher: Flusher,
         leaders: CurrentLeaders,
         verifier: TransactionVerifier,
+        slices: Slices,
     ) -> None:
         self._replicas = replicas
         self._produce_purgatory = produce_purgatory
@@ -87,27 +118,47 @@ class ProduceHandler:
         self._flusher = flusher
         self._leaders = leaders
         self._verifier = verifier
+        self._slices = slices
         self._verifying: set[asyncio.Task[Verifications]] = set()
 
     def handle(self, request: Request) -> None:
         """Take one produce request to its end, or park it; DecodeError when it is malformed."""
-        version = request.header.api_version
-        view = read_produce_request(request.body, version)
-        if len(view.partitions) > 1:
-            view.partitions = _named_once(view.partitions)
-        if view.transactional_id is None:
-            self._append_all(request, view, None)
+        view = read_produce_request(request.body, request.header.api_version)
+        if isinstance(view, Generator):
+            self._run(request, self._read_and_append(request, view))
+        elif view.transactional_id is None:
+            self._append_all(request, _Appending(view, None))
         else:
-            self._append_in_transaction(request, view, ClientSupport.of_produce(version))
+            self._append_in_transaction(request, view)
 
-    def _append_in_transaction(
-        self, request: Request, view: ProduceRequestView, support: ClientSupport
-    ) -> None:
+    def _read_and_append(self, request: Request, reading: Steps[ProduceRequestView]) -> Steps[None]:
+        """Do what `handle` does for a request that is read in steps."""
+        view = yield from reading
+        if view.transactional_id is None:
+            yield from self._append_in_steps(request, _Appending(view, None))
+        else:
+            self._append_in_transaction(request, view)
+
+    def _run(self, request: Request, steps: Steps[None]) -> None:
+        """Run steps for the request in hand; if its client goes away, they end between two of them."""
+
+        def failed(error: Exception) -> None:
+            if isinstance(error, DecodeError):
+                request.close(str(error))
+            else:
+                request.fail(error)
+
+        work = self._slices.start(steps, lambda _: None, failed)
+        if work is not None:
+            request.on_abandoned = lambda _: work.cancel()
+
+    def _append_in_transaction(self, request: Request, view: ProduceRequestView) -> None:
         """Append at once if the transaction is open everywhere; else its coordinator is asked before."""
+        support = ClientSupport.of_produce(request.header.api_version)
         found = transactional_batches(view, support, self._replicas)
         begun = {} if found is None else self._verifier.begin(*found)
         if found is None or not self._verifier.must_ask(begun):
-            self._append_all(request, view, ProduceVerifications(support, begun))
+            self._append_all(request, _Appending(view, ProduceVerifications(support, begun)))
         else:
             self._append_when_verified(request, view, found)
 
@@ -127,7 +178,7 @@ class ProduceHandler:
             request.on_abandoned = None
             try:
                 verifications = ProduceVerifications(found.transaction.support, done.result())
-                self._append_all(request, view, verifications)
+                self._append_all(request, _Appending(view, verifications))
             except DecodeError as error:
                 request.close(str(error))
             except Exception as error:
@@ -136,18 +187,28 @@ class ProduceHandler:
         request.on_abandoned = abandoned
         asking.add_done_callback(verified)
 
-    def _append_all(
-        self, request: Request, view: ProduceRequestView, verifications: ProduceVerifications | None
-    ) -> None:
+    def _append_all(self, request: Request, appending: _Appending) -> None:
         """Append the records of every partition, and answer or have the answer wait."""
-        acks = view.acks
-        results: Results = []
-        appended: list[Appended] = []
-        for asked in view.partitions:
-            results.append((asked, self._append(request, asked, acks, appended, verifications)))
-        if self._fetch_purgatory.watched:
-            for one in appended:
-                self._fetch_purgatory.check_and_complete(one.partition.topic_partition)
+        partitions = appending.view.partitions
+        if len(partitions) == 1 and self._append(request, partitions[0], appending):
+            self._appended(request, appending)
+        else:
+            self._run(request, self._append_in_steps(request, appending))
+
+    def _append_in_steps(self, request: Request, appending: _Appending) -> Steps[None]:
+        """Do what `_append_all` does for several partitions, or for batches that are to be looked into."""
+        partitions = appending.view.partitions
+        if len(partitions) > 1:
+            partitions = yield from _named_once(partitions)
+        for asked in partitions:
+            if not self._append(request, asked, appending):
+                validated = yield from self._validate(request, asked)
+                self._append(request, asked, appending, validated)
+            yield None
+        self._appended(request, appending)
+
+    def _appended(self, request: Request, appending: _Appending) -> None:
+        view, results, appended = appending.view, appending.results, appending.appended
         for one in appended:
             if one.partition.log.must_flush:
                 self._answer_when_flushed(request, view, results, appended)
@@ -159,7 +220,7 @@ class ProduceHandler:
     ) -> None:
         if view.acks == ACKS_ALL and any(not one.is_committed for one in appended):
             self._park(request, view.timeout_ms, results, appended)
-        elif len(appended) == len(results) and view.acks:
+        elif len(appended) == len(results) == 1 and view.acks:
             # Nothing failed: the way of nearly every request.
             header = request.header
             request.respond(encode_produce_response(header.api_version, header.correlation_id, results))
@@ -170,42 +231,58 @@ class ProduceHandler:
         self,
         request: Request,
         asked: ProducePartition,
-        acks: int,
-        appended: list[Appended],
-        verifications: ProduceVerifications | None,
-    ) -> ProducePartitionResult:
-        traffic = self._traffic
-        traffic.produce_requests += 1
+        appending: _Appending,
+        validated: _Validated | None = None,
+    ) -> bool:
+        """Append one partition's records and note the result; False if they are to be looked into before."""
         try:
-            if acks not in ALLOWED_ACKS:
-                raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not one of -1, 0, 1")
-            partition = self._replicas.find(asked.topic, asked.topic_id, asked.partition)
-            if partition.is_internal and request.header.client_id != ADMIN_CLIENT_ID:
-                topic = partition.topic_partition.topic
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-            if asked.records is None:
-                raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
-            if claims_transaction(asked.records):
-                verification = _verification(verifications, partition, asked)
-                info = partition.append(asked.records, acks, request.received_ms, verification=verification)
-            else:
-                info = partition.append(asked.records, acks, request.received_ms)
+            partition = self._find(request, asked, appending.view.acks)
+            if partition.log.rules.may_open_batches and validated is None:
+                return False
+            info = _append_to(partition, request, asked, appending, validated)
         except DecodeError:
             raise
         except InvalidRecords as error:
             result = self._failed(request, asked, error)
             result.record_errors = error.record_errors
             result.log_start_offset = partition.log.log_start_offset
-            return result
         except Exception as error:
             # Of whatever kind it is: the other partitions' records are appended, or will be.
-            return self._failed(request, asked, error)
-        if not info.is_duplicate:
-            traffic.bytes_in += info.size_bytes
-            traffic.messages_in += info.last_offset - info.first_offset + 1
-        result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
-        appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
-        return result
+            result = self._failed(request, asked, error)
+        else:
+            if not info.is_duplicate:
+                self._traffic.bytes_in += info.size_bytes
+                self._traffic.messages_in += info.last_offset - info.first_offset + 1
+            result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
+            appending.appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
+            if self._fetch_purgatory.watched:
+                self._fetch_purgatory.check_and_complete(partition.topic_partition)
+        self._traffic.produce_requests += 1
+        appending.results.append((asked, result))
+        return True
+
+    def _find(self, request: Request, asked: ProducePartition, acks: int) -> Partition:
+        """The partition that records are for; KafkaError if this request may not append to it."""
+        if acks not in ALLOWED_ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks {acks} is not one of -1, 0, 1")
+        partition = self._replicas.find(asked.topic, asked.topic_id, asked.partition)
+        if partition.is_internal and request.header.client_id != ADMIN_CLIENT_ID:
+            topic = partition.topic_partition.topic
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+        if asked.records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+        return partition
+
+    def _validate(self, request: Request, asked: ProducePartition) -> Steps[_Validated]:
+        """Look into the batch of one partition, whose log says that it must."""
+        assert asked.records is not None, "the partition was found"
+        partition = self._replicas.find(asked.topic, asked.topic_id, asked.partition)
+        try:
+            partition.led()
+            outcome = yield from partition.log.validate(asked.records, request.received_ms)
+        except Exception as error:
+            return _Validated(partition, error)
+        return _Validated(partition, outcome)
 
     def _failed(self, request: Request, asked: ProducePartition, error: Exception) -> ProducePartitionResult:
         result = _failed(request, asked, error)
@@ -259,18 +336,31 @@ class ProduceHandler:
         if acks == NO_ANSWER:
             self._end_without_answer(request, results)
             return
-        header = request.header
-        endpoints = self._name_leaders(request, results) if header.api_version >= _NAMES_LEADERS else ()
-        request.respond(
-            encode_produce_response(
-                header.api_version, header.correlation_id, results, node_endpoints=endpoints
+        if len(results) <= PARTITIONS_PER_STEP:
+            request.respond((completed(self._encoded(request, results)),))
+        else:
+            self._run(request, self._respond_in_steps(request, results))
+
+    def _respond_in_steps(self, request: Request, results: Results) -> Steps[None]:
+        frame = yield from self._encoded(request, results)
+        request.respond((frame,))
+
+    def _encoded(self, request: Request, results: Results) -> Steps[bytearray]:
+        version, correlation_id = request.header.api_version, request.header.correlation_id
+        endpoints: tuple[NodeEndpoint, ...] = ()
+        if version >= _NAMES_LEADERS:
+            endpoints = yield from self._name_leaders(request, results)
+        return (
+            yield from encode_produce_response_in_steps(
+                version, correlation_id, results, node_endpoints=endpoints
             )
         )
 
-    def _name_leaders(self, request: Request, results: Results) -> tuple[NodeEndpoint, ...]:
+    def _name_leaders(self, request: Request, results: Results) -> Steps[tuple[NodeEndpoint, ...]]:
         """Say at each partition that is led elsewhere by whom, and where those leaders are."""
         leaders: list[tuple[int, int] | None] = []
         for asked, result in results:
+            yield None
             if result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 result.current_leader = self._leaders.leader_of(asked.topic, asked.topic_id, asked.partition)
                 leaders.append(result.current_leader)
@@ -286,9 +376,12 @@ class ProduceHandler:
         request.respond(None)
 
 
-def _named_once(partitions: list[ProducePartition]) -> list[ProducePartition]:
+def _named_once(partitions: list[ProducePartition]) -> Steps[list[ProducePartition]]:
     """The partitions of a request; of one that is named several times the last entry counts, as in Kafka."""
-    latest = {(each.topic or each.topic_id, each.partition): each for each in partitions}
+    latest: dict[tuple[str | UUID | None, int], ProducePartition] = {}
+    for each in partitions:
+        latest[each.topic or each.topic_id, each.partition] = each
+        yield None
     return partitions if len(latest) == len(partitions) else list(latest.values())
 
 
@@ -296,6 +389,31 @@ def _forget_records(results: Results) -> None:
     """Drop the views of the frame, whose records are in the log now."""
     for asked, _ in results:
         asked.records = None
+
+
+def _append_to(
+    partition: Partition,
+    request: Request,
+    asked: ProducePartition,
+    appending: _Appending,
+    validated: _Validated | None,
+) -> AppendInfo:
+    records, acks, now_ms = asked.records, appending.view.acks, request.received_ms
+    assert records is not None, "the partition was found"
+    batch = None
+    if validated is not None:
+        if validated.partition is not partition:
+            text = f"{partition.topic_partition} was re-created while its batch was looked into"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        if isinstance(validated.outcome, Exception):
+            raise validated.outcome
+        batch = validated.outcome
+    if not claims_transaction(records):
+        if batch is None:
+            return partition.append(records, acks, now_ms)
+        return partition.append(records, acks, now_ms, validated=batch)
+    verification = _verification(appending.verifications, partition, asked)
+    return partition.append(records, acks, now_ms, verification=verification, validated=batch)
 
 
 def _verification(

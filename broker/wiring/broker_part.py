@@ -224,6 +224,7 @@ class BrokerPart:
             group_transactions=self._transactional_writes.in_groups(
                 self._coordinators.groups, fetch_purgatory
             ),
+            slices=self._context.slices,
             remote=None if self.remote is None else self.remote.access,
         )
 

@@ -17,6 +17,7 @@ from protocol.access_control import AclOperation, AclResourceType, PatternType, 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
 from protocol.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
+from protocol.steps import completed
 
 
 class Removal(NamedTuple):
@@ -53,7 +54,7 @@ def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Controlle
     for wanted in filters:
         try:
             check_filter(wanted)
-            found = list(matching_acls(image, wanted))
+            found = completed(matching_acls(image, wanted))
             new = {each.id: RemoveAccessControlEntryRecord(id=each.id) for each in found}
             if len(records | new) > MAX_RECORDS_PER_COMMAND:
                 text = f"more than {MAX_RECORDS_PER_COMMAND} entries cannot be removed at once"

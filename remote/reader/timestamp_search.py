@@ -1,23 +1,32 @@
 """Finding a record by timestamp in one remote segment: time index, offset index, then headers and records.
 
-I/O: blocks; called from reader threads. Bounds: one piece of the segment, one batch and what it expands to
-within `storage.record_bounds`. Errors: RemoteStorageError, DamagedSegment, ShortSegment.
+I/O: blocks; called from reader threads, which rest often while they look at records, so that the event loop
+can run. Bounds: one piece of the segment, one batch and what it expands to within `storage.record_bounds`.
+Errors: RemoteStorageError, DamagedSegment, ShortSegment.
 Source: RemoteLogManager.lookupTimestamp of Apache Kafka 4.3; KIP-405, KIP-1075.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
 from contextlib import closing
+from typing import Final, TypeVar
 
 from protocol.batch import BATCH_OVERHEAD, read_header
 from protocol.errors import DecodeError
+from protocol.ids import Offset
+from protocol.steps import Steps
 from remote.index_cache.segment_indexes import SegmentIndexes
 from remote.reader.batch_stream import PIECE_BYTES, BatchSpan, BatchStream, DamagedSegment, ShortSegment
 from remote.reader.lineage import SegmentPart
 from remote.reader.segment_read import SegmentBytes
 from remote.storage_manager import RemoteStorageManager
-from storage.log_lookup import RecordPlace, places_in_batch
+from storage.log_lookup import FoundBatch, RecordPlace, first_readable_place
+
+T = TypeVar("T")
+
+_WORK_S: Final = 0.000_5
+_REST_S: Final = 0.000_25
 
 
 class TimestampReader:
@@ -48,23 +57,39 @@ class TimestampReader:
                 span = batches.first_reaching(offset, PIECE_BYTES)
                 if span is None or span.base_offset >= end_offset:
                     return None
-                for place in _places_not_before(timestamp, batches, span):
-                    if start_offset <= place.offset < end_offset:
-                        return place
+                place = _first_place(timestamp, start_offset, batches, span)
+                if place is not None and place.offset < end_offset:
+                    return place
                 offset = span.last_offset + 1
 
 
-def _places_not_before(timestamp: int, batches: BatchStream, span: BatchSpan) -> Iterator[RecordPlace]:
-    """The records of one batch from `timestamp` on; those of older batches are not looked at."""
+def _first_place(
+    timestamp: int, from_offset: Offset, batches: BatchStream, span: BatchSpan
+) -> RecordPlace | None:
+    """The first record of one batch at or after `timestamp`; those of an older batch are not looked at."""
     header = read_header(batches.data_from(span.position, BATCH_OVERHEAD))
     if header.max_timestamp < timestamp:
-        return
+        return None
     data = batches.data_from(span.position, span.size_bytes)
     if len(data) < span.size_bytes:
         raise ShortSegment(f"a batch of {span.size_bytes} bytes at {span.position} ended after {len(data)}")
     try:
-        for place in places_in_batch(data, header):
-            if place.timestamp >= timestamp:
-                yield place
+        return _with_rests(first_readable_place(FoundBatch(header, data), timestamp, from_offset))
     except DecodeError as error:
         raise DamagedSegment(f"the batch at byte {span.position} of a remote segment: {error}") from error
+
+
+def _with_rests(steps: Steps[T]) -> T:
+    """Return the result of `steps`, run in this thread with rests, in which other threads run."""
+    answer = None
+    rested_s = time.monotonic()
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        answer = step() if callable(step) else None
+        if time.monotonic() - rested_s > _WORK_S:
+            time.sleep(_REST_S)
+            rested_s = time.monotonic()

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from protocol.batch import iterate_headers
 from protocol.compression import Compression
 from protocol.record import read_records
+from protocol.steps import completed
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
@@ -248,7 +249,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(timestamp=st.integers(NOW_MS - 60, NOW_MS + 200))
     def look_up_timestamp(self, timestamp: int) -> None:
-        place = self.log.offset_for_timestamp(timestamp)
+        place = completed(self.log.offset_for_timestamp(timestamp))
         wanted = next((row for row in self.rows() if row[1] >= timestamp), None)
         assert (place and (place.offset, place.timestamp)) == (wanted and wanted[:2])
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import Compression, compress, decompress
+from protocol.compression import BoundExceeded, Compression, compress, compress_view, decompress, expand
 from protocol.errors import DecodeError
 from tests.support.bombs import (
     MEBIBYTE,
@@ -45,6 +45,8 @@ def test_what_is_compressed_comes_back(codec: Compression, length: int) -> None:
     for given_as in (data, bytearray(data), memoryview(data), memoryview(bytearray(b"__" + data))[2:]):
         compressed = compress(codec, given_as)
         assert decompress(codec, compressed, ENOUGH) == data
+        assert compress_view(codec, given_as) == compressed
+        assert codec is Compression.NONE or expand(codec, compressed, ENOUGH) == data
     assert decompress(codec, memoryview(bytearray(b"__" + compressed))[2:], ENOUGH) == data
     assert codec is Compression.NONE or length < 1000 or len(compressed) < length * 0.9
 
@@ -57,6 +59,10 @@ def test_the_bound_is_exact(codec: Compression) -> None:
         assert decompress(codec, compressed, length) == data
         with pytest.raises(DecodeError, match=rf"more than {length - 1} bytes"):
             decompress(codec, compressed, length - 1)
+        if codec is not Compression.NONE:
+            assert expand(codec, compressed, length) == data
+            with pytest.raises(BoundExceeded, match=rf"more than {length - 1} bytes"):
+                expand(codec, compressed, length - 1)
 
 
 @pytest.mark.parametrize(

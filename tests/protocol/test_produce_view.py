@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import decode, decode_prefix, encode
+from protocol.codec import ELEMENTS_MAX, decode, decode_prefix, encode
 from protocol.errors import DecodeError
 from protocol.framing import encode_response
 from protocol.messages.produce import (
@@ -23,15 +24,18 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from protocol.primitives import write_unsigned_varint
 from protocol.produce_view import (
     ProducePartition,
     ProducePartitionResult,
     ProduceRequestView,
     encode_produce_response,
+    encode_produce_response_in_steps,
     read_produce_request,
 )
 from protocol.response_parts import NodeEndpoint as Endpoint
 from protocol.schema import ZERO_UUID
+from protocol.steps import completed
 from tests.support.damage import damaged_copies
 from tests.support.random_messages import random_messages
 
@@ -58,6 +62,12 @@ def neighbours_apart(response: Any, version: int) -> bool:
     names = [topic.topic_id if version >= 13 else topic.name for topic in response.responses]
     filled = all(topic.partition_responses for topic in response.responses)
     return filled and all(a != b for a, b in pairwise(names))
+
+
+def read(body: memoryview, version: int) -> ProduceRequestView:
+    """The request, however many steps it takes to read it."""
+    found = read_produce_request(body, version)
+    return completed(found) if isinstance(found, Generator) else found
 
 
 def encode_by_hand(response: ProduceResponse, version: int) -> bytes:
@@ -95,7 +105,7 @@ def encode_by_hand(response: ProduceResponse, version: int) -> bytes:
 def test_the_reader_sees_what_the_codec_sees(version: int) -> None:
     for request in random_messages(ProduceRequest, version, "produce view", mixed=300):
         body = memoryview(encode(request, version))
-        assert read_produce_request(body, version) == as_view(request, version)
+        assert read(body, version) == as_view(request, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -175,7 +185,7 @@ def test_a_message_that_quotes_too_much_is_shortened(version: int) -> None:
 
 def test_records_are_views_of_the_request_and_not_copies() -> None:
     frame = bytearray(encode(one_partition(b"abcdef"), 9))
-    records = read_produce_request(memoryview(frame), 9).partitions[0].records
+    records = read(memoryview(frame), 9).partitions[0].records
     assert records is not None
     frame[frame.index(b"abcdef")] = ord("X")
     assert bytes(records) == b"Xbcdef"
@@ -191,14 +201,14 @@ def one_partition(records: bytes | None) -> ProduceRequest:
 def test_records_of_every_length_prefix_are_read(version: int, size: int) -> None:
     request = one_partition(bytes(size))
     body = memoryview(encode(request, version))
-    assert read_produce_request(body, version).partitions[0].records == bytes(size)
+    assert read(body, version).partitions[0].records == bytes(size)
 
 
 def test_a_zero_may_be_written_in_more_bytes_than_it_needs() -> None:
     plain = encode(one_partition(None), 9)
     assert plain[0] == 0
     expect_the_same(b"\x80\x00" + plain[1:], 9)
-    assert read_produce_request(memoryview(b"\x80\x00" + plain[1:]), 9).transactional_id is None
+    assert read(memoryview(b"\x80\x00" + plain[1:]), 9).transactional_id is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -219,6 +229,56 @@ def expect_the_same(body: bytes, version: int) -> None:
         expected = as_view(decode_prefix(ProduceRequest, body, version, 0)[0], version)
     except DecodeError:
         with pytest.raises(DecodeError):
-            read_produce_request(memoryview(body), version)
+            read(memoryview(body), version)
     else:
-        assert read_produce_request(memoryview(body), version) == expected
+        assert read(memoryview(body), version) == expected
+
+
+@pytest.mark.parametrize("version", [8, 12, 13])
+@pytest.mark.parametrize("topics, partitions", [(3000, 0), (3000, 1), (1, 3000)])
+def test_requests_for_many_partitions_are_read_and_answered_in_steps(
+    version: int, topics: int, partitions: int
+) -> None:
+    of_topic = tuple(PartitionProduceData(index=n, records=b"r") for n in range(partitions))
+    request = ProduceRequest(
+        topic_data=tuple(
+            TopicProduceData(name="" if version >= 13 else f"t{n}", partition_data=of_topic)
+            for n in range(topics)
+        )
+    )
+    body = memoryview(encode(request, version))
+    found = read_produce_request(body, version)
+    assert isinstance(found, Generator)
+    assert sum(1 for _ in found) > 150
+    view = read(body, version)
+    assert view == as_view(request, version)
+    results = [(asked, ProducePartitionResult()) for asked in view.partitions]
+    if results:
+        steps = encode_produce_response_in_steps(version, 1, results)
+        assert sum(1 for _ in steps) > 150
+
+
+def test_record_errors_have_a_step_for_each_result() -> None:
+    asked = ProducePartition("t", None, 0, None)
+    result = ProducePartitionResult(record_errors=[(n, "bad") for n in range(1000)])
+    assert sum(1 for _ in encode_produce_response_in_steps(9, 1, [(asked, result)] * 10)) >= 10
+
+
+def test_a_request_for_more_partitions_than_the_bound_is_refused() -> None:
+    count = ELEMENTS_MAX + 100
+    partitions = bytes.fromhex("00000000 00 00") * count
+    for body in (
+        bytes.fromhex("00 0001 00000000 02 0261") + unsigned_varint(count + 1) + partitions + b"\0\0",
+        bytes.fromhex("00 0001 00000000")
+        + unsigned_varint(count + 1)
+        + bytes.fromhex("0261 01 00") * count
+        + b"\0",
+    ):
+        with pytest.raises(DecodeError, match="more than 1000000 topics or partitions"):
+            read(memoryview(body), 9)
+
+
+def unsigned_varint(value: int) -> bytes:
+    out = bytearray()
+    write_unsigned_varint(out, value)
+    return bytes(out)

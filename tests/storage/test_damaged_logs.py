@@ -9,6 +9,7 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
+from protocol.steps import completed
 from storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
 from storage.directory_checkpoints import CheckpointKind
 from storage.log import PartitionLog
@@ -163,7 +164,7 @@ class TestDamage:
         manager.shutdown(NOW_MS)
         log = found(started(disk, "/a"))
         assert values_of(log) == ["c"]
-        assert log.offset_for_timestamp(NOW_MS - 9) == (NOW_MS - 5, 0, 0)
+        assert completed(log.offset_for_timestamp(NOW_MS - 9)) == (NOW_MS - 5, 0, 0)
 
     @pytest.mark.parametrize("is_flushed", [False, True])
     def test_a_base_offset_beyond_its_segment_is_damage_that_no_checksum_shows(

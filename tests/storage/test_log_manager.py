@@ -8,6 +8,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
+from protocol.steps import completed
 from storage.config import LogConfig
 from storage.config_definition import ConfigError
 from storage.directory_checkpoints import CheckpointKind
@@ -217,13 +218,19 @@ class TestUpkeep:
         manager = started(disk)
         log = create(manager)
         log.append_as_leader(batch(["a"]), 0, NOW_MS)
-        first, second = map(describe_log_dir, manager.directories)
+        first, second = (completed(describe_log_dir(each)) for each in manager.directories)
         assert (first.path, first.error_code) == ("/a", ErrorCode.NONE)
         assert first.partitions == [PartitionSize(EVENTS, log.size_bytes, 0)]
         assert first.total_bytes == disk.space("/a").total_bytes
         assert second.partitions == []
         manager.take_offline(manager.directories[0], "gone")
-        assert describe_log_dir(manager.directories[0]) == ("/a", ErrorCode.KAFKA_STORAGE_ERROR, [], -1, -1)
+        assert completed(describe_log_dir(manager.directories[0])) == (
+            "/a",
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            [],
+            -1,
+            -1,
+        )
 
     def test_a_log_start_is_written_down_where_it_is_not_the_first_segment(
         self, disk: CrashFileSystem

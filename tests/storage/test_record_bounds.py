@@ -9,6 +9,7 @@ import pytest
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record import BatchBuilder
+from protocol.steps import completed
 from storage.config import LogConfig
 from storage.record_bounds import MEBIBYTE, RECORDS_MAX, decompressed_bytes_max
 from tests.support.crash_fs import CrashFileSystem
@@ -28,7 +29,7 @@ def test_more_records_than_can_be_looked_at_in_half_a_second_are_refused_where_t
     many = builder.build()
     log = open_log(CrashFileSystem())
     assert log.append_as_leader(bytearray(many), 0, NOW_MS).last_offset == RECORDS_MAX
-    found = log.offset_for_timestamp(NOW_MS)
+    found = completed(log.offset_for_timestamp(NOW_MS))
     assert found is not None and found.offset == 0
     compacted = open_log(CrashFileSystem(), replace(LogConfig(), cleanup_policy=("compact",)))
     with pytest.raises(KafkaError, match=f"{RECORDS_MAX + 1} records") as caught:

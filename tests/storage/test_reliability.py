@@ -15,6 +15,7 @@ from protocol.batch import iterate_headers
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
+from protocol.steps import completed
 from storage.config import LogConfig
 from storage.directory_checkpoints import CheckpointKind
 from storage.errors import StorageFailure
@@ -192,7 +193,7 @@ def test_a_decompression_bomb_is_stored_unopened_and_refused_where_it_must_be_op
     log.append_as_leader(bytearray(batch(["before"], timestamps=NOW_MS - 9)), 0, NOW_MS)
     log.append_as_leader(bytearray(bomb), 0, NOW_MS)
     # Looking for a moment in it finds it as a whole, unopened.
-    found = log.offset_for_timestamp(NOW_MS)
+    found = completed(log.offset_for_timestamp(NOW_MS))
     assert found is not None and found.offset == 1
     compacted = open_log(CrashFileSystem(), replace(LogConfig(), cleanup_policy=("compact",)))
     with pytest.raises(KafkaError) as caught:

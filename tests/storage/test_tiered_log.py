@@ -8,6 +8,7 @@ import pytest
 
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import Offset
+from protocol.steps import completed
 from storage.config import LogConfig
 from storage.leader_epoch import EpochEntry
 from storage.log import PartitionLog
@@ -312,7 +313,7 @@ def test_local_look_ups_by_timestamp_begin_at_the_local_start() -> None:
         log.roll(NOW_MS)
     log.note_highest_offset_in_remote_storage(1)
     log.apply_retention(NOW_MS)
-    found = log.offset_for_timestamp(0)
+    found = completed(log.offset_for_timestamp(0))
     assert found is not None
     assert (found.offset, found.timestamp) == (2, 10)
 

@@ -14,16 +14,12 @@ from protocol.batch import crc_is_valid, read_header, write_header
 from protocol.compression import Compression
 from protocol.errors import ErrorCode, KafkaError
 from protocol.record import BatchBuilder, read_records
+from protocol.steps import completed
 from storage.config import LogConfig
 from storage.errors import InvalidRecords
-from storage.validation import (
-    RECORD_ERRORS_MAX,
-    AppendOrigin,
-    ValidatedBatch,
-    ValidationRules,
-    read_single_batch,
-    validate_batch,
-)
+from storage.record_validation import RECORD_ERRORS_MAX
+from storage.validation import AppendOrigin, read_single_batch, validation
+from storage.validation_rules import ValidatedBatch, ValidationRules
 from tests.support.logs import NOW_MS, batch, end_marker
 
 HOUR_MS = 3_600_000
@@ -34,8 +30,8 @@ def validate(
 ) -> ValidatedBatch:
     rules = ValidationRules.of(replace(LogConfig(), **settings))
     header = read_single_batch(data)
-    changed = validate_batch(data, header, rules, origin, now_ms)
-    return ValidatedBatch(data, header) if changed is None else changed
+    steps = validation(data, header, rules, origin, now_ms)
+    return ValidatedBatch(data, header) if steps is None else completed(steps)
 
 
 def error_of(data: bytearray, **options: Any) -> ErrorCode:

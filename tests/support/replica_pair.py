@@ -20,6 +20,7 @@ from broker.replication.fetcher import FetcherPorts
 from broker.replication.fetcher_manager import FetcherManager
 from broker.replication.remote_tier import FollowersTier
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from broker.topic_traffic import TopicTraffic
 from clients.connection import BrokerConnection
 from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
@@ -33,6 +34,7 @@ from protocol.messages.list_offsets import ListOffsetsRequest
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from protocol.registry import APIS, ApiKey
 from protocol.schema import ApiMessage, MetadataRecord
+from protocol.steps import completed
 from storage.log import PartitionLog
 from tests.support.logs import batch
 from tests.support.replicas import NOW_MS, FakeRequest, Replicas
@@ -58,7 +60,7 @@ class LeaderConnection:
             50_000_000,
             CurrentLeaders(lambda: leader.image, manager),
         )
-        self._offsets = ListOffsetsHandler(manager)
+        self._offsets = ListOffsetsHandler(manager, Slices(leader.clock))
         self._epochs = OffsetForLeaderEpochHandler(manager)
 
     def version_of(self, api_key: int, highest: int | None = None) -> int:
@@ -92,10 +94,10 @@ class LeaderConnection:
         )
         answer: ApiMessage
         if isinstance(sent, ListOffsetsRequest):
-            answer = self._offsets.handle(context, sent)
+            answer = completed(self._offsets.handle(context, sent))
         else:
             assert isinstance(sent, OffsetForLeaderEpochRequest)
-            answer = self._epochs.handle(context, sent)
+            answer = completed(self._epochs.handle(context, sent))
         return decode(type(answer), encode(answer, version), version)
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import Timers
 from broker.replication.current_leaders import CurrentLeaders
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from broker.topic_traffic import TopicTraffic
 from broker.verification.coordinator_questions import CoordinatorQuestions
 from broker.verification.verifier import VerificationSettings
@@ -102,6 +103,7 @@ class TransactionalNode:
             flusher,
             CurrentLeaders(lambda: self.replicas.image, manager),
             self._verification.verifier,
+            Slices(self.clock),
         )
         self._fetch = FetchHandler(
             manager,

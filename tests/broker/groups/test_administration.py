@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import ErrorCode
+from protocol.steps import completed
 from tests.support.group_bench import GroupBench
 
 
 def listed(bench: GroupBench, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> dict[str, str]:
-    return {group.group_id: group.group_state for group in bench.coordinator.list_groups(states, types)}
+    return {
+        group.group_id: group.group_state for group in completed(bench.coordinator.list_groups(states, types))
+    }
 
 
 def with_some_groups() -> GroupBench:
@@ -23,7 +26,7 @@ def with_some_groups() -> GroupBench:
 def test_groups_are_listed_with_state_and_type() -> None:
     bench = with_some_groups()
     assert listed(bench) == {"g": "Stable", "simple": "Empty", "young": "PreparingRebalance"}
-    by_id = {group.group_id: group for group in bench.coordinator.list_groups((), ())}
+    by_id = {group.group_id: group for group in completed(bench.coordinator.list_groups((), ()))}
     assert {group.group_type for group in by_id.values()} == {"Classic"}
     assert (by_id["g"].protocol_type, by_id["simple"].protocol_type) == ("consumer", "")
 

@@ -63,6 +63,7 @@ from protocol.metadata_records.partition_record import PartitionRecord
 from protocol.metadata_records.topic_record import TopicRecord
 from protocol.registry import response_type
 from protocol.schema import ZERO_UUID, ApiMessage, MetadataRecord
+from protocol.steps import completed
 from tests.support.metadata import LISTENER, broker_registration_record, replayed
 from tests.support.state_log import MemoryStateLog
 from tests.support.virtual_timer import VirtualTime
@@ -139,6 +140,8 @@ class Broker:
             client=CLIENT,
         )
         answer = self.handlers[type(request)].handle(context, arrived)
+        if inspect.isgenerator(answer):
+            answer = completed(answer)
         if inspect.isawaitable(answer):
             answer = await answer
         return decode(response_type(request.api_key), encode(answer, version), version)

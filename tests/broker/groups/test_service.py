@@ -36,6 +36,7 @@ from protocol.messages.offset_delete import (
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from protocol.record import BatchBuilder
+from protocol.steps import completed
 from tests.support.state_log import MemoryStateLog
 from tests.support.virtual_timer import VirtualTime
 
@@ -187,7 +188,7 @@ async def test_requests_are_refused_before_the_start_and_after_the_stop() -> Non
         assert (await bench.join()).error_code == expected
         assert bench.heartbeat("m") is expected
         with pytest.raises(KafkaError) as raised:
-            bench.service.list_groups((), ())
+            completed(bench.service.list_groups((), ()))
         assert raised.value.code is expected
         await bench.serving(0)
         await bench.service.stop()
@@ -205,7 +206,7 @@ async def test_while_a_partition_is_loading_clients_are_told_to_wait_and_heartbe
     assert (await bench.join()).error_code == expected
     assert bench.heartbeat("m") is ErrorCode.NONE
     with pytest.raises(KafkaError) as raised:
-        bench.service.list_groups((), ())
+        completed(bench.service.list_groups((), ()))
     assert raised.value.code is expected
     bench.log.read_gate.set()
     await bench.settle()
@@ -250,7 +251,7 @@ async def test_a_partition_that_cannot_be_read_is_not_served(error: Exception) -
     bench.log.read_error = error
     await bench.serving(0)
     assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
-    assert bench.service.list_groups((), ()) == []
+    assert completed(bench.service.list_groups((), ())) == []
     bench.service.on_resignation(0)
     bench.log.read_error = None
     bench.service.on_leadership(0)
@@ -310,7 +311,7 @@ async def test_a_group_record_that_makes_no_sense_keeps_its_partition_alone_from
     await bench.serving(0, 1)
     assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
     assert await bench.commit(5, "a") is ErrorCode.NONE
-    assert [group.group_id for group in bench.service.list_groups((), ())] == ["a"]
+    assert [group.group_id for group in completed(bench.service.list_groups((), ()))] == ["a"]
     await bench.service.stop()
 
 
@@ -435,7 +436,7 @@ async def test_offsets_expire_by_the_timer_alone_in_batches_that_fit() -> None:
     bench.time.pass_time(600_000)
     await bench.settle()
     assert len(bench.log.batches[0]) == 3 + 3
-    assert bench.service.list_groups((), ()) == []
+    assert completed(bench.service.list_groups((), ())) == []
     assert await bench.fetch() == (-1, ErrorCode.NONE)
     await bench.service.stop()
 
@@ -458,7 +459,7 @@ async def test_a_group_is_deleted_for_good(bench: Bench) -> None:
     await bench.commit(5)
     assert (await bench.service.delete_group(GROUP)).error_code == 0
     again = await Bench(bench.log).serving(0)
-    assert again.service.list_groups((), ()) == []
+    assert completed(again.service.list_groups((), ())) == []
     await again.service.stop()
 
 

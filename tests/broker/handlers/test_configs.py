@@ -36,6 +36,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from protocol.steps import completed
 from tests.support.loops import on_both_loops
 from tests.support.metadata import SeededRandomness, creatable
 from tests.support.metadata_store import running_store
@@ -94,7 +95,7 @@ class Admin:
             include_synonyms=True,
             include_documentation=documentation,
         )
-        response = self._describe.handle(request_context(version), over_the_wire(request, version))
+        response = completed(self._describe.handle(request_context(version), over_the_wire(request, version)))
         (result,) = over_the_wire(response, version).results
         return result
 

@@ -20,6 +20,7 @@ from protocol.messages.list_config_resources import ListConfigResourcesRequest
 from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.fence_broker_record import FenceBrokerRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from protocol.steps import completed
 from tests.support.metadata import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
 from tests.support.requests import over_the_wire, request_context
 
@@ -87,7 +88,7 @@ def partitions(
         cursor=None if cursor is None else RequestCursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
     handler = DescribeTopicPartitionsHandler(lambda: IMAGE, node_limit)
-    return over_the_wire(handler.handle(request_context(0), over_the_wire(request, 0)), 0)
+    return over_the_wire(completed(handler.handle(request_context(0), over_the_wire(request, 0))), 0)
 
 
 def pieces(response: DescribeTopicPartitionsResponse) -> list[tuple[str | None, list[int]]]:
@@ -186,7 +187,7 @@ def test_partitions_tell_eligible_leaders_and_offline_replicas() -> None:
     image = replayed([change], IMAGE)
     handler = DescribeTopicPartitionsHandler(lambda: image, 10)
     request = DescribeTopicPartitionsRequest(topics=(TopicRequest(name="c"),))
-    (partition,) = handler.handle(request_context(0), request).topics[0].partitions
+    (partition,) = completed(handler.handle(request_context(0), request)).topics[0].partitions
     assert (partition.leader_id, partition.error_code) == (-1, 0)
     assert partition.eligible_leader_replicas == (2,)
     assert partition.last_known_elr == (3,)
@@ -195,7 +196,7 @@ def test_partitions_tell_eligible_leaders_and_offline_replicas() -> None:
 def resources(version: int, *types: int) -> tuple[int, list[tuple[str, int]]]:
     handler = ListConfigResourcesHandler(lambda: IMAGE)
     request = over_the_wire(ListConfigResourcesRequest(resource_types=types), version)
-    response = over_the_wire(handler.handle(request_context(version), request), version)
+    response = over_the_wire(completed(handler.handle(request_context(version), request)), version)
     found = [(resource.resource_name, resource.resource_type) for resource in response.config_resources]
     return response.error_code, found
 

@@ -22,6 +22,7 @@ from broker.purgatory.timers import Timers
 from broker.replication.current_leaders import CurrentLeaders
 from broker.replication.replica_selector import same_rack, selector_named
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from broker.topic_traffic import TopicTraffic
 from cluster.replication.throttle import ReplicationQuota
 from protocol.errors import ErrorCode
@@ -53,6 +54,7 @@ from protocol.metadata_records.config_record import ConfigRecord
 from protocol.metadata_records.fence_broker_record import FenceBrokerRecord
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from protocol.steps import completed
 from storage.config_definition import ConfigError
 from storage.log import PartitionLog
 from tests.support.logs import batch
@@ -95,6 +97,7 @@ class Cluster:
             cast(Flusher, flusher),
             leaders,
             VerificationBench(self.replicas).verifier,
+            Slices(self.replicas.clock),
         )
         self._fetch = FetchHandler(
             manager,
@@ -493,8 +496,8 @@ def list_latest(cluster: Cluster, *, replica_id: int = -1, version: int = 7) -> 
     request = ListOffsetsRequest(
         replica_id=replica_id, topics=(ListOffsetsTopic(name="t", partitions=(asked,)),)
     )
-    handler = ListOffsetsHandler(cluster.replicas.manager)
-    answer = handler.handle(context(version), request).topics[0].partitions[0]
+    handler = ListOffsetsHandler(cluster.replicas.manager, Slices(cluster.replicas.clock))
+    answer = completed(handler.handle(context(version), request)).topics[0].partitions[0]
     return answer.error_code, answer.offset
 
 
@@ -518,7 +521,7 @@ def test_the_end_of_an_epoch_is_told_by_the_leader_only() -> None:
     asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=3, leader_epoch=3)
     request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
     handler = OffsetForLeaderEpochHandler(cluster.replicas.manager)
-    answer = handler.handle(context(4), request).topics[0].partitions[0]
+    answer = completed(handler.handle(context(4), request)).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -526,7 +529,7 @@ def test_producers_are_described_by_any_replica() -> None:
     cluster = Cluster(leader=SECOND)
     request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
     handler = DescribeProducersHandler(cluster.replicas.manager)
-    assert handler.handle(context(0), request).topics[0].partitions[0].error_code == 0
+    assert completed(handler.handle(context(0), request)).topics[0].partitions[0].error_code == 0
 
 
 def delete(cluster: Cluster, offset: int) -> DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]:
@@ -534,7 +537,11 @@ def delete(cluster: Cluster, offset: int) -> DeleteRecordsResponse | asyncio.Fut
     request = DeleteRecordsRequest(
         topics=(DeleteRecordsTopic(name="t", partitions=(asked,)),), timeout_ms=1_000
     )
-    return DeleteRecordsHandler(cluster.replicas.manager, cluster.deletions).handle(context(2), request)
+    return completed(
+        DeleteRecordsHandler(
+            cluster.replicas.manager, cluster.deletions, Slices(cluster.replicas.clock)
+        ).handle(context(2), request)
+    )
 
 
 def outcome(response: DeleteRecordsResponse) -> tuple[int, int]:
@@ -560,8 +567,10 @@ async def test_deleting_records_of_a_partition_named_a_thousand_times_waits_and_
     cluster.fetch(3, broker=SECOND)
     asked = tuple(DeleteRecordsPartition(partition_index=0, offset=1 + number % 2) for number in range(1_000))
     topics = tuple(DeleteRecordsTopic(name="t", partitions=part) for part in (asked[:500], asked[500:-1]))
-    handler = DeleteRecordsHandler(cluster.replicas.manager, cluster.deletions)
-    waiting = handler.handle(context(2), DeleteRecordsRequest(topics=topics, timeout_ms=1_000))
+    handler = DeleteRecordsHandler(
+        cluster.replicas.manager, cluster.deletions, Slices(cluster.replicas.clock)
+    )
+    waiting = completed(handler.handle(context(2), DeleteRecordsRequest(topics=topics, timeout_ms=1_000)))
     assert (cluster.deletions.delayed, cluster.deletions.watched) == (1, 1)
     assert cluster.partition.log.log_start_offset == 1, "the last entry counts"
     assert isinstance(waiting, asyncio.Future)

@@ -13,6 +13,7 @@ from broker.network.request import ClientInformation
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import Timers
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from protocol.errors import ErrorCode
 from protocol.framing import RequestHeader
 from protocol.ids import TopicPartition
@@ -36,6 +37,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from protocol.steps import completed
 from tests.support.logs import batch, end_marker
 from tests.support.replicas import NOW_MS, HandClock, Replicas
 
@@ -73,7 +75,13 @@ def list_offset(
         isolation_level=isolation,
         topics=(ListOffsetsTopic(name="t", partitions=(asked,)),),
     )
-    return ListOffsetsHandler(replicas.manager).handle(context(version), request).topics[0].partitions[0]
+    return (
+        completed(
+            ListOffsetsHandler(replicas.manager, Slices(replicas.clock)).handle(context(version), request)
+        )
+        .topics[0]
+        .partitions[0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,14 +151,22 @@ def test_a_partition_named_twice_is_an_invalid_request(replicas: Replicas) -> No
     request = ListOffsetsRequest(
         replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(asked, asked)),)
     )
-    answers = ListOffsetsHandler(replicas.manager).handle(context(5), request).topics[0].partitions
+    answers = (
+        completed(ListOffsetsHandler(replicas.manager, Slices(replicas.clock)).handle(context(5), request))
+        .topics[0]
+        .partitions
+    )
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST]
 
 
 def end_of_epoch(replicas: Replicas, epoch: int, current: int = -1, partition: int = 0) -> EpochEndOffset:
     asked = OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
-    return OffsetForLeaderEpochHandler(replicas.manager).handle(context(4), request).topics[0].partitions[0]
+    return (
+        completed(OffsetForLeaderEpochHandler(replicas.manager).handle(context(4), request))
+        .topics[0]
+        .partitions[0]
+    )
 
 
 def test_the_end_of_an_epoch_is_told_and_an_unknown_one_is_minus_one(replicas: Replicas) -> None:
@@ -166,7 +182,9 @@ def delete_before(replicas: Replicas, offset: int, topic: str = "t") -> tuple[in
     request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic, partitions=(asked,)),))
     clock = HandClock()
     purgatory = Purgatory("DeleteRecords", Timers(clock.monotonic_ms))
-    response = DeleteRecordsHandler(replicas.manager, purgatory).handle(context(2), request)
+    response = completed(
+        DeleteRecordsHandler(replicas.manager, purgatory, Slices(clock)).handle(context(2), request)
+    )
     assert isinstance(response, DeleteRecordsResponse)
     answer = response.topics[0].partitions[0]
     return answer.error_code, answer.low_watermark
@@ -197,26 +215,28 @@ def test_records_of_compacted_and_internal_topics_are_not_deleted(replicas: Repl
 
 def test_log_dirs_list_all_partitions_or_those_asked_for(replicas: Replicas) -> None:
     handler = DescribeLogDirsHandler(replicas.logs)
-    (everything,) = handler.handle(context(4), DescribeLogDirsRequest(topics=None)).results
+    (everything,) = completed(handler.handle(context(4), DescribeLogDirsRequest(topics=None))).results
     sizes = {p.partition_index: p.partition_size for p in everything.topics[0].partitions}
     size = replicas.manager.partition(TopicPartition("t", 0)).log.size_bytes
     assert (everything.log_dir, sizes) == ("/data", {0: size, 1: 0})
     assert everything.total_bytes > 0
     asked = (DescribableLogDirTopic(topic="t", partitions=(1,)),)
-    (one,) = handler.handle(context(4), DescribeLogDirsRequest(topics=asked)).results
+    (one,) = completed(handler.handle(context(4), DescribeLogDirsRequest(topics=asked))).results
     assert [p.partition_index for p in one.topics[0].partitions] == [1]
 
 
 def test_kip_1066_a_cordoned_log_dir_says_so(replicas: Replicas) -> None:
     handler = DescribeLogDirsHandler(replicas.logs)
-    assert not handler.handle(context(5), DescribeLogDirsRequest()).results[0].is_cordoned
+    assert not completed(handler.handle(context(5), DescribeLogDirsRequest())).results[0].is_cordoned
     replicas.logs.cordoned = frozenset({"/data"})
-    assert handler.handle(context(5), DescribeLogDirsRequest()).results[0].is_cordoned
+    assert completed(handler.handle(context(5), DescribeLogDirsRequest())).results[0].is_cordoned
 
 
 def test_an_offline_log_dir_says_so(replicas: Replicas) -> None:
     replicas.logs.take_offline(replicas.logs.directories[0], "the disk is gone")
-    (answer,) = DescribeLogDirsHandler(replicas.logs).handle(context(4), DescribeLogDirsRequest()).results
+    (answer,) = completed(
+        DescribeLogDirsHandler(replicas.logs).handle(context(4), DescribeLogDirsRequest())
+    ).results
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -226,7 +246,7 @@ def test_producers_are_described_with_their_open_transaction(replicas: Replicas)
     partition.append(first, 1, NOW_MS)
     request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(1, 7)),))
     known, unknown = (
-        DescribeProducersHandler(replicas.manager).handle(context(0), request).topics[0].partitions
+        completed(DescribeProducersHandler(replicas.manager).handle(context(0), request)).topics[0].partitions
     )
     (producer,) = known.active_producers
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (5, 2, 0)
@@ -239,8 +259,8 @@ def test_producers_of_a_partition_named_several_times_are_described_once(replica
         TopicRequest(name="t", partition_indexes=(1, 0, 1, 1)),
         TopicRequest(name="t", partition_indexes=(0,)),
     )
-    response = DescribeProducersHandler(replicas.manager).handle(
-        context(0), DescribeProducersRequest(topics=asked)
+    response = completed(
+        DescribeProducersHandler(replicas.manager).handle(context(0), DescribeProducersRequest(topics=asked))
     )
     assert [[each.partition_index for each in topic.partitions] for topic in response.topics] == [[1, 0]]
 

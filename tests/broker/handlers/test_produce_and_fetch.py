@@ -16,6 +16,7 @@ from broker.partition import FetchIsolation, Partition
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import Timers
 from broker.replication.current_leaders import CurrentLeaders
+from broker.slices import Slices
 from broker.topic_traffic import TopicTraffic
 from protocol.errors import ErrorCode
 from protocol.ids import TopicPartition
@@ -64,6 +65,7 @@ class Broker:
             flusher,
             leaders,
             self.verification.verifier,
+            Slices(self.clock),
         )
         self._fetch = FetchHandler(
             manager,

@@ -6,11 +6,13 @@ import asyncio
 from typing import cast
 
 from broker.handlers.list_offsets import ListOffsetsHandler
+from broker.slices import Slices
 from protocol.batch import iterate_headers
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse, PartitionData
 from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.registry import ApiKey
+from protocol.steps import completed
 from tests.support.replicas import FakeRequest
 from tests.support.transactional_node import T0, TransactionalNode, answered, request_context, turns
 
@@ -32,8 +34,10 @@ def stable_end(node: TransactionalNode) -> int:
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=1, topics=(ListOffsetsTopic(name="t", partitions=(asked,)),)
     )
-    response = ListOffsetsHandler(node.replicas.manager).handle(
-        request_context(ApiKey.LIST_OFFSETS, 7), request
+    response = completed(
+        ListOffsetsHandler(node.replicas.manager, Slices(node.clock)).handle(
+            request_context(ApiKey.LIST_OFFSETS, 7), request
+        )
     )
     return response.topics[0].partitions[0].offset
 

@@ -16,6 +16,7 @@ from broker.partition import Partition
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import Timers
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from protocol.errors import ErrorCode, KafkaError
 from protocol.framing import RequestHeader
 from protocol.ids import TopicPartition
@@ -38,6 +39,7 @@ from protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from protocol.steps import completed
 from storage.log import RecordPlace
 from tests.support.logs import append, batch
 from tests.support.replicas import NODE, NOW_MS, HandClock, Replicas
@@ -65,7 +67,9 @@ class Border:
             "t", 2, remote_storage_enable="true", local_retention_bytes="0", retention_ms="-1"
         )
         self.replicas.create("u", 1)
-        self.handler = ListOffsetsHandler(self.replicas.manager, self.tier.access)
+        self.handler = ListOffsetsHandler(
+            self.replicas.manager, Slices(self.replicas.clock), self.tier.access
+        )
         for first in range(0, 6, 2):
             append(self.log, "a", "b", leader_epoch=first // 2, timestamps=[first * 10, first * 10 + 10])
             self.log.roll(NOW_MS)
@@ -91,7 +95,7 @@ class Border:
             timeout_ms=timeout_ms,
             topics=(ListOffsetsTopic(name=topic, partitions=asked),),
         )
-        return self.handler.handle(context(version), request)
+        return completed(self.handler.handle(context(version), request))
 
     def answer(self, timestamp: int, topic: str = "t") -> tuple[int, int, int]:
         response = self.ask(timestamp, topic=topic)
@@ -291,7 +295,7 @@ def test_an_epoch_that_ended_in_remote_storage_is_answered_with_its_end() -> Non
     for epoch, expected in ((0, (0, 2)), (1, (1, 4)), (2, (2, 6)), (3, (-1, -1))):
         asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=0, leader_epoch=epoch)
         request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
-        found = handler.handle(context(4), request).topics[0].partitions[0]
+        found = completed(handler.handle(context(4), request)).topics[0].partitions[0]
         assert (found.error_code, found.leader_epoch, found.end_offset) == (0, *expected)
 
 
@@ -307,10 +311,12 @@ def test_a_reader_of_the_remote_part_diverges_only_where_its_epoch_does() -> Non
 
 
 def delete_before(border: Border, offset: int) -> tuple[int, int]:
-    handler = DeleteRecordsHandler(border.replicas.manager, Purgatory("DeleteRecords", border.timers))
+    handler = DeleteRecordsHandler(
+        border.replicas.manager, Purgatory("DeleteRecords", border.timers), Slices(border.replicas.clock)
+    )
     asked = DeleteRecordsPartition(partition_index=0, offset=offset)
     topics = (DeleteRecordsTopic(name="t", partitions=(asked,)),)
-    response = handler.handle(context(2), DeleteRecordsRequest(timeout_ms=100, topics=topics))
+    response = completed(handler.handle(context(2), DeleteRecordsRequest(timeout_ms=100, topics=topics)))
     assert isinstance(response, DeleteRecordsResponse)
     found = response.topics[0].partitions[0]
     return found.error_code, found.low_watermark

@@ -33,6 +33,7 @@ from protocol.messages.describe_transactions import DescribeTransactionsRequest
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.list_transactions import ListTransactionsRequest
+from protocol.steps import completed
 from tests.support.eventually import eventually
 from tests.support.state_log import MemoryStateLog
 from tests.support.virtual_timer import VirtualTime
@@ -222,9 +223,8 @@ async def test_the_partition_that_keeps_the_group_joins_the_transaction(bench: B
     await bench.init()
     request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
     assert (await bench.adding_offsets.handle(context(4), request)).error_code == 0
-    described = DescribeTransactionsHandler(bench.service).handle(
-        context(0), DescribeTransactionsRequest(transactional_ids=(ID, "other", "", ID))
-    )
+    asked = DescribeTransactionsRequest(transactional_ids=(ID, "other", "", ID))
+    described = completed(DescribeTransactionsHandler(bench.service).handle(context(0), asked))
     [found, other, unnamed] = described.transaction_states
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [
         (GROUP_METADATA_TOPIC, (GROUP_PARTITION,))

@@ -16,6 +16,7 @@ from protocol.messages.describe_producers import DescribeProducersRequest, Topic
 from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from protocol.registry import ApiKey
+from protocol.steps import completed
 from tests.support.logs import all_records
 from tests.support.transactional_node import (
     OFFSETS,
@@ -166,7 +167,7 @@ async def test_describe_producers_shows_who_hangs_and_an_administrator_can_abort
 
     def described() -> tuple[int, int, int, int]:
         context = request_context(ApiKey.DESCRIBE_PRODUCERS, 0)
-        (found,) = handler.handle(context, request).topics[0].partitions[0].active_producers
+        (found,) = completed(handler.handle(context, request)).topics[0].partitions[0].active_producers
         return (
             found.producer_id,
             found.producer_epoch,

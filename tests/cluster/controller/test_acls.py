@@ -12,6 +12,7 @@ from cluster.controller.result import MAX_RECORDS_PER_COMMAND
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from protocol.steps import completed
 from tests.support.metadata import CLUSTER_ID, SeededRandomness, applied
 
 EMPTY = MetadataImage(cluster_id=CLUSTER_ID)
@@ -125,7 +126,7 @@ def test_names_fit_by_the_kind_of_pattern(name: str | None, pattern: int, expect
         READER._replace(resource_name="moons"),
     )
     wanted = EVERYTHING._replace(resource_name=name, pattern_type=pattern)
-    assert {record.resource_name for record in matching_acls(image, wanted)} == expected
+    assert {record.resource_name for record in completed(matching_acls(image, wanted))} == expected
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from protocol.messages.alter_client_quotas import (
     RequestEntityData,
     RequestEntryData,
 )
+from protocol.steps import completed
 from tests.support.metadata import CLUSTER_ID, applied
 
 EMPTY = MetadataImage(cluster_id=CLUSTER_ID)
@@ -153,7 +154,7 @@ def quotas() -> MetadataImage:
 
 
 def values(*components: FilterComponent, strict: bool = False) -> list[float]:
-    found = matching_quotas(quotas(), components, strict=strict)
+    found = completed(matching_quotas(quotas(), components, strict=strict))
     return sorted(value for _, quota in found for value in quota.values())
 
 

@@ -17,6 +17,7 @@ from protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from protocol.steps import completed
 from tests.support.metadata import applied, image_with_brokers, replayed
 
 IMAGE = image_with_brokers(1, features=True)
@@ -58,7 +59,7 @@ def test_a_credential_is_kept_as_the_keys_of_the_rfc() -> None:
 def test_mechanisms_are_apart() -> None:
     image, _ = altered(IMAGE, upsertions=(upsertion(),))
     image, _ = altered(image, upsertions=(upsertion(mechanism=SHA_512, iterations=8192),))
-    [found] = describe_credentials(image, ["alice"])
+    [found] = completed(describe_credentials(image, ["alice"]))
     assert found.credentials == (Credential(SHA_256, 4096), Credential(SHA_512, 8192))
     assert len(image.scram_credentials["alice", SHA_512].stored_key) == 64
     image, codes = altered(image, deletions=(deletion(mechanism=SHA_256),))
@@ -114,8 +115,10 @@ def test_an_old_metadata_version_has_no_such_records() -> None:
 
 def test_users_are_described_all_or_by_name() -> None:
     image, _ = altered(IMAGE, upsertions=(upsertion("bob"), upsertion("alice")))
-    assert [found.user for found in describe_credentials(image, [])] == ["alice", "bob"]
-    codes = {found.user: found.code for found in describe_credentials(image, ["bob", "carol", "x", "x"])}
+    assert [found.user for found in completed(describe_credentials(image, []))] == ["alice", "bob"]
+    codes = {
+        found.user: found.code for found in completed(describe_credentials(image, ["bob", "carol", "x", "x"]))
+    }
     assert codes == {
         "bob": ErrorCode.NONE,
         "carol": ErrorCode.RESOURCE_NOT_FOUND,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.batch import read_header
+from protocol.steps import completed
 from storage.leader_epoch import EpochEndOffset
 from storage.log import PartitionLog
 from tests.support.compaction import COMPACTED, append_keyed, compact, keyed_batch, roll
@@ -46,9 +47,9 @@ def test_a_read_below_an_upper_bound_in_a_gap_finds_nothing(log: PartitionLog) -
 
 
 def test_a_look_up_by_time_finds_the_first_record_that_is_left(log: PartitionLog) -> None:
-    found = [log.offset_for_timestamp(NOW_MS + passed_ms) for passed_ms in range(11)]
+    found = [completed(log.offset_for_timestamp(NOW_MS + passed_ms)) for passed_ms in range(11)]
     assert [place and place.offset for place in found] == [4] * 5 + [8] * 4 + [9, None]
-    newest = log.max_timestamp_offset()
+    newest = completed(log.max_timestamp_offset())
     assert newest is not None and newest.offset == 9
 
 
@@ -65,7 +66,7 @@ def test_appends_go_on_at_the_log_end_when_all_but_the_end_is_compacted_away(log
 def test_a_cut_in_a_gap_ends_the_log_there(log: PartitionLog) -> None:
     log.truncate_to(6, below_high_watermark=True)
     assert log.log_end_offset == 6
-    assert log.offset_for_timestamp(NOW_MS + 5) is None
+    assert completed(log.offset_for_timestamp(NOW_MS + 5)) is None
     log.append_as_leader(keyed_batch([("a", "new")]), 2, NOW_MS)
     records = log.read(5, 1000).records
     assert records is not None and read_header(records.read()).base_offset == 6
