@@ -1,0 +1,114 @@
+"""What a broker keeps in memory of what its clients have read from the tier."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from protocol.record import BatchBuilder
+from tests.harness.hostile.target import Target
+from tests.support.eventually import wait_until
+from tests.support.raw_client import RawClient
+
+MIB = 1024 * 1024
+CACHE_BYTES = 16 * MIB
+STATED_BYTES = 48 * MIB
+"""Beside the cache: the response on its way, the buffers of the reader's threads, and what malloc keeps."""
+BATCHES = 48
+TOPIC = "remembered"
+EARLIEST_LOCAL = -4
+
+
+def settings(directory: str) -> dict[str, str]:
+    return {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.manager.task.interval.ms": "100",
+        "log.retention.check.interval.ms": "100",
+        "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+        "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
+        "rsm.config.storage.backend.class": "filesystem",
+        "rsm.config.storage.root": directory,
+        "rsm.config.fetch.chunk.cache.size": str(CACHE_BYTES),
+    }
+
+
+def produce(client: RawClient) -> None:
+    for _ in range(BATCHES):
+        builder = BatchBuilder()
+        for _ in range(10):
+            builder.append(0, None, os.urandom(100_000))
+        data = PartitionProduceData(index=0, records=bytes(builder.build()))
+        topic = TopicProduceData(name=TOPIC, partition_data=(data,))
+        request = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=(topic,))
+        answer = client.ask(request, 9, ProduceResponse)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def local_start(client: RawClient) -> int:
+    asked = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST_LOCAL)
+    request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=TOPIC, partitions=(asked,)),))
+    return client.ask(request, 8, ListOffsetsResponse).topics[0].partitions[0].offset
+
+
+def read(client: RawClient, end_offset: int) -> int:
+    """Read everything below `end_offset`; return how many bytes that were."""
+    offset = total_bytes = 0
+    while offset < end_offset:
+        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=6 * MIB)
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=1_000,
+            min_bytes=1,
+            max_bytes=6 * MIB,
+            session_epoch=-1,
+            topics=(FetchTopic(topic=TOPIC, partitions=(asked,)),),
+        )
+        found = client.ask(request, 11, FetchResponse).responses[0].partitions[0]
+        assert found.error_code == 0
+        records = bytes(found.records or b"")
+        position = 0
+        while position < len(records):
+            length = int.from_bytes(records[position + 8 : position + 12], "big")
+            offset += 1 + int.from_bytes(records[position + 23 : position + 27], "big")
+            position += 12 + length
+        total_bytes += len(records)
+    return total_bytes
+
+
+def test_reading_the_tier_three_times_keeps_the_cache_and_a_stated_amount_in_memory() -> None:
+    """Every completed read once stayed in memory, up to a thousand of them: 3.35 GB under one consumer."""
+    with (
+        tempfile.TemporaryDirectory(prefix="tidelog-tier-") as directory,
+        Target(settings(directory)) as broker,
+    ):
+        broker.create_topic(
+            TOPIC,
+            1,
+            {
+                "remote.storage.enable": "true",
+                "segment.bytes": str(2 * MIB),
+                "local.retention.bytes": "1",
+                "retention.ms": "-1",
+            },
+        )
+        with RawClient(*broker.address) as client:
+            produce(client)
+            wait_until(lambda: local_start(client) >= (BATCHES - 4) * 10, 60.0)
+            end_offset = local_start(client)
+            before_bytes = broker.memory_bytes()
+            for _ in range(3):
+                assert read(client, end_offset) >= end_offset * 100_000
+                assert broker.memory_bytes() <= before_bytes + CACHE_BYTES + STATED_BYTES
