@@ -45,7 +45,7 @@ class DelayedRemoteFetch(DelayedOperation):
     """Complete when every remote read is done, when a partition is here no more, or at the deadline.
 
     Bounds: each read takes at most what `read` has set aside for it, which together is within the
-    request's limit; the reader bounds how many there are at a time.
+    request's limit, and within the reader's memory; the reader bounds how many there are at a time.
     """
 
     def __init__(
@@ -66,15 +66,19 @@ class DelayedRemoteFetch(DelayedOperation):
         self._on_failed: Callable[[Exception], None] | None = on_failed
         assert read.moved is not None
         assert limits.replica_id < 0, "followers are told where the records are, they do not get them"
+        self._memory = reader.memory
+        self._taken_bytes = 0
         self._readings = [self._start(reader, moved) for moved in read.moved]
 
     def _start(self, reader: RemoteReader, moved: MovedPartition) -> _Reading:
         partition, limits = moved.partition, self._limits
         name = partition.topic_partition
+        max_bytes = self._memory.take(moved.max_bytes)
+        self._taken_bytes += max_bytes
         request = RemoteReadRequest(
             topic_id_partition=TopicIdPartition(partition.topic_id, name.topic, name.partition),
             offset=moved.asked.fetch_offset,
-            max_bytes=moved.max_bytes,
+            max_bytes=max_bytes,
             at_least_one=moved.at_least_one,
             upper_bound=partition.upper_bound(limits.isolation),
             with_aborted=limits.isolation is FetchIsolation.READ_COMMITTED,
@@ -182,6 +186,8 @@ class DelayedRemoteFetch(DelayedOperation):
     def release(self) -> None:
         """Stop the reads that have not ended; drop the data of the others, and the callbacks."""
         self._stop_reading()
+        self._memory.give_back(self._taken_bytes)
+        self._taken_bytes = 0
         self._read = FetchRead([], 0, True)
         self._on_read = self._on_failed = None
 

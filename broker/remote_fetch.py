@@ -7,11 +7,46 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.purgatory.purgatory import Purgatory
 from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
 from storage.log import RecordPlace
+
+REMOTE_FETCH_BYTES_MAX: Final = 256 * 1024 * 1024
+"""The default of remote.fetch.max.memory.bytes."""
+_SHARE: Final = 4
+_LEAST_SHARE: Final = 64
+
+
+class RemoteFetchMemory:
+    """The bound on data of the tier that fetches read and have not handed to their responses yet.
+
+    A read takes memory for the bytes it may return, at most a quarter of what is left, so that it may be
+    given less than it asks for. The first batch is returned whatever its size, also when nothing is left.
+    """
+
+    __slots__ = ("limit_bytes", "used_bytes")
+
+    def __init__(self, limit_bytes: int = REMOTE_FETCH_BYTES_MAX) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether no further fetch should read."""
+        return self.limit_bytes - self.used_bytes < self.limit_bytes // _LEAST_SHARE
+
+    def take(self, wanted_bytes: int) -> int:
+        """Take up to `wanted_bytes`; return how many that are."""
+        granted = min(wanted_bytes, (self.limit_bytes - self.used_bytes) // _SHARE)
+        self.used_bytes += granted
+        return granted
+
+    def give_back(self, granted_bytes: int) -> None:
+        """Return what was taken."""
+        self.used_bytes -= granted_bytes
+        assert self.used_bytes >= 0, f"remote fetch memory is {self.used_bytes} bytes"
 
 
 class RemoteReader(Protocol):
@@ -31,7 +66,12 @@ class RemoteReader(Protocol):
         ...
 
     def fetch_throttle_time_ms(self) -> int:
-        """How long nothing should be read, as more bytes were than the quota allows; 0: read (KIP-956)."""
+        """How long nothing should be read: the quota (KIP-956) or the memory is used up; 0: read."""
+        ...
+
+    @property
+    def memory(self) -> RemoteFetchMemory:
+        """Where a fetch takes memory for what it reads."""
         ...
 
 

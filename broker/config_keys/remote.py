@@ -166,6 +166,12 @@ class RemoteKeys:
         "Reads of remote storage that may wait for a thread.",
         minimum=1,
     )
+    remote_fetch_max_memory_bytes = long(
+        "remote.fetch.max.memory.bytes",
+        268_435_456,
+        "Memory of what fetches read from remote storage until it is sent. Tidelog's own key.",
+        minimum=1_048_576,
+    )
     remote_fetch_max_wait_ms = integer(
         "remote.fetch.max.wait.ms", 500, "Longest time for which a fetch waits for remote storage.", minimum=1
     )

@@ -256,6 +256,13 @@ class ServerKeys:
         "queued.max.request.bytes is set. Tidelog's own key.",
         minimum=1_048_576,
     )
+    max_unsent_response_bytes = long(
+        "max.unsent.response.bytes",
+        268_435_456,
+        "Memory of responses that clients do not read; beyond it the connection with the largest is closed. "
+        "Tidelog's own key.",
+        minimum=1_048_576,
+    )
     max_parked_request_bytes = long(
         "max.parked.request.bytes",
         134_217_728,

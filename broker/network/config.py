@@ -23,7 +23,8 @@ class NetworkConfig:
 
     A buffer size of -1 leaves it to the operating system, a backlog of -1 is the longest accept queue that
     the system allows, `connections_max_idle_ms` -1 means no limit. With `queued_max_request_bytes` -1
-    requests are bounded by `max_large_request_bytes`, which is Tidelog's own key.
+    requests are bounded by `max_large_request_bytes`, which is Tidelog's own key, as is
+    `max_unsent_response_bytes`.
     `inter_broker_listener` is a listener's name, "" for none.
     """
 
@@ -38,6 +39,7 @@ class NetworkConfig:
     queued_max_requests: int = 500
     queued_max_request_bytes: int = -1
     max_large_request_bytes: int = 512 * 1024 * 1024
+    max_unsent_response_bytes: int = 256 * 1024 * 1024
     inter_broker_listener: str = ""
 
 

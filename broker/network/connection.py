@@ -80,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         "_owed",
         "_reading",
         "_request",
+        "_responses",
         "_scheduled",
         "_stage",
         "_transport",
@@ -114,6 +115,7 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer = ReceiveBuffer(
             server.config.socket_request_max_bytes, server.spare_memory, memory.uncounted_bytes
         )
+        self._responses = server.response_memory
         self._request: Request | None = None
         self._owed = OwedAnswers()
         self._transport: asyncio.Transport | None = None
@@ -178,6 +180,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writer.close()
         self._buffer.discard()
         self._admission.release()
+        self._responses.resumed(self)
         abandoned = self._owed.clear()
         if self._request is not None:
             abandoned.append(self._request)
@@ -208,12 +211,12 @@ class Connection(asyncio.BufferedProtocol):
                     self._writer.write(one)
                 # One commit may answer many: they leave together, with the last or in the turn to come.
                 if not owed.count and not self._in_turn:
-                    self._writer.flush()
+                    self._flush(self._writer)
                 self._schedule()
                 return
             self._writer.write(answer)
             if not self._in_turn:
-                self._writer.flush()
+                self._flush(self._writer)
                 # Not at once: whoever answers now may be in the middle of another connection's request.
                 self._schedule()
         except OSError as error:
@@ -341,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
             self.fail(str(error))
         finally:
             self._in_turn = False
-        writer.flush()
+        self._flush(writer)
         self._check_room()
         if self._draining or self._stage is Stage.ALL_READ:
             self._close_if_done()
@@ -427,7 +430,7 @@ class Connection(asyncio.BufferedProtocol):
         self._scheduled = False
         if self._request is not None and self._writer is not None:
             # It may take its time, and answers to requests before it are there.
-            self._writer.flush()
+            self._flush(self._writer)
         self._serve()
 
     def _done_with_request(self) -> None:
@@ -450,8 +453,14 @@ class Connection(asyncio.BufferedProtocol):
         self._admission.release()
         self._buffer.admitted_bytes = self._listener.server.request_memory.uncounted_bytes
 
+    def _flush(self, writer: ResponseWriter) -> None:
+        writer.flush()
+        if writer.blocked:
+            self._responses.blocked(self, writer.memory_bytes)
+
     def _resumed(self) -> None:
         """The writer can take answers again."""
+        self._responses.resumed(self)
         self._schedule()
 
     def _broken(self, error: OSError) -> None:
@@ -474,7 +483,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._stage = _ENDED
         if self._writer is not None:
-            self._writer.flush()
+            self._flush(self._writer)
         self._transport.close()
 
 

@@ -133,6 +133,12 @@ class ResponseWriter:
         return self._transport.get_write_buffer_size() + queued
 
     @property
+    def memory_bytes(self) -> int:
+        """What of it is in memory."""
+        queued = sum(len(part) for part in self._queue if not isinstance(part, _SlicePart))
+        return self._transport.get_write_buffer_size() + self._corked_bytes + queued
+
+    @property
     def is_idle(self) -> bool:
         """Whether everything has at least reached the transport."""
         return not self._queue and not self._corked

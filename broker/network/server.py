@@ -14,6 +14,7 @@ from broker.network.counters import NetworkCounters
 from broker.network.listener import Listener
 from broker.network.memory import RequestMemory, SpareMemory
 from broker.network.request import Request
+from broker.network.response_memory import ResponseMemory
 from broker.network.socket_watcher import SocketWatcher
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class NetworkServer:
             if queued_bytes > 0
             else RequestMemory(config.max_large_request_bytes)
         )
+        self.response_memory = ResponseMemory(config.max_unsent_response_bytes)
         self.listeners: dict[str, Listener] = {}
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Event | None = None

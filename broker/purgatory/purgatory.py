@@ -148,8 +148,13 @@ class Purgatory:
         A key that is given more than once counts once.
         """
         assert operation.purgatory is None, "an operation waits only once"
-        if operation.try_complete():
-            return True
+        try:
+            if operation.try_complete():
+                return True
+        except Exception:
+            operation.completed = True
+            operation.release()
+            raise
         # Nothing can happen between the check and the watching: both run on the loop that owns the keys.
         unique = dict.fromkeys(keys)
         for key in unique:

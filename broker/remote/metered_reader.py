@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.clock import Clock
+from broker.remote_fetch import RemoteFetchMemory
 from protocol.errors import ErrorCode, KafkaError
 from remote.log_manager.byte_rate import ByteRate
 from remote.log_manager.figures import RemoteFigures
@@ -12,17 +15,26 @@ from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearc
 from remote.segment_metadata import RemoteLogSegmentMetadata
 from storage.log_lookup import RecordPlace
 
+MEMORY_WAIT_MS: Final = 100
+"""An estimate of when other fetches have ended; the client's next fetch looks again."""
+
 
 class MeteredReader:
     """Passes everything on to the reader; see there for errors."""
 
     def __init__(
-        self, reader: RemoteLogReader, figures: RemoteFigures, quota: ByteRate, clock: Clock
+        self,
+        reader: RemoteLogReader,
+        figures: RemoteFigures,
+        quota: ByteRate,
+        clock: Clock,
+        memory: RemoteFetchMemory | None = None,
     ) -> None:
         self._reader = reader
         self._figures = figures
         self._quota = quota
         self._clock = clock
+        self.memory = RemoteFetchMemory() if memory is None else memory
         self.reads = 0
         """Reads that came to an end."""
         self.read_time_ms = 0
@@ -55,7 +67,9 @@ class MeteredReader:
         return await self._reader.fetch_auxiliary(metadata)
 
     def fetch_throttle_time_ms(self) -> int:
-        """How long nothing should be read because of the quota; 0: read."""
+        """How long nothing should be read, because of the quota or for lack of memory; 0: read."""
+        if self.memory.is_used_up:
+            return MEMORY_WAIT_MS
         wait_ms = self._quota.throttle_ms(self._clock.monotonic_ms())
         if wait_ms:
             self._figures.fetch_throttle_time_ms += wait_ms

@@ -29,7 +29,7 @@ from broker.remote.metered_reader import MeteredReader
 from broker.remote.metrics import report_remote
 from broker.remote.roles import RemoteRoles
 from broker.remote.settings import log_manager_settings
-from broker.remote_fetch import RemoteAccess
+from broker.remote_fetch import RemoteAccess, RemoteFetchMemory
 from broker.replica_manager import ReplicaManager
 from broker.replication.remote_tier import FollowersTier
 from broker.role_changes import RoleChanges
@@ -100,7 +100,13 @@ class RemotePart:
             self.manager.reader_pool,
             auxiliary_pool=self._auxiliary_pool,
         )
-        self.reader = MeteredReader(reader, self.manager.figures, self.manager.fetch_quota, context.clock)
+        self.reader = MeteredReader(
+            reader,
+            self.manager.figures,
+            self.manager.fetch_quota,
+            context.clock,
+            RemoteFetchMemory(config.remote_fetch_max_memory_bytes),
+        )
         self.access = RemoteAccess(
             self.reader,
             ports.make_purgatory("RemoteFetch"),

@@ -71,7 +71,7 @@ def test_metrics_are_served_where_the_first_listener_is_unless_their_host_is_set
 
 
 def test_every_key_is_described_in_words_and_has_a_default_that_is_allowed() -> None:
-    assert len(BROKER_CONFIGS) == 367
+    assert len(BROKER_CONFIGS) == 369
     for key, definition in BROKER_CONFIGS.items():
         assert definition.documentation.endswith("."), key
         if definition.default_text is not None and key not in ("node.id",):

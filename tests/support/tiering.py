@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from broker.purgatory.purgatory import Purgatory
 from broker.purgatory.timers import Timers
-from broker.remote_fetch import RemoteAccess
+from broker.remote_fetch import RemoteAccess, RemoteFetchMemory
 from protocol.ids import Offset
 from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
 from storage.log import PartitionLog, RecordPlace
@@ -20,6 +20,7 @@ class FakeReader:
     reads: list[tuple[RemoteReadRequest, asyncio.Future[RemoteRead]]] = field(default_factory=list)
     searches: list[tuple[TimestampSearch, asyncio.Future[RecordPlace | None]]] = field(default_factory=list)
     throttle_time_ms: int = 0
+    memory: RemoteFetchMemory = field(default_factory=RemoteFetchMemory)
 
     def read(self, request: RemoteReadRequest) -> asyncio.Future[RemoteRead]:
         outcome: asyncio.Future[RemoteRead] = asyncio.get_running_loop().create_future()

@@ -451,3 +451,37 @@ async def test_what_was_read_of_a_deleted_topic_is_no_answer_for_one_of_the_same
     await settled()
     (answer,) = partitions_of(request)
     assert (answer.error_code, bool(answer.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
+
+
+@pytest.mark.parametrize("end", ["read", "gone", "late", "failed"])
+async def test_a_fetch_holds_memory_for_what_it_may_read_until_it_has_ended(end: str) -> None:
+    broker = TieredBroker()
+    memory = broker.tier.reader.memory
+    request = broker.fetch(0, 0, partition_max_bytes=1_000)
+    assert memory.used_bytes == 2_000
+    if end == "read":
+        for _, outcome in broker.tier.reader.reads:
+            outcome.set_result(remote_read("0", "1"))
+    elif end == "failed":
+        for _, outcome in broker.tier.reader.reads:
+            outcome.set_exception(RuntimeError("the store is gone"))
+    elif end == "gone":
+        request.abandon()
+    else:
+        broker.pass_ms(501)
+    await settled()
+    assert memory.used_bytes == 0
+
+
+async def test_fetches_are_given_less_as_memory_for_remote_reads_runs_out() -> None:
+    broker = TieredBroker()
+    memory = broker.tier.reader.memory
+    memory.limit_bytes = 1_000_000
+    requests = [broker.fetch(0, partition_max_bytes=400_000) for _ in range(40)]
+    granted = [asked.max_bytes for asked, _ in broker.tier.reader.reads]
+    assert granted[:2] == [250_000, 187_500]
+    assert memory.used_bytes <= memory.limit_bytes
+    assert memory.is_used_up
+    for request in requests:
+        request.abandon()
+    assert memory.used_bytes == 0

@@ -244,7 +244,7 @@ def test_an_error_at_the_first_try_goes_to_the_caller(purgatory: Purgatory) -> N
     operation.error = ZeroDivisionError("broken")
     with pytest.raises(ZeroDivisionError):
         purgatory.try_complete_else_watch(operation, ["a"])
-    assert (purgatory.delayed, purgatory.watched) == (0, 0)
+    assert (purgatory.delayed, purgatory.watched, operation.releases) == (0, 0, 1)
 
 
 def test_beyond_the_limit_in_bytes_the_largest_operations_expire_early_and_small_ones_wait(

@@ -1,0 +1,64 @@
+"""Responses that nobody reads are bounded over all connections; who reads is not disturbed."""
+
+from __future__ import annotations
+
+from broker.network.config import NetworkConfig
+from broker.network.request import Request
+from tests.support.loops import on_both_loops, until
+from tests.support.network import Client, Served, frame, serving
+
+MIB = 1024 * 1024
+
+
+def large_or_small(request: Request) -> None:
+    size = int.from_bytes(request.frame, "big")
+    request.respond((frame(bytes(size)),))
+
+
+async def unread(served: Served, size: int) -> Client:
+    """A client that asks for `size` bytes and does not read them."""
+    client = await served.connect(receive_buffer_bytes=4_096)
+    client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+    await client.send(frame(size.to_bytes(4, "big")))
+    return client
+
+
+@on_both_loops
+async def test_beyond_the_limit_the_connections_with_the_largest_unread_responses_are_closed() -> None:
+    config = NetworkConfig(max_unsent_response_bytes=16 * MIB, socket_send_buffer_bytes=4_096)
+    async with serving(large_or_small, config) as served:
+        memory = served.server.response_memory
+        small = [await unread(served, MIB) for _ in range(4)]
+        await until(lambda: len(memory._connections) == 4)
+        for _ in range(10):
+            await unread(served, 7 * MIB)
+        await until(lambda: memory.closed == 9 and served.server.quota.count == 5)
+        assert memory.used_bytes <= 16 * MIB
+        assert sum(connection.unsent_bytes for connection in served.server.connections()) <= 16 * MIB
+        for client in small:
+            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            assert len(await client.receive()) == MIB
+        await until(lambda: len(memory._connections) == 1)
+
+
+@on_both_loops
+async def test_a_client_that_reads_large_responses_leaves_nothing_counted() -> None:
+    config = NetworkConfig(max_unsent_response_bytes=16 * MIB)
+    async with serving(large_or_small, config) as served:
+        client = await served.connect(limit=8 * MIB)
+        for _ in range(5):
+            assert len(await client.ask((6 * MIB).to_bytes(4, "big"))) == 6 * MIB
+        await until(lambda: served.server.response_memory.used_bytes == 0)
+        client.close()
+        await until(lambda: served.server.quota.count == 0)
+        assert served.server.response_memory.closed == 0
+
+
+@on_both_loops
+async def test_a_client_that_goes_away_with_a_response_unread_leaves_nothing_counted() -> None:
+    config = NetworkConfig(socket_send_buffer_bytes=4_096)
+    async with serving(large_or_small, config) as served:
+        client = await unread(served, 6 * MIB)
+        await until(lambda: served.server.response_memory.used_bytes > 5 * MIB)
+        client.reset()
+        await until(lambda: served.server.response_memory.used_bytes == 0)
