@@ -56,10 +56,13 @@ class ConnectionLimits:
             config = self._wanted
             found = loop.run_in_executor(self._executor, network_config, config)
             await asyncio.wait([found])
-            # Another change that came meanwhile is looked up, or used already.
+            error = found.exception()
+            # Another change that came meanwhile is looked up next, or used already, whatever came of this one.
             if self._wanted is config:
                 self._wanted = None
                 self._use(config, found.result)
+            elif error is not None:
+                logger.info("limits of connections that were changed since are not used: %s", error)
         self._looking_up = None
 
     def _use(self, config: BrokerConfig, limits: Callable[[], NetworkConfig]) -> None:

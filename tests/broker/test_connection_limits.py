@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import socket
 import threading
@@ -110,6 +111,24 @@ async def test_a_host_without_an_address_leaves_the_limits_as_they_are(
     assert network.quota.config.max_connections_per_ip_overrides == {"10.0.0.7": 7}
     await limits.close()
     await network.close()
+
+
+async def test_a_look_up_that_fails_too_late_is_no_error(
+    names: SlowNameServer, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """asyncio logs an exception that nobody has taken from its future."""
+    caplog.set_level(logging.WARNING)
+    network = NetworkServer(NetworkConfig())
+    limits = ConnectionLimits(network, executor)
+    limits.follow(config("nowhere-late:5"))
+    await eventually(lambda: names.asked)
+    limits.follow(config("found-2:5"))
+    names.release.set()
+    await eventually(lambda: network.quota.config.max_connections_per_ip_overrides == {"10.0.0.2": 5})
+    await limits.close()
+    await network.close()
+    gc.collect()
+    assert not caplog.records
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
@@ -76,7 +76,6 @@ class Runner:
         self._observer = observer
         self._effort = effort
         self._before: Phase | None = None
-        self._resources: Resources | None = None
 
     def run(self, attack: Attack) -> Row:
         """Run `attack` and judge it."""
@@ -85,7 +84,8 @@ class Runner:
         logged = len(target.log())
         before = self._measure_before()
         try:
-            resources = self._settled()
+            # What an earlier attack left behind is not charged again to the next one.
+            resources = target.resources()
             with Peaks(target) as peaks:
                 self._attack(attack, scene)
                 gone_ns = time.monotonic_ns()
@@ -147,20 +147,6 @@ class Runner:
             time.sleep(self._effort.quiet_seconds)
             self._before = phase_of(self._observer.between(start_ns, time.monotonic_ns()))
         return self._before
-
-    def _settled(self) -> Resources:
-        """Return the resources without an attack: connections and operations as at first, the rest as now.
-
-        What an earlier attack left in memory is not charged again to the next one.
-        """
-        now = self._target.resources()
-        if self._resources is None:
-            self._resources = now
-        return replace(
-            now,
-            connections=self._resources.connections,
-            delayed_operations=self._resources.delayed_operations,
-        )
 
     def _wait_for_release(
         self, attack: Attack, before: Resources, gone_ns: int, scene: Scene
