@@ -57,7 +57,7 @@ class ConnectionLimits:
             found = loop.run_in_executor(self._executor, network_config, config)
             await asyncio.wait([found])
             error = found.exception()
-            # Another change that came meanwhile is looked up next, or used already, whatever came of this one.
+            # A change that came meanwhile is looked up next, or used already, whatever came of this one.
             if self._wanted is config:
                 self._wanted = None
                 self._use(config, found.result)
