@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+from broker.regular_expression import RegularExpression
 from broker.request_context import RequestContext
 from broker.transactions.administration import TransactionFilter
-from broker.transactions.id_pattern import IdPattern
 from broker.transactions.service import TransactionService
 from broker.transactions.states import TransactionState
 from protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from protocol.steps import Steps
 
 _STATES = {state.value: state for state in TransactionState}
 
@@ -22,9 +23,9 @@ class ListTransactionsHandler:
     def __init__(self, transactions: TransactionService) -> None:
         self._transactions = transactions
 
-    async def handle(
+    def handle(
         self, context: RequestContext, request: ListTransactionsRequest
-    ) -> ListTransactionsResponse:
+    ) -> Steps[ListTransactionsResponse]:
         """Errors raise KafkaError: INVALID_REGULAR_EXPRESSION, COORDINATOR_LOAD_IN_PROGRESS."""
         names = request.state_filters
         pattern = request.transactional_id_pattern
@@ -32,9 +33,9 @@ class ListTransactionsHandler:
             states=frozenset(_STATES[name] for name in names if name in _STATES) if names else None,
             producer_ids=frozenset(request.producer_id_filters),
             duration_ms=request.duration_filter,
-            pattern=IdPattern(pattern) if pattern else None,
+            pattern=RegularExpression(pattern) if pattern else None,
         )
         return ListTransactionsResponse(
             unknown_state_filters=tuple(name for name in names if name not in _STATES),
-            transaction_states=tuple(await self._transactions.list(wanted)),
+            transaction_states=tuple((yield from self._transactions.list(wanted))),
         )

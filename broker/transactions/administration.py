@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from broker.coordinator.moment import Moment
-from broker.transactions.id_pattern import IdPattern
+from broker.regular_expression import RegularExpression
 from broker.transactions.metadata import TransactionMetadata
 from broker.transactions.registry import TransactionRegistry
 from broker.transactions.states import TransactionState
 from protocol.errors import ErrorCode
 from protocol.ids import ProducerId, TopicPartition
 from protocol.messages import describe_transactions, list_transactions
+from protocol.steps import Steps
 
 NO_DURATION = -1
-IDS_BETWEEN_PAUSES = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class TransactionFilter:
     states: frozenset[TransactionState] | None = None
     producer_ids: Collection[ProducerId] = ()
     duration_ms: int = NO_DURATION
-    pattern: IdPattern | None = None
+    pattern: RegularExpression | None = None
 
     def takes(self, metadata: TransactionMetadata, now_wall_ms: int) -> bool:
         """Whether this id is wanted."""
@@ -70,26 +70,21 @@ class Administration:
             topics=_topics(partitions),
         )
 
-    def list(
-        self, wanted: TransactionFilter, now: Moment
-    ) -> Iterator[list[list_transactions.TransactionState]]:
-        """The ids that `wanted` takes, by parts: what is looked at before others get their turn.
-
-        A pattern may take long for each of them.
-        Errors: KafkaError INVALID_REGULAR_EXPRESSION.
-        """
-        size = IDS_BETWEEN_PAUSES if wanted.pattern is None else 1
-        entries = list(self._registry)
-        for start in range(0, len(entries), size):
-            yield [
-                list_transactions.TransactionState(
-                    transactional_id=entry.committed.transactional_id,
-                    producer_id=entry.committed.producer_id,
-                    transaction_state=entry.committed.state.value,
+    def list(self, wanted: TransactionFilter, now: Moment) -> Steps[list[list_transactions.TransactionState]]:
+        """Return the ids that `wanted` takes; a step for each id, as its pattern may take long."""
+        found = []
+        for entry in list(self._registry):
+            yield None
+            metadata = entry.committed
+            if metadata is not None and wanted.takes(metadata, now.wall_ms):
+                found.append(
+                    list_transactions.TransactionState(
+                        transactional_id=metadata.transactional_id,
+                        producer_id=metadata.producer_id,
+                        transaction_state=metadata.state.value,
+                    )
                 )
-                for entry in entries[start : start + size]
-                if entry.committed is not None and wanted.takes(entry.committed, now.wall_ms)
-            ]
+        return found
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> tuple[describe_transactions.TopicData, ...]:

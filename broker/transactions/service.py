@@ -30,6 +30,7 @@ from broker.transactions.states import TransactionState
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import ProducerId, TopicPartition
 from protocol.messages import describe_transactions, list_transactions
+from protocol.steps import Steps
 
 R = TypeVar("R")
 _Shard = Shard[TransactionCoordinator]
@@ -199,13 +200,11 @@ class TransactionService:
                 transactional_id=transactional_id, error_code=error.code
             )
 
-    async def list(self, wanted: TransactionFilter) -> list[list_transactions.TransactionState]:
-        """The ids of all partitions; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
+    def list(self, wanted: TransactionFilter) -> Steps[list[list_transactions.TransactionState]]:
+        """Return the ids of all partitions; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
         listed: list[list_transactions.TransactionState] = []
         for shard in self._shards.all_serving():
-            for part in shard.coordinator.list(wanted, shard.now()):
-                listed += part
-                await asyncio.sleep(0)
+            listed += yield from shard.coordinator.list(wanted, shard.now())
         return listed
 
     def state_counts(self) -> Counter[TransactionState]:

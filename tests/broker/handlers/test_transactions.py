@@ -247,11 +247,11 @@ async def test_lists_name_the_states_that_are_not_known(bench: Bench) -> None:
     await bench.init()
     handler = ListTransactionsHandler(bench.service)
     for names, listed in ((("Empty", "Odd"), 1), (("Odd",), 0), ((), 1), (("Ongoing",), 0)):
-        response = await handler.handle(context(2), ListTransactionsRequest(state_filters=names))
+        response = completed(handler.handle(context(2), ListTransactionsRequest(state_filters=names)))
         assert len(response.transaction_states) == listed
         assert response.unknown_state_filters == (("Odd",) if "Odd" in names else ())
     with pytest.raises(KafkaError) as error:
-        await handler.handle(context(2), ListTransactionsRequest(transactional_id_pattern="("))
+        completed(handler.handle(context(2), ListTransactionsRequest(transactional_id_pattern="(")))
     assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.regular_expression import RegularExpression
 from broker.transactions.administration import TransactionFilter
-from broker.transactions.id_pattern import IdPattern
 from broker.transactions.states import TransactionState
 from protocol.errors import ErrorCode
+from protocol.steps import completed
 from tests.support.transaction_bench import ID, A, B, TransactionBench
 
 ONGOING = TransactionState.ONGOING
@@ -42,12 +43,12 @@ def test_an_id_that_is_not_known_is_not_found() -> None:
         (TransactionFilter(producer_ids={8}), False),
         (TransactionFilter(duration_ms=99), True),
         (TransactionFilter(duration_ms=100), False),
-        (TransactionFilter(pattern=IdPattern("t.*s")), True),
-        (TransactionFilter(pattern=IdPattern("t")), False),
+        (TransactionFilter(pattern=RegularExpression("t.*s")), True),
+        (TransactionFilter(pattern=RegularExpression("t")), False),
     ],
 )
 def test_filters_leave_out_what_is_not_wanted(wanted: TransactionFilter, is_listed: bool) -> None:
     made = bench()
     made.now_ms += 100
-    listed = made.core.list(wanted, made.now())
-    assert [one.transactional_id for part in listed for one in part] == ([ID] if is_listed else [])
+    listed = completed(made.core.list(wanted, made.now()))
+    assert [one.transactional_id for one in listed] == ([ID] if is_listed else [])
