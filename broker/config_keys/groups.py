@@ -56,7 +56,7 @@ class GroupKeys:
     )
     group_max_member_bytes = long(
         "group.max.member.bytes",
-        268_435_456,
+        134_217_728,
         "Memory that the members of all classic groups of a node may keep. Tidelog's own key.",
         minimum=1_048_576,
     )

@@ -36,7 +36,7 @@ class GroupConfig:
     group_max_session_timeout_ms: int = 1_800_000
     group_initial_rebalance_delay_ms: int = 3_000
     group_max_size: int = INT_MAX
-    group_max_member_bytes: int = 256 * 1024 * 1024
+    group_max_member_bytes: int = 128 * 1024 * 1024
     offset_metadata_max_bytes: int = 4_096
     offsets_retention_minutes: int = 7 * 24 * 60
     offsets_retention_check_interval_ms: int = 600_000

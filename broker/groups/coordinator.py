@@ -32,6 +32,7 @@ from broker.groups.offset_expiry import OffsetExpiry
 from broker.groups.offset_fetch import OffsetFetch
 from broker.groups.offset_store import OffsetStore
 from broker.groups.outcome import Writes
+from broker.groups.pending import Pending
 from broker.groups.rebalance import Rebalance
 from broker.groups.records import CoordinatorRecord, GroupMetadataRecord
 from broker.groups.registry import GroupRegistry
@@ -78,6 +79,11 @@ class GroupCoordinator:
         self.list_groups = self._administration.list_groups
         self.describe_group = self._administration.describe_group
         self.delete_groups = self._administration.delete_groups
+
+    def abandon_join(self, group_id: str, reply: Pending[JoinGroupResponse], now: Moment) -> Writes:
+        """The client that waits for this reply to its JoinGroup has gone."""
+        group = self._groups.get(group_id)
+        return NOTHING if group is None else self._rebalance.join_abandoned(group, reply, now)
 
     def expire_offsets(self, now: Moment) -> Writes:
         """Forget offsets and groups that nobody needs any more."""

@@ -58,7 +58,7 @@ class Group:
         self.new_member_added = False
         # The last generation for which the leader has handed in an assignment.
         self.handed_in_generation = -1
-        self._awaiting_join_count = 0
+        self._awaiting_join: dict[Pending[JoinGroupResponse], Member] = {}
         self._supporters: Counter[str] = Counter()
 
     # State
@@ -210,12 +210,16 @@ class Group:
     @property
     def awaiting_join_count(self) -> int:
         """How many members wait for the answer to their join."""
-        return self._awaiting_join_count
+        return len(self._awaiting_join)
+
+    def member_of_join(self, reply: Pending[JoinGroupResponse]) -> Member | None:
+        """Return the member whose join waits for this reply."""
+        return self._awaiting_join.get(reply)
 
     @property
     def all_members_joined(self) -> bool:
         """Whether every member waits and nobody that was given an id is still expected."""
-        return len(self.members) == self._awaiting_join_count and not self.pending_members
+        return len(self.members) == self.awaiting_join_count and not self.pending_members
 
     def park_join(self, member: Member, reply: Pending[JoinGroupResponse]) -> None:
         """Have `member` wait; a join of it that waits already is told to try again."""
@@ -224,13 +228,13 @@ class Group:
             JoinGroupResponse(member_id=member.member_id, error_code=ErrorCode.REBALANCE_IN_PROGRESS),
         )
         member.awaiting_join = reply
-        self._awaiting_join_count += 1
+        self._awaiting_join[reply] = member
 
     def answer_join(self, member: Member, response: JoinGroupResponse) -> None:
         """Answer the join of `member`, if one waits."""
         if member.awaiting_join is not None:
             reply, member.awaiting_join = member.awaiting_join, None
-            self._awaiting_join_count -= 1
+            del self._awaiting_join[reply]
             reply.complete(response)
 
     def park_sync(self, member: Member, reply: Pending[SyncGroupResponse]) -> None:

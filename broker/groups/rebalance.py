@@ -68,6 +68,19 @@ class Rebalance:
         group.remove(member_id)
         self._deadlines.cancel(_session(group, member_id))
 
+    def join_abandoned(self, group: Group, reply: Pending[JoinGroupResponse], now: Moment) -> Writes:
+        """Drop a dynamic member that has not taken part in a generation and whose client has gone.
+
+        Nobody else would miss it, and what it says about itself would stay in memory for minutes. In Kafka it
+        stays until its session ends. Other members keep their places: their clients may come back.
+        """
+        member = group.member_of_join(reply)
+        if member is None or not member.is_new or member.is_static:
+            return NOTHING
+        logger.info("group %s: the client of %s has gone before it joined", group.group_id, member.member_id)
+        self.evict(group, member.member_id)
+        return self.complete_if_all_joined(group, now)
+
     def forget_session(self, group: Group, member_id: str) -> None:
         """Expect nothing more of `member_id`."""
         self._deadlines.cancel(_session(group, member_id))

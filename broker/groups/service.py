@@ -113,14 +113,26 @@ class GroupService:
     # Membership
 
     def join(self, client: Client, request: JoinGroupRequest, version: int) -> Awaitable[JoinGroupResponse]:
-        """Complete when the rebalance is; errors are in the reply."""
+        """Complete when the rebalance is; errors are in the reply.
+
+        If that is cancelled, the client has gone, and a member that is new is dropped.
+        """
         try:
             shard = self._shard_of_named(request.group_id)
         except KafkaError as error:
             return _done(JoinGroupResponse(member_id=request.member_id, error_code=error.code))
         outcome = shard.coordinator.join(client, request, version, shard.now())
         shard.perform(outcome.writes)
-        return _future_of(outcome.reply)
+        group_id, reply = request.group_id, outcome.reply
+        joined = _future_of(reply)
+
+        def abandon(future: asyncio.Future[JoinGroupResponse]) -> None:
+            if future.cancelled() and shard.state is ShardState.ACTIVE:
+                shard.perform(shard.coordinator.abandon_join(group_id, reply, shard.now()))
+
+        if not joined.done():
+            joined.add_done_callback(abandon)
+        return joined
 
     def sync(self, request: SyncGroupRequest) -> Awaitable[SyncGroupResponse]:
         """Complete when the leader has handed in the assignment; errors are in the reply."""
@@ -260,7 +272,7 @@ def _done(reply: R) -> asyncio.Future[R]:
 
 
 def _future_of(pending: Pending[R]) -> asyncio.Future[R]:
-    """A future that completes with `pending`; cancelling it, when the peer has gone, does no harm."""
+    """A future that completes with `pending`, and may be cancelled."""
     future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
     def complete(reply: R) -> None:

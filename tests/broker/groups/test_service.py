@@ -573,3 +573,40 @@ async def test_joins_that_wait_at_a_coordinator_whose_disk_fails_are_sent_away_a
     roles.roles_changed(lost, MetadataImage(cluster_id="c"))
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
     assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+
+
+async def test_a_new_member_whose_client_goes_before_it_has_joined_is_dropped_at_once() -> None:
+    """What it says about itself once stayed in memory until its session ended."""
+    bench = await Bench().serving(0)
+    gone, stays = asyncio.ensure_future(bench.join()), asyncio.ensure_future(bench.join())
+    await bench.settle()
+    memory = bench.service.member_memory
+    before_bytes = memory.used_bytes
+    gone.cancel()
+    await bench.settle()
+    assert memory.used_bytes == before_bytes // 2
+    bench.time.pass_time(10_000)
+    await bench.settle()
+    joined = stays.result()
+    assert (joined.error_code, len(joined.members)) == (0, 1)
+
+
+async def test_a_member_that_has_taken_part_keeps_its_place_when_its_client_goes_while_it_joins_again() -> (
+    None
+):
+    bench = await Bench().serving(0)
+    first = asyncio.ensure_future(bench.join())
+    bench.time.pass_time(10_000)
+    await bench.settle()
+    member_id = first.result().member_id
+    newcomer = asyncio.ensure_future(bench.join())
+    again = asyncio.ensure_future(bench.join(member_id, version=9))
+    await bench.settle()
+    third = asyncio.ensure_future(bench.join())
+    rejoined = asyncio.ensure_future(bench.join(member_id, version=9))
+    await bench.settle()
+    rejoined.cancel()
+    await bench.settle()
+    assert member_id in {member.member_id for member in bench.service.describe_group(GROUP, 5).members}
+    for task in (newcomer, again, third):
+        task.cancel()
