@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker.broker_channel import BrokerChannel
 from broker.clock import Clock
 from broker.config import BrokerConfig
 from broker.controller_channel import ControllerChannel
@@ -51,7 +50,6 @@ class Services:
     traffic: TopicTraffic
     throttles: ReplicationThrottles
     channel: ControllerChannel
-    brokers: BrokerChannel
     forwarder: Forwarder
     producer_ids: ProducerIds
     topic_creation: TopicCreation

@@ -23,6 +23,7 @@ from benchmarks.suites.tier_outage import tier_outage
 from benchmarks.suites.tier_read import tier_read
 from benchmarks.suites.tier_upload import tier_upload
 from benchmarks.suites.timers import timers
+from benchmarks.suites.transactions import transactions
 
 SUITES: Final[dict[str, Suite]] = {
     "start": start_and_memory,
@@ -36,6 +37,7 @@ SUITES: Final[dict[str, Suite]] = {
     "compaction": compaction,
     "replication": replication,
     "controller": controller,
+    "transactions": transactions,
     "tier-read": tier_read,
     "tier-upload": tier_upload,
     "tier-metadata": tier_metadata,

@@ -70,6 +70,7 @@ class TransactionCoordinator:
         self.add_partitions = adding.add_partitions
         self.verify_partitions = adding.verify_partitions
         self.end_transaction = EndTransactionCommand(self.registry, disabled).end_transaction
+        self.is_settled_by_commit = self.registry.is_settled_by_commit
         self.abort_timed_out = self._upkeep.abort_timed_out
         self.expire = self._upkeep.expire
         self.describe = administration.describe

@@ -1,10 +1,11 @@
 """Tells the leaders of partitions how transactions ended, until every one has written its marker.
 
-One request at a time is under way to a broker; what comes meanwhile goes together into the next. A partition
-whose leader does not answer, refuses or is not known is tried again at whoever leads it then; one that is not
-in the metadata any more needs no marker.
+Up to `REQUESTS_IN_FLIGHT` requests are in flight to a broker, because each is acknowledged only when all of
+its markers are replicated. When there are that many, the next one takes all markers that are queued by then.
+A partition whose leader does not respond, refuses or is not known is tried again at the leader of that time;
+one that is not in the metadata any more needs no marker.
 
-| answer of a partition | what follows |
+| response for a partition | what follows |
 |---|---|
 | NONE | it is marked |
 | INVALID_PRODUCER_EPOCH | it is marked: a later epoch is given only when a transaction has ended |
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 PARTITIONS_PER_REQUEST: Final = 10_000
 RETRY_MS: Final = 50
+REQUESTS_IN_FLIGHT: Final = 4
 
 _MARKED: Final = frozenset(
     {ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}
@@ -71,7 +73,7 @@ class MarkerSender:
         self._timer = timer
         self._on_marked = on_marked
         self._queues: dict[BrokerId, deque[_Markers]] = {}
-        self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
+        self._tasks: dict[BrokerId, set[asyncio.Task[None]]] = {}
         self._new: list[_Markers] = []
         self._unplaced: list[_Markers] = []
         """What has no leader, or has failed, and waits to be placed again."""
@@ -94,7 +96,7 @@ class MarkerSender:
         self._closed = True
         if self._placing is not None:
             self._placing.cancel()
-        tasks = list(self._tasks.values())
+        tasks = [task for of_broker in self._tasks.values() for task in of_broker]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -121,6 +123,9 @@ class MarkerSender:
         for marking, partitions in unplaced:
             if not marking.is_cancelled and not self._closed:
                 self._place(marking, partitions)
+        for broker, queue in self._queues.items():
+            if queue:
+                self._begin(broker)
 
     def _place(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
         image = self._image()
@@ -134,19 +139,20 @@ class MarkerSender:
                 self._place_later(markers)
             elif leader is not None:
                 self._queues.setdefault(leader, deque()).append(markers)
-                if leader not in self._tasks:
-                    self._begin(leader)
         if gone:
             logger.info("%s: no markers for %s, which are deleted", marking.transactional_id, gone)
             self._on_marked(marking, gone)
 
     def _begin(self, broker: BrokerId) -> None:
-        task = asyncio.get_running_loop().create_task(self._serve(broker), name=f"markers-to-{broker}")
-        self._tasks[broker] = task
+        """Have another request sent, if one more may be in flight; it takes what is queued when it begins."""
+        tasks = self._tasks.setdefault(broker, set())
+        if len(tasks) < REQUESTS_IN_FLIGHT:
+            name = f"markers-to-{broker}"
+            tasks.add(asyncio.get_running_loop().create_task(self._serve(broker, tasks), name=name))
 
     # Sending
 
-    async def _serve(self, broker: BrokerId) -> None:
+    async def _serve(self, broker: BrokerId, tasks: set[asyncio.Task[None]]) -> None:
         """Send what is queued for one broker until there is nothing left."""
         queue = self._queues[broker]
         try:
@@ -154,7 +160,7 @@ class MarkerSender:
                 try:
                     await self._write(broker, batch)
                 except KafkaError as error:
-                    # Others may lead by now what it leaves behind: not one more time-out for these.
+                    # Other brokers may lead these by now: they need not wait for one more timeout.
                     batch += queue
                     queue.clear()
                     logger.info("markers of %d transactions are not written: %s", len(batch), error)
@@ -164,7 +170,11 @@ class MarkerSender:
                     self._again(batch)
         finally:
             # Nothing comes between the last look at the queue and this.
-            del self._tasks[broker], self._queues[broker]
+            task = asyncio.current_task()
+            assert task is not None
+            tasks.remove(task)
+            if not tasks:
+                del self._tasks[broker], self._queues[broker]
 
     async def _write(self, broker: BrokerId, batch: list[_Markers]) -> None:
         """Errors: KafkaError when there is no answer."""

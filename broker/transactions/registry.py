@@ -55,6 +55,16 @@ class TransactionRegistry:
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.committed
 
+    def is_settled_by_commit(self, transactional_id: str) -> bool:
+        """Return whether the next step only waits for the commit of the last one, and not for markers."""
+        entry = self._entries.get(transactional_id)
+        return (
+            entry is not None
+            and entry.pending_offset is not None
+            and entry.appended is not None
+            and not entry.appended.state.is_prepared
+        )
+
     def settled(self, transactional_id: str) -> TransactionMetadata:
         """What the next step starts from.
 

@@ -134,13 +134,23 @@ class TransactionService:
         partitions: Collection[TopicPartition],
         client_transaction_version: int,
     ) -> None:
-        """Have partitions take part in the producer's transaction."""
+        """Add partitions to the producer's transaction, after other partitions that are being added.
+
+        Brokers that lead partitions of one transaction send their requests at the same time. Where Kafka
+        answers the second with CONCURRENT_TRANSACTIONS, it waits here until the first is committed.
+        """
 
         def command(shard: _Shard, _: ProducerId | None) -> Outcome[None]:
             return shard.coordinator.add_partitions(
                 transactional_id, producer, partitions, client_transaction_version, shard.now()
             )
 
+        try:
+            async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+                while self._shard(transactional_id).coordinator.is_settled_by_commit(transactional_id):
+                    await self._shard(transactional_id).all_committed()
+        except TimeoutError:
+            pass  # The command is refused with CONCURRENT_TRANSACTIONS.
         await self._perform(transactional_id, command)
 
     def verify_partitions(

@@ -43,3 +43,8 @@ def report_verification(
         "Partitions that were not in the transaction that a producer wrote to, or nobody could tell.",
         lambda: questions.failures,
     )
+    prefix = "kafka_server_addpartitionstotxnmanager_verification"
+    metrics.counter(f"{prefix}s", "Requests that waited for a verification.", lambda: questions.verifications)
+    metrics.counter(
+        f"{prefix}timems", "Milliseconds that they waited together.", lambda: questions.verification_ms
+    )

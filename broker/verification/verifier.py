@@ -105,7 +105,6 @@ class TransactionVerifier:
         settings = self._settings()
         ask_until_ms = self._clock.monotonic_ms() + settings.retry_backoff_max_ms
         while True:
-            # Anew each time: the marker that the coordinator is busy with ends what began before it.
             verifications = await self.verify(transaction, batches)
             if (
                 transaction.support is not ClientSupport.ADDS_PARTITIONS

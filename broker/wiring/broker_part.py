@@ -114,8 +114,9 @@ class BrokerPart:
         undo.callback(self._driver.stop)
         undo.push_async_callback(self._logs.flusher.close)
         self.remote = await self._make_remote(undo)
-        self._brokers = self._make_broker_channel()
-        undo.push_async_callback(self._brokers.close)
+        # Markers are acknowledged when they are replicated; verifications must not wait for that.
+        self._marker_channel = self._make_broker_channel(undo)
+        self._verification_channel = self._make_broker_channel(undo)
         self._transactional_writes = self._make_transactional_writes()
         undo.push_async_callback(self._transactional_writes.close)
         self.services = self._make_services()
@@ -210,7 +211,6 @@ class BrokerPart:
             traffic=TopicTraffic(),
             throttles=self._logs.throttles,
             channel=self._access.general,
-            brokers=self._brokers,
             forwarder=Forwarder(
                 self._access.forwarding,
                 self._channel,
@@ -231,16 +231,19 @@ class BrokerPart:
     def _make_transactional_writes(self) -> TransactionalWrites:
         return TransactionalWrites(
             self._logs.replicas,
-            self._brokers,
+            self._verification_channel,
             self._clock,
             config=lambda: self._logs.dynamic_config.current,
             image=lambda: self._store.image,
         )
 
-    def _make_broker_channel(self) -> BrokerChannel:
-        return make_broker_channel(
+    def _make_broker_channel(self, undo: AsyncExitStack) -> BrokerChannel:
+        channel = make_broker_channel(
             self.config, self._dispatcher, self._clock, self._access.environment, lambda: self._store.image
         )
+        undo.push_async_callback(channel.close)
+        self._store.subscribe(lambda _, image: channel.follow(image))
+        return channel
 
     def _make_coordinators(self, fetch_purgatory: Purgatory) -> Coordinators:
         self._producer_ids = ProducerIds(
@@ -253,7 +256,7 @@ class BrokerPart:
             timers=self._timers,
             clock=self._clock,
             lease=self._lease,
-            brokers=self._brokers,
+            brokers=self._marker_channel,
             producer_ids=self._producer_ids,
         )
         return Coordinators(self.config, ports)
@@ -311,7 +314,8 @@ class BrokerPart:
         await self._connection_limits.close()
         await self._network.close(timeout_s)
         await self._coordinators.stop()
-        await self._brokers.close()
+        await self._marker_channel.close()
+        await self._verification_channel.close()
         await self._channel.close()
         await services.topic_creation.close()
         await self._logs.flusher.close()
@@ -331,7 +335,8 @@ class BrokerPart:
         await self._network.close(timeout_s=0)
         await self._transactional_writes.close()
         await self._coordinators.stop()
-        await self._brokers.close()
+        await self._marker_channel.close()
+        await self._verification_channel.close()
         await self._channel.close()
         await self._logs.flusher.close()
         self._driver.stop()

@@ -35,7 +35,7 @@ class TransactionalWrites:
         self._replicas = replicas
         self._clock = clock
         self._config = config
-        self._questions = CoordinatorQuestions(brokers, image)
+        self._questions = CoordinatorQuestions(brokers, image, clock.monotonic_ms)
         self.verifier = TransactionVerifier(replicas, self._questions, clock, self._settings)
 
     def in_groups(self, groups: GroupService, fetch_purgatory: Purgatory) -> GroupTransactions:

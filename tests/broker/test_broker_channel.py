@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from broker.broker_channel import MAX_IN_FLIGHT, BrokerChannel
+from broker.broker_channel import CONNECTIONS_MAX, BrokerChannel
 from broker.in_process import InProcessRequests
 from clients.environment import SystemEnvironment
 from clients.metadata import BrokerAddress
@@ -18,6 +19,7 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from protocol.registry import ApiKey
 from tests.support.controllers import CLOCK, SETTINGS, FakeController, quorum_of
+from tests.support.eventually import eventually
 
 REQUEST = EndTxnRequest(transactional_id="tides", producer_id=4, producer_epoch=1, committed=True)
 
@@ -58,6 +60,11 @@ async def brokers(request_timeout_ms: int = 5_000) -> AsyncIterator[Brokers]:
         for each in (own, *made.others):
             each.active = True
         yield made
+
+
+def image(known: Brokers, fenced: tuple[int, ...]) -> Any:
+    """The metadata, as far as a channel looks at it."""
+    return SimpleNamespace(brokers={each: SimpleNamespace(fenced=each in fenced) for each in known.addresses})
 
 
 def answers(broker: FakeController, handler: Callable[[], Any] | None = None) -> list[Any]:
@@ -127,8 +134,71 @@ async def test_an_answer_that_does_not_come_is_a_timeout() -> None:
 async def test_more_requests_than_places_wait_for_their_turn() -> None:
     async with brokers() as known:
         answers(known.others[0])
-        found = await asyncio.gather(*(known.ask(1) for _ in range(2 * MAX_IN_FLIGHT)))
-        assert len(found) == 2 * MAX_IN_FLIGHT
+        found = await asyncio.gather(*(known.ask(1) for _ in range(5 * CONNECTIONS_MAX)))
+        assert len(found) == 5 * CONNECTIONS_MAX
+
+
+async def test_a_request_that_takes_long_keeps_no_other_waiting() -> None:
+    # A broker handles the requests of one connection one after the other.
+    async with brokers() as known:
+        gate = asyncio.Event()
+
+        async def first_waits() -> None:
+            if len(seen) == 1:
+                await gate.wait()
+
+        seen = answers(known.others[0], first_waits)
+        slow = asyncio.ensure_future(known.ask(1))
+        await eventually(lambda: seen)
+        assert (await known.ask(1)).producer_id == 1
+        assert not slow.done()
+        gate.set()
+        assert (await slow).producer_id == 1
+
+
+async def test_requests_one_after_the_other_use_one_connection() -> None:
+    async with brokers() as known:
+        seen = answers(known.others[0])
+        for _ in range(3):
+            await known.ask(1)
+        assert len({context.peer for context, _ in seen}) == 1
+
+
+@pytest.mark.parametrize("change", ["fenced", "gone", "moved"])
+async def test_a_broker_that_cannot_lead_any_more_fails_its_requests_at_once(change: str) -> None:
+    """Else markers and verifications wait for the request timeout, and nothing goes to the new leader."""
+    async with brokers(request_timeout_ms=60_000) as known:
+        broker = known.others[0]
+        seen = answers(broker, asyncio.Event().wait)
+        waiting = [asyncio.ensure_future(known.ask(1)) for _ in range(CONNECTIONS_MAX + 1)]
+        await eventually(lambda: len(seen) == CONNECTIONS_MAX)
+        known.channel.follow(image(known, fenced=()))
+        assert not any(one.done() for one in waiting)
+        if change == "gone":
+            del known.addresses[1]
+        elif change == "moved":
+            known.addresses[1] = known.addresses[2]
+        known.channel.follow(image(known, fenced=(1,) if change == "fenced" else ()))
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {isinstance(each, KafkaError) and each.code for each in outcomes} == {
+            ErrorCode.NETWORK_EXCEPTION
+        }
+
+
+async def test_a_request_that_its_caller_gives_up_is_cancelled_and_not_failed() -> None:
+    async with brokers() as known:
+
+        async def first_waits() -> None:
+            if len(seen) == 1:
+                await asyncio.Event().wait()
+
+        seen = answers(known.others[0], first_waits)
+        waiting = asyncio.ensure_future(known.ask(1))
+        await eventually(lambda: seen)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await known.ask(1)).producer_id == 1
 
 
 async def test_a_closed_channel_asks_nobody() -> None:

@@ -89,7 +89,6 @@ class VerificationBench:
     def __init__(self, replicas: Replicas, clock: Clock | None = None) -> None:
         self.coordinator = ScriptedCoordinator()
         self.settings = SETTINGS
-        self.questions = CoordinatorQuestions(self.coordinator, lambda: replicas.image)
-        self.verifier = TransactionVerifier(
-            replicas.manager, self.questions, clock or replicas.clock, lambda: self.settings
-        )
+        used = clock or replicas.clock
+        self.questions = CoordinatorQuestions(self.coordinator, lambda: replicas.image, used.monotonic_ms)
+        self.verifier = TransactionVerifier(replicas.manager, self.questions, used, lambda: self.settings)

@@ -15,6 +15,7 @@ from benchmarks.kafka.suites.produce import PRODUCE
 from benchmarks.kafka.suites.replicated import REPLICATED
 from benchmarks.kafka.suites.start_up import START_UP
 from benchmarks.kafka.suites.tiering import TIERING
+from benchmarks.kafka.suites.transactions import TRANSACTIONS
 
 SUITES: Final = {
     suite.name: suite
@@ -26,6 +27,7 @@ SUITES: Final = {
         CONNECTIONS,
         LATENCY,
         PARTITIONS,
+        TRANSACTIONS,
         REPLICATED,
         COMPACTION,
         TIERING,

@@ -305,56 +305,41 @@ async def test_kafka_14402_a_batch_behind_the_abort_of_its_transaction_is_refuse
     assert node.last_stable_offset() == 2
 
 
-async def test_questions_to_one_coordinator_go_together(node: TransactionalNode) -> None:
+async def test_a_slow_verification_keeps_no_other_producer_waiting(node: TransactionalNode) -> None:
     node.coordinator.gate = asyncio.Event()
-    first = node.send()
+    slow = node.send()
     await turns()
-    others = [node.send(producer_id=20 + n, transactional_id=f"other-{n}") for n in range(3)]
-    await turns()
-    assert len(node.coordinator.requests) == 1, "one request at a time"
-    node.coordinator.gate.set()
-    for request in (first, *others):
-        await answered(request)
-    coordinators = {2}
-    assert {broker for broker, _ in node.coordinator.requests} == coordinators
-    assert [len(request.transactions) for _, request in node.coordinator.requests] == [1, 3]
+    gate, node.coordinator.gate = node.coordinator.gate, None
+    assert await node.produced(producer_id=20, transactional_id="other") is ErrorCode.NONE
+    assert slow.is_open
+    gate.set()
+    await answered(slow)
+    assert outcome(slow) is ErrorCode.NONE
 
 
-@pytest.mark.parametrize(
-    ("epochs", "told"),
-    [
-        ((0, 0), (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE)),
-        ((0, 1), (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NONE)),
-        ((1, 0), (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH)),
-    ],
-)
-async def test_of_two_questions_of_a_transactional_id_the_newer_one_is_asked(
-    node: TransactionalNode, epochs: tuple[int, int], told: tuple[ErrorCode, ErrorCode]
+async def test_a_batch_that_is_sent_again_during_its_verification_is_appended_once(
+    node: TransactionalNode,
 ) -> None:
     node.coordinator.gate = asyncio.Event()
-    node.send(producer_id=20, transactional_id="other")
-    await turns()
-    asked = [node.send(epoch=epoch) for epoch in epochs]
+    requests = [node.send(), node.send()]
     node.coordinator.gate.set()
-    for request in asked:
+    for request in requests:
         await answered(request)
-    responses = [cast(ProduceResponse, request.response).responses[0] for request in asked]
-    assert tuple(ErrorCode(one.partition_responses[0].error_code) for one in responses) == told
+    assert [outcome(request) for request in requests] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert node.values() == ["a"]
 
 
-async def test_epochs_of_different_producer_ids_are_not_compared(node: TransactionalNode) -> None:
-    # The epochs of the former id are used up, and the transactional id goes on with a new one in epoch 0.
+async def test_of_two_epochs_of_a_producer_the_coordinator_decides_and_the_log_keeps_the_newer(
+    node: TransactionalNode,
+) -> None:
+    # Whoever claims a higher epoch that the coordinator does not know must fence nobody.
     node.coordinator.gate = asyncio.Event()
-    node.send(producer_id=20, transactional_id="other")
-    await turns()
-    former, present = node.send(epoch=32766), node.send(producer_id=PRODUCER + 1, epoch=0)
+    requests = [node.send(epoch=1), node.send(epoch=0)]
     node.coordinator.gate.set()
-    told = []
-    for request in (former, present):
+    for request in requests:
         await answered(request)
-        response = cast(ProduceResponse, request.response).responses[0]
-        told.append(response.partition_responses[0].error_code)
-    assert told == [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NONE]
+    assert [outcome(request) for request in requests] == [ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert [asked.producer_epoch for asked in node.coordinator.asked] == [1, 0]
 
 
 async def test_records_of_two_producers_in_one_request_are_refused(node: TransactionalNode) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from broker.verification.verifier import VerificationSettings
 from protocol.batch import iterate_headers
 from protocol.errors import ErrorCode
 from tests.support.transactional_node import OFFSETS, PRODUCER, TransactionalNode, turns
@@ -75,10 +76,21 @@ async def test_the_partition_of_the_group_is_verified_or_added(
 async def test_nothing_is_committed_in_a_transaction_that_its_coordinator_does_not_know(
     node: TransactionalNode, said: ErrorCode, version: int, told: ErrorCode
 ) -> None:
+    node.use(VerificationSettings(is_enabled=True, retry_backoff_ms=0, retry_backoff_max_ms=0))
     node.coordinator.refusals = {OFFSETS: said}
     assert await node.commit_offset(5, version=version) is told
     assert node.partition(OFFSETS).log.log_end_offset == 0
     assert await node.offset() == (-1, DONE)
+
+
+async def test_while_the_last_transaction_ends_the_commit_of_the_next_waits(node: TransactionalNode) -> None:
+    node.coordinator.refusals = {OFFSETS: ErrorCode.CONCURRENT_TRANSACTIONS}
+    following = asyncio.ensure_future(node.commit_offset(5, version=5, epoch=1))
+    await turns()
+    assert not following.done()
+    await node.end(OFFSETS, epoch=1, transaction_version=2)
+    node.coordinator.refusals = {}
+    assert await following is DONE
 
 
 async def test_a_marker_that_comes_before_the_commit_keeps_it_out(node: TransactionalNode) -> None:

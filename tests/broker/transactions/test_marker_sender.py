@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from broker.transactions.marker_sender import PARTITIONS_PER_REQUEST, RETRY_MS, MarkerSender
+from broker.transactions.marker_sender import (
+    PARTITIONS_PER_REQUEST,
+    REQUESTS_IN_FLIGHT,
+    RETRY_MS,
+    MarkerSender,
+)
 from broker.transactions.marking import Marking
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import TopicPartition
@@ -103,6 +108,17 @@ class Bench:
     def done(self) -> set[TopicPartition]:
         return {partition for _, partitions in self.marked for partition in partitions}
 
+    async def fill(self, partition: TopicPartition) -> None:
+        """Have as many requests in flight to its leader as may be; `release` lets them end."""
+        self.brokers.gate = asyncio.Event()
+        for number in range(REQUESTS_IN_FLIGHT):
+            self.send(partition, producer_id=100 + number)
+            await eventually(lambda: len(self.brokers.asked) == number + 1)  # noqa: B023
+
+    def release(self) -> None:
+        assert self.brokers.gate is not None
+        self.brokers.gate.set()
+
     async def retry(self) -> None:
         await eventually(lambda: self.sender.unplaced)
         self.time.pass_time(RETRY_MS)
@@ -125,16 +141,35 @@ async def test_every_leader_is_told_once_with_all_that_the_marker_needs(bench: B
     assert (marker.coordinator_epoch, marker.transaction_version) == (3, 2)
 
 
-async def test_what_comes_while_a_request_is_under_way_goes_together_into_the_next(bench: Bench) -> None:
+async def test_markers_that_are_sent_at_once_go_together(bench: Bench) -> None:
+    for producer_id in (7, 8, 9):
+        bench.send(T0, producer_id=producer_id)
+    await eventually(lambda: len(bench.marked) == 3)
+    assert [len(request.markers) for _, request in bench.brokers.asked] == [3]
+
+
+async def test_markers_do_not_wait_for_those_of_others_to_be_replicated(bench: Bench) -> None:
     bench.brokers.gate = asyncio.Event()
     bench.send(T0)
     await eventually(lambda: bench.brokers.asked)
+    gate, bench.brokers.gate = bench.brokers.gate, None
+    bench.send(U0, producer_id=8)
+    await eventually(lambda: bench.done() == {U0})
+    gate.set()
+    await eventually(lambda: bench.done() == {T0, U0})
+
+
+async def test_what_comes_while_enough_requests_are_in_flight_goes_together_into_the_next(
+    bench: Bench,
+) -> None:
+    await bench.fill(T0)
     for producer_id in (8, 9):
         bench.send(T0, producer_id=producer_id)
-    await asyncio.sleep(0)
-    bench.brokers.gate.set()
-    await eventually(lambda: len(bench.marked) == 3)
-    assert [len(request.markers) for _, request in bench.brokers.asked] == [1, 2]
+        await turns()
+    bench.release()
+    await eventually(lambda: len(bench.marked) == REQUESTS_IN_FLIGHT + 2)
+    sizes = [len(request.markers) for _, request in bench.brokers.asked]
+    assert sizes == [1] * REQUESTS_IN_FLIGHT + [2]
 
 
 @pytest.mark.parametrize(
@@ -253,17 +288,15 @@ async def test_a_partition_that_refuses_is_not_asked_again_with_every_new_transa
 
 
 async def test_what_waits_behind_a_broker_that_is_gone_goes_to_those_who_lead_since(bench: Bench) -> None:
-    bench.brokers.gate = asyncio.Event()
-    bench.send(T0)
-    await eventually(lambda: len(bench.brokers.asked) == 1)
+    await bench.fill(T0)
     bench.send(U0, producer_id=8)
     await turns()
     bench.brokers.leaders |= {T0: 2, U0: 2}
     bench.brokers.failures = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
-    bench.brokers.gate.set()
+    bench.release()
     await bench.retry()
     await eventually(lambda: bench.done() == {T0, U0})
-    assert [broker for broker, _ in bench.brokers.asked] == [1, 2]
+    assert [broker for broker, _ in bench.brokers.asked] == [1] * REQUESTS_IN_FLIGHT + [2]
 
 
 async def test_markers_that_cannot_be_written_for_hours_are_logged_in_one_line_a_request(

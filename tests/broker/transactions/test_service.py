@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -17,7 +18,8 @@ from protocol.errors import ErrorCode, KafkaError
 from protocol.steps import completed
 from tests.support.eventually import eventually
 from tests.support.state_log import MemoryStateLog
-from tests.support.transaction_bench import ID, TIMEOUT_MS, A
+from tests.support.transaction_bench import ID, TIMEOUT_MS, A, B
+from tests.support.transactional_node import turns
 from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.virtual_timer import VirtualTime
 
@@ -29,14 +31,14 @@ CONFIG = TransactionConfig(
 
 
 class Bench:
-    def __init__(self) -> None:
+    def __init__(self, config: TransactionConfig = CONFIG) -> None:
         self.log = MemoryStateLog(1)
         self.timer = VirtualTime()
         self.markings: list[Marking] = []
         self.epoch = 3
         self.ids = iter(range(100, 200))
         self.service = TransactionService(
-            CONFIG,
+            config,
             self.log,
             self.timer,
             self.timer,
@@ -76,6 +78,15 @@ async def bench() -> AsyncIterator[Bench]:
     await made.service.stop()
 
 
+@pytest.fixture
+async def patient() -> AsyncIterator[Bench]:
+    """One whose requests do not time out."""
+    made = Bench(replace(CONFIG, request_timeout_ms=30_000))
+    made.service.start()
+    yield made
+    await made.service.stop()
+
+
 async def refused(work: object) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
         await work  # type: ignore[misc]
@@ -91,6 +102,52 @@ async def test_a_transaction_goes_through_the_log(bench: Bench) -> None:
     assert bench.state() == "CompleteCommit"
     [listed] = completed(bench.service.list(TransactionFilter()))
     assert listed.transactional_id == ID
+
+
+async def test_partitions_that_two_brokers_add_at_once_are_both_added(patient: Bench) -> None:
+    # The coordinator of Kafka refuses the second, CONCURRENT_TRANSACTIONS, until the first is committed.
+    await patient.lead()
+    producer = await patient.init()
+    patient.log.holds_commits = True
+    adding = [
+        asyncio.ensure_future(patient.service.add_partitions(ID, producer, [each], 2)) for each in (A, B)
+    ]
+    for number in range(2):
+        await turns()
+        assert [each.done() for each in adding] == [number > 0, False]
+        patient.log.commit_all()
+    await asyncio.gather(*adding)
+    assert [topic.topic for topic in patient.service.describe(ID).topics] == [A.topic, B.topic]
+
+
+async def test_a_partition_is_not_added_while_markers_are_being_written(patient: Bench) -> None:
+    await patient.lead()
+    await patient.prepare()
+    adding = patient.service.add_partitions(ID, ProducerIdAndEpoch(100, 1), [A], 2)
+    assert await refused(adding) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+async def test_a_partition_that_waits_too_long_to_be_added_is_tried_again_by_the_producer(
+    bench: Bench,
+) -> None:
+    await bench.lead()
+    producer = await bench.init()
+    bench.log.holds_commits = True
+    adding = [bench.service.add_partitions(ID, producer, [each], 2) for each in (A, B)]
+    codes = await asyncio.gather(*map(refused, adding))
+    assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS]
+
+
+async def test_who_waits_to_add_a_partition_hears_that_the_coordinator_moved(patient: Bench) -> None:
+    await patient.lead()
+    producer = await patient.init()
+    patient.log.holds_commits = True
+    adding = [
+        asyncio.ensure_future(patient.service.add_partitions(ID, producer, [each], 2)) for each in (A, B)
+    ]
+    await turns()
+    patient.service.on_resignation(0)
+    assert [await refused(each) for each in adding] == [ErrorCode.NOT_COORDINATOR] * 2
 
 
 async def test_what_is_not_led_or_loading_is_said_to_be(bench: Bench) -> None:
