@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -327,3 +329,14 @@ def test_dynamic_settings_stand_over_the_file() -> None:
 def test_dynamic_keys_are_broker_keys() -> None:
     assert set(BROKER_CONFIGS) | set(DYNAMIC_ONLY_CONFIGS) >= DYNAMIC_KEYS
     assert not CLUSTER_WIDE_KEYS & PER_BROKER_KEYS
+
+
+def test_the_budgets_in_the_document_of_memory_bounds_are_the_defaults() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "memory.md").read_text()
+    rows = re.findall(r"\| `([a-z.]+)` \| (\d+) \|", text)
+    assert len(rows) == 5
+    for key, default in rows:
+        assert BROKER_CONFIGS[key].default == int(default), key
+    fixed = 1_024 * 1_048_576
+    total = sum(int(default) for key, default in rows if not key.startswith("remote."))
+    assert total == fixed, "the sum in the text"
