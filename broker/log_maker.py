@@ -44,6 +44,8 @@ class LogMaker:
         self._progress = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
+        self._is_waiting = False
+        """Whether there was no descriptor for what comes next."""
 
     def make(self, planned: Sequence[Work]) -> None:
         """Have logs made, or put aside; without effect once closed."""
@@ -56,9 +58,9 @@ class LogMaker:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="make-logs")
 
     async def settled(self) -> None:
-        """Wait until all that was asked for so far is done or has failed, or nothing is done any more."""
+        """Wait until all that was asked for so far is done or has failed, or cannot be done for now."""
         asked = self._asked
-        while self._made < asked and not self._closing.is_set():
+        while self._made < asked and not self._closing.is_set() and not self._is_waiting:
             self._progress.clear()
             await self._progress.wait()
 
@@ -84,6 +86,7 @@ class LogMaker:
                 self._planned.extendleft(reversed(piece[len(outcomes) :]))
                 if self._closing.is_set():
                     self._forget_creations()
+                self._is_waiting = shortage is not None
                 self._report(outcomes)
                 if shortage is not None:
                     logger.warning("%d partitions wait for descriptors: %s", len(self._planned), shortage)

@@ -15,10 +15,11 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.clock import Clock, SystemClock
 from broker.config import BrokerConfig
+from broker.descriptor_budget import raise_open_file_limit
 from broker.directory_locks import DirectoryLocks
 from broker.loop_stalls import LoopStalls
 from broker.metadata.directories import Identity, prepare_directories
@@ -34,12 +35,16 @@ from broker.wiring.quorum_part import QuorumPart
 from clients.environment import SystemEnvironment
 from protocol.errors import ErrorCode, KafkaError
 from storage.config_definition import ConfigError
+from storage.descriptor_reserve import DescriptorReserve
 from storage.files import FileSystem, OsFileSystem
 
 if TYPE_CHECKING:
     from broker.remote.part import RemotePart
 
 logger = logging.getLogger(__name__)
+
+DESCRIPTORS_RESERVED: Final = 8
+"""As many as threads of a node may at once need one for a moment."""
 
 
 class BrokerNode:
@@ -54,7 +59,7 @@ class BrokerNode:
         cluster_id: str | None = None,
     ) -> None:
         self.config = config
-        self._fs: FileSystem = fs or OsFileSystem()
+        self._fs: FileSystem = fs or OsFileSystem(reserve=DescriptorReserve(DESCRIPTORS_RESERVED))
         self._clock: Clock = clock or SystemClock()
         self._cluster_id = cluster_id
         self._randomness = SystemRandomness()
@@ -93,6 +98,7 @@ class BrokerNode:
         Errors: what keeps it from running. Everything is closed in order then, so that the next start
         needs no recovery.
         """
+        raise_open_file_limit()
         async with AsyncExitStack() as undo:
             undo.callback(self._threads.shut_down)
             self._loop_stalls = LoopStalls(self._clock)

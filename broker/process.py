@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import gc
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -98,7 +97,6 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
     except (ConfigError, OSError, ValueError) as error:
         print(f"config: {error}", file=sys.stderr)
         return EXIT_CONFIG
-    raise_open_file_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         ran_well = uvloop.run(serve(config, announce))
@@ -106,12 +104,6 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
         print(f"broker {config.node_id} cannot run: {error}", file=sys.stderr)
         return EXIT_START
     return 0 if ran_well else EXIT_FAILED
-
-
-def raise_open_file_limit() -> None:
-    """Allow as many open files as the system lets us: a partition that is written to holds one."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def parse_override(text: str) -> tuple[str, str]:

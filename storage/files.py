@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 from storage.descriptor_pool import DescriptorPool
+from storage.descriptor_reserve import DescriptorReserve
 from storage.errors import StorageFailure, is_descriptor_shortage
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -100,8 +101,15 @@ class FileSystem(Protocol):
     """The descriptors of files that hold one only while they are read; see storage.on_demand_file."""
 
     def open(self, path: str, *, create: bool) -> File:
-        """Open for reading and writing; with `create` a missing file is made, else FileNotFoundError."""
+        """Open for reading and writing; with `create` a missing file is made, else FileNotFoundError.
+
+        The caller closes it soon: it may be opened with a descriptor that is kept for such operations.
+        """
         ...
+
+    def open_to_keep(self, path: str, *, create: bool) -> File:
+        """Open a file that stays open."""
+        return self.open(path, create=create)
 
     def create(self, path: str) -> None:
         """Create an empty file, without holding a descriptor where possible; FileExistsError if it exists."""
@@ -268,15 +276,26 @@ class OsFile(File):
 class OsFileSystem(FileSystem):
     """The operating system's files.
 
-    Where there is no descriptor left, those of the pool are closed and the operation is tried again.
+    Where there is no descriptor left, those of the pool are closed and the operation is tried again; then
+    those of the reserve, for operations that need one for a moment.
     """
 
-    def __init__(self, pool: DescriptorPool[File] | None = None) -> None:
+    def __init__(
+        self, pool: DescriptorPool[File] | None = None, reserve: DescriptorReserve | None = None
+    ) -> None:
         self.pool = DescriptorPool() if pool is None else pool
+        self._reserve = DescriptorReserve(0) if reserve is None else reserve
 
     def open(self, path: str, *, create: bool) -> File:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return OsFile(path, self._with_descriptor(lambda: os.open(path, flags, 0o644)))
+        return OsFile(path, self._with_descriptor(lambda: _open(path, create=create)))
+
+    def open_to_keep(self, path: str, *, create: bool) -> File:
+        while True:
+            try:
+                return OsFile(path, _open(path, create=create))
+            except OSError as error:
+                if not is_descriptor_shortage(error) or not self.pool.shrink():
+                    raise
 
     def create(self, path: str) -> None:
         try:
@@ -331,12 +350,19 @@ class OsFileSystem(FileSystem):
         return OsFileLock(path)
 
     def _with_descriptor(self, operation: Callable[[], T]) -> T:
+        self._reserve.refill()
         while True:
             try:
                 return operation()
             except OSError as error:
-                if not is_descriptor_shortage(error) or not self.pool.shrink():
+                if not is_descriptor_shortage(error):
                     raise
+                if not self.pool.shrink() and not self._reserve.release_one():
+                    raise
+
+
+def _open(path: str, *, create: bool) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
 
 
 class OsFileLock(FileLock):

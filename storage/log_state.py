@@ -178,9 +178,13 @@ class LogState:
     def refuse_after_failure(self) -> None:
         """Raise StorageFailure when an earlier failure left the log's files in doubt.
 
-        A change that was interrupted is completed first, where that is possible by now.
+        A change that was interrupted is completed, where that is possible by now. The caller is refused all
+        the same: what it was about to do may have been meant for the log as it was before.
         """
-        self.resume_interrupted()
+        if isinstance(self.failure, InterruptedChange):
+            interrupted = self.failure
+            self.resume_interrupted()
+            raise interrupted
         if self.failure is not None:
             raise StorageFailure(self.directory, "append", f"the log failed before: {self.failure}")
 

@@ -96,7 +96,7 @@ class OnDemandFile(File):
         """
         if self._has_no_path:
             raise FileNotFoundError(errno.ENOENT, "the partition is not in use any more", self.path)
-        return self._file_system.open(self.path, create=not self._exists)
+        return self._file_system.open_to_keep(self.path, create=not self._exists)
 
     # -- changing
 

@@ -76,3 +76,9 @@ class ReadOnlyFileSystem(OsFileSystem):
         if create:
             raise io.UnsupportedOperation(f"{path} would be created for reading only")
         return ReadOnlyFile(path)
+
+    def open_to_keep(self, path: str, *, create: bool) -> File:
+        return self.open(path, create=create)
+
+    def create(self, path: str) -> None:
+        raise io.UnsupportedOperation(f"{path} would be created for reading only")

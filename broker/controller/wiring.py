@@ -99,7 +99,7 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
     create = CreateTopicsHandler(store, settings, randomness)
     dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
     dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings).handle)
-    dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, randomness).handle)
+    dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, settings, randomness).handle)
     altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings)
     dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle)
     loggers = LoggerChanges(config.node_id, LoggerLevels())

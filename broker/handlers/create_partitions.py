@@ -5,19 +5,22 @@ from __future__ import annotations
 from broker.metadata.store import MetadataStore
 from broker.request_context import RequestContext
 from cluster.controller.create_partitions import create_partitions
-from cluster.controller.settings import Randomness
+from cluster.controller.settings import ControllerSettings, Randomness
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 
 
 class CreatePartitionsHandler:
     """Submits the request to the controller."""
 
-    def __init__(self, store: MetadataStore, randomness: Randomness) -> None:
+    def __init__(self, store: MetadataStore, settings: ControllerSettings, randomness: Randomness) -> None:
         self._store = store
+        self._settings = settings
         self._randomness = randomness
 
     async def handle(
         self, context: RequestContext, request: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
         """Answer once the partitions are durable and known to this node."""
-        return await self._store.submit(lambda image: create_partitions(image, request, self._randomness))
+        return await self._store.submit(
+            lambda image: create_partitions(image, self._settings, request, self._randomness)
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.config import BrokerConfig
+from broker.descriptor_budget import process_budget
 from cluster.controller.settings import ControllerSettings
 
 
@@ -14,6 +15,7 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
         default_replication_factor=config.default_replication_factor,
         delete_topic_enable=config.delete_topic_enable,
         remote_storage_system_enable=config.remote_log_storage_system_enable,
+        partitions_per_broker_max=process_budget().partitions_max,
         static_configs=config.explicit,
         group_limits={key: value for key, value in config.values.items() if key.startswith("group.")},
     )

@@ -55,6 +55,12 @@ class Listener:
         logger.info("listener %s accepts connections on %s:%d", self.name, self._config.host, self.port)
 
     def _accepted(self, accepted: socket.socket) -> None:
+        refusal = self.server.socket_refusal
+        if refusal is not None and (reason := refusal(accepted.fileno())) is not None:
+            self.server.counters.connections_refused += 1
+            logger.warning("listener %s refuses a connection: %s", self.name, reason)
+            accepted.close()
+            return
         try:
             _set_options(accepted, self.server.config)
         except OSError as error:
@@ -68,6 +74,11 @@ class Listener:
         )
         self._opening.add(opening)
         opening.add_done_callback(self._opened)
+
+    @property
+    def opening_count(self) -> int:
+        """Accepted sockets that are no connections yet."""
+        return len(self._opening)
 
     def _opened(self, opening: asyncio.Task[object]) -> None:
         self._opening.discard(opening)

@@ -48,6 +48,8 @@ class NetworkServer:
         )
         self.response_memory = ResponseMemory(config.max_unsent_response_bytes)
         self.listeners: dict[str, Listener] = {}
+        self.socket_refusal: Callable[[int], str | None] | None = None
+        """Why the process has no room for an accepted socket with this descriptor; None: it always has."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Event | None = None
         self._is_closing = False

@@ -9,7 +9,8 @@ does never runs outside of a turn of this task.
 Bounds: requests of other nodes come through the request channel of their listener or wait in the
 state machine, which bounds them; one timer.
 Errors: whatever fails in a turn (a sync, the state machine, replaying a committed record) is final:
-`on_fatal` is told once and nothing is stepped, sent or answered any more. A full disk is waited for.
+`on_fatal` is told once and nothing is stepped, sent or answered any more. Room on a full disk, and a
+descriptor to sync with, are waited for.
 """
 
 from __future__ import annotations
@@ -42,12 +43,14 @@ from cluster.quorum.quorum_record import QuorumRecord
 from protocol.errors import ErrorCode, KafkaError
 from protocol.ids import BrokerId, LeaderEpoch, Offset
 from protocol.schema import ApiMessage
+from storage.errors import is_descriptor_shortage
+from storage.flush import FlushPlan
 
 logger = logging.getLogger(__name__)
 
 Turn: TypeAlias = Callable[[], None]
 
-_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
 
 FULL_DISK_PAUSE_S: Final = 0.5
 """How often it is looked whether there is room for a new quorum-state."""
@@ -322,9 +325,7 @@ class RaftDriver:
         def make_durable() -> bool:
             if records and not self._is_written(records[-1], kraft_version, voters):
                 return False
-            if plan is not None:
-                plan.run()
-            return True
+            return plan is None or self._is_synced(plan)
 
         try:
             loop = asyncio.get_running_loop()
@@ -352,6 +353,17 @@ class RaftDriver:
             self._waits_for_room = True
             return False
         self._waits_for_room = False
+        return True
+
+    def _is_synced(self, plan: FlushPlan) -> bool:
+        """Make the log durable; False when there was no descriptor to sync with."""
+        try:
+            plan.run()
+        except OSError as error:
+            if not is_descriptor_shortage(error):
+                raise
+            logger.warning("the metadata log is not synced yet: %s", error)
+            return False
         return True
 
     def _end(self, error: BaseException) -> None:

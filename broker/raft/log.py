@@ -26,7 +26,7 @@ from protocol.errors import DecodeError, KafkaError
 from protocol.ids import LeaderEpoch, Offset, TopicPartition
 from storage.checkpoints import PartitionMetadataFile
 from storage.config import LogConfig
-from storage.errors import CorruptFile, StorageFailure
+from storage.errors import CorruptFile, InterruptedChange, StorageFailure
 from storage.files import Buffer, FileSystem
 from storage.flush import FlushPlan
 from storage.log import PartitionLog
@@ -129,7 +129,8 @@ class MetadataLog:
     @property
     def failure(self) -> StorageFailure | None:
         """Why the log takes no more writes: nobody knows what is on the disk."""
-        return self._log.failure
+        failure = self._log.failure
+        return None if isinstance(failure, InterruptedChange) else failure
 
     @property
     def start_offset(self) -> Offset:

@@ -10,6 +10,7 @@ from broker.api_wiring import register_apis
 from broker.broker_channel import BrokerChannel
 from broker.cleaning.metrics import report_cleaning
 from broker.config import BrokerConfig
+from broker.descriptor_budget import process_budget
 from broker.dispatch import Dispatcher
 from broker.fetch_sessions import FetchSessionCache
 from broker.forwarding import Forwarder
@@ -56,6 +57,7 @@ class BrokerPart:
         self.config = context.config
         self._context = context
         self._clock = context.clock
+        self._descriptors = process_budget()
         self._store = quorum.raft.store
         self._access = quorum.access
         self.remote: RemotePart | None = None
@@ -70,10 +72,16 @@ class BrokerPart:
         await self._logs.open(undo)
         await self._serve(undo)
 
+    def _socket_refusal(self, descriptor: int) -> str | None:
+        network = self._network
+        opening = sum(listener.opening_count for listener in network.listeners.values())
+        return self._descriptors.connection_refusal(descriptor, network.quota.count + opening)
+
     async def _join_cluster(self, undo: AsyncExitStack) -> None:
         """Bind the listeners, whose ports the registration tells, register, and catch up."""
         config = self.config
         self._network = NetworkServer(network_config(config), clock=self._clock)
+        self._network.socket_refusal = self._socket_refusal
         self._connection_limits = ConnectionLimits(self._network, self._context.threads.housekeeping)
         undo.push_async_callback(self._connection_limits.close)
         self._channel = RequestChannel(config.queued_max_requests)

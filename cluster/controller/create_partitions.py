@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 
 from cluster.controller.assignments import automatic_partitions, manual_partition
+from cluster.controller.partition_limit import PartitionLimit
 from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
-from cluster.controller.settings import Randomness
+from cluster.controller.settings import ControllerSettings, Randomness
 from cluster.image import MetadataImage, PartitionImage, TopicImage
 from cluster.partition_changes import partition_record
 from protocol.errors import ErrorCode, KafkaError
@@ -23,11 +24,15 @@ from protocol.metadata_records.partition_record import PartitionRecord
 
 
 def create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, randomness: Randomness
+    image: MetadataImage,
+    settings: ControllerSettings,
+    request: CreatePartitionsRequest,
+    randomness: Randomness,
 ) -> ControllerResult[CreatePartitionsResponse]:
     """Add partitions up to the counts that are asked for; every topic gets its own outcome."""
     counts = Counter(topic.name for topic in request.topics)
     topics = {topic.name: topic for topic in request.topics}
+    limit = PartitionLimit(image, settings.partitions_per_broker_max)
     records: list[PartitionRecord] = []
     results = []
     for name, count in counts.items():
@@ -35,7 +40,7 @@ def create_partitions(
         try:
             if count > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times")
-            records += _new_records(image, topic, randomness, MAX_RECORDS_PER_COMMAND - len(records))
+            records += _new_records(image, limit, topic, randomness, MAX_RECORDS_PER_COMMAND - len(records))
             results.append(CreatePartitionsTopicResult(name=name))
         except KafkaError as error:
             results.append(
@@ -46,7 +51,11 @@ def create_partitions(
 
 
 def _new_records(
-    image: MetadataImage, requested: CreatePartitionsTopic, randomness: Randomness, allowed: int
+    image: MetadataImage,
+    limit: PartitionLimit,
+    requested: CreatePartitionsTopic,
+    randomness: Randomness,
+    allowed: int,
 ) -> list[PartitionRecord]:
     topic = image.topics_by_name.get(requested.name)
     if topic is None:
@@ -61,6 +70,7 @@ def _new_records(
         text = f"a request may create {MAX_RECORDS_PER_COMMAND} partitions at most"
         raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
     partitions = _partitions(image, topic, requested, additional, randomness)
+    limit.take(topic.name, (each.replicas for each in partitions))
     return [partition_record(topic.id, existing + index, each) for index, each in enumerate(partitions)]
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from cluster.controller.assignments import automatic_partitions, manual_partition
 from cluster.controller.config_rules import broker_layers
 from cluster.controller.configs import change_records
+from cluster.controller.partition_limit import PartitionLimit
 from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from cluster.controller.settings import ControllerSettings, Randomness
 from cluster.effective_configs import effective_topic_entry
@@ -83,6 +84,7 @@ class _Creation:
         self._image = image
         self._settings = settings
         self._randomness = randomness
+        self._limit = PartitionLimit(image, settings.partitions_per_broker_max)
         self._colliding = colliding_names(image.topics_by_name)
 
     def create(self, topic: CreatableTopic) -> CreatableTopicResult:
@@ -90,6 +92,7 @@ class _Creation:
         self._check_name(topic.name)
         configs = self._config_records(topic)
         partitions = self._partitions(topic)
+        self._limit.take(topic.name, (each.replicas for each in partitions))
         topic_id = self._randomness.uuid()
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         self.records += configs

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from cluster.controller.assignments import check_assignment
 from cluster.controller.partition_change import Wishes
+from cluster.controller.partition_limit import PartitionLimit
 from cluster.controller.partition_updates import PartitionUpdates
 from cluster.controller.reassignment_sets import ReplicaSets, is_reassigning, reverted, towards
 from cluster.controller.result import ControllerResult
@@ -78,6 +79,7 @@ class _Reassignment:
     ) -> None:
         self.updates = PartitionUpdates(image, settings)
         self._image = image
+        self._limit = PartitionLimit(image, settings.partitions_per_broker_max)
         self._allows_other_factor = allow_replication_factor_change
 
     def outcome(self, name: str, asked: ReassignablePartition) -> ReassignablePartitionResponse:
@@ -100,6 +102,8 @@ class _Reassignment:
             wishes = self._taken_back(topic, asked.partition_index, partition)
         else:
             wishes = self._begun(partition, asked.replicas)
+            # What is removed is held until the new replicas are in sync.
+            self._limit.take(name, [[each for each in asked.replicas if each not in partition.replicas]])
         self.updates.change(topic, asked.partition_index, wishes)
 
     def _begun(self, partition: PartitionImage, target: tuple[BrokerId, ...]) -> Wishes:

@@ -34,5 +34,7 @@ class ControllerSettings:
     default_replication_factor: int = 1
     delete_topic_enable: bool = True
     remote_storage_system_enable: bool = False
+    partitions_per_broker_max: int | None = None
+    """How many partitions a broker can hold with the descriptors it has; None: no limit is known."""
     static_configs: Mapping[str, str] = field(default_factory=dict)
     group_limits: Mapping[str, ConfigValue] = field(default_factory=dict)

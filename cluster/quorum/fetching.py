@@ -185,7 +185,8 @@ def handle_fetch_response(replica: Replica, message: ApiMessage, now_ms: int) ->
         return False
     if partition.diverging_epoch.epoch >= 0:
         end = EpochEnd(partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset)
-        _truncate(replica, end)
+        if not _has_truncated(replica, end):
+            return False
     elif partition.snapshot_id.epoch >= 0 or partition.snapshot_id.end_offset >= 0:
         snapshot_id = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         if snapshot_id.epoch < 0 or snapshot_id.end_offset <= replica.log.high_watermark:
@@ -203,8 +204,11 @@ def _heard(replica: Replica, following: Following, now_ms: int) -> None:
     following.leader_failed = False
 
 
-def _truncate(replica: Replica, leader_end: EpochEnd) -> None:
-    """Drop what is behind the point where the logs part, as far as both know it (KIP-279)."""
+def _has_truncated(replica: Replica, leader_end: EpochEnd) -> bool:
+    """Truncate to the largest offset that is known to be shared with the leader (KIP-279).
+
+    False when the log could not do so yet: the next fetch leads here again.
+    """
     log = replica.log
     own_end = log.end_offset_for_epoch(leader_end.epoch)
     offset = own_end.end_offset
@@ -215,7 +219,13 @@ def _truncate(replica: Replica, leader_end: EpochEnd) -> None:
             f"leader {replica.leader_id} of epoch {replica.epoch} has epoch {leader_end.epoch} end at "
             f"{leader_end.end_offset}; that would truncate to {offset}, committed is {log.high_watermark}"
         )
-    replica.truncate(offset)
+    try:
+        replica.truncate(offset)
+    except KafkaError as error:
+        if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            raise
+        return False
+    return True
 
 
 def _append(replica: Replica, partition: PartitionData) -> bool:
@@ -289,7 +299,12 @@ def handle_snapshot_response(replica: Replica, message: ApiMessage, now_ms: int)
 
 
 def _load_snapshot(replica: Replica, snapshot_id: SnapshotId) -> bool:
-    if not replica.log.finish_snapshot(snapshot_id):
+    try:
+        if not replica.log.finish_snapshot(snapshot_id):
+            return False
+    except KafkaError as error:
+        if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+            raise
         return False
     replica.history.load(replica.log)
     replica.outbox.add(SnapshotLoaded(snapshot_id))

@@ -63,7 +63,8 @@ class RaftLog(Protocol):
     def truncate_to(self, offset: Offset) -> None:
         """Drop everything from `offset` on, a batch that reaches over it as a whole.
 
-        AssertionError when that is below the high watermark.
+        AssertionError when that is below the high watermark. Errors: KafkaError KAFKA_STORAGE_ERROR when it
+        cannot be done now; it is completed later, and nothing is appended before.
         """
 
     def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
@@ -103,4 +104,5 @@ class RaftLog(Protocol):
 
         Afterwards start, end and high watermark are its end offset, start and last epoch its epoch.
         False when it was damaged on its way: it is dropped, and the log is as it was.
+        Errors: KafkaError KAFKA_STORAGE_ERROR when it cannot be done now; it has to be fetched again.
         """

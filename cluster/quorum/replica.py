@@ -324,7 +324,12 @@ class Replica:
 
     def truncate(self, offset: Offset) -> None:
         """Drop what the leader does not have, and the voter sets in it."""
-        self.log.truncate_to(offset)
+        try:
+            self.log.truncate_to(offset)
+        except KafkaError:
+            # Interrupted: the rest follows, and what goes with it does not count any more.
+            self.history.truncate(offset)
+            raise
         self.history.truncate(self.log.end_offset)
 
     # ---- inside

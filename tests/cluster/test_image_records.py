@@ -88,7 +88,7 @@ def _perform(image: MetadataImage, command, chance: SeededRandomness):  # type: 
             return [delete_topics(image, SETTINGS, request, 6)]
         case ("partitions", name, count):
             topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
-            return [create_partitions(image, CreatePartitionsRequest(topics=(topic,)), chance)]
+            return [create_partitions(image, SETTINGS, CreatePartitionsRequest(topics=(topic,)), chance)]
         case ("configs", name, operation, configs):
             changes = tuple(ConfigChange(key, operation, value) for key, value in configs.items())
             requested = [ResourceChange((2, name), changes)]

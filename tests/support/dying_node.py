@@ -103,6 +103,10 @@ class DyingFileSystem(OsFileSystem):
             self._changes(path)
         return super().open(path, create=create)
 
+    def create(self, path: str) -> None:
+        self._changes(path)
+        super().create(path)
+
     def rename(self, old: str, new: str) -> None:
         self._changes(old, is_name=True)
         super().rename(old, new)

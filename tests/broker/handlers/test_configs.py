@@ -74,7 +74,7 @@ class Admin:
         )
         self.create = CreateTopicsHandler(store, settings, SeededRandomness())
         self.delete = DeleteTopicsHandler(store, settings)
-        self.grow = CreatePartitionsHandler(store, SeededRandomness())
+        self.grow = CreatePartitionsHandler(store, settings, SeededRandomness())
 
     def describe(
         self,

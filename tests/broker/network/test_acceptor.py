@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import pytest
 
+from broker.descriptor_budget import raise_open_file_limit
 from broker.network import acceptor
 from broker.network.acceptor import BATCH, Acceptor, accept_queue_size
 from broker.network.config import NetworkConfig
-from broker.process import raise_open_file_limit
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Served, frame, serving
 

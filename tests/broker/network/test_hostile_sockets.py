@@ -9,10 +9,10 @@ import time
 
 import pytest
 
+from broker.descriptor_budget import raise_open_file_limit
 from broker.network.config import NetworkConfig
 from broker.network.receive_buffer import GRANT_BYTES
 from broker.network.request import Request
-from broker.process import raise_open_file_limit
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Client, FakeClock, Served, echo, frame, serving
 

@@ -208,7 +208,7 @@ class RandomRun:
             count = len(place[0].partitions) + 1
             asked = CreatePartitionsTopic(name=place[0].name, count=count, assignments=None)
             request = CreatePartitionsRequest(topics=(asked,))
-            self.model.apply(lambda image: create_partitions(image, request, self._randomness))
+            self.model.apply(lambda image: create_partitions(image, SETTINGS, request, self._randomness))
 
     def _change_min_insync(self) -> None:
         if (place := self._place()) is not None:

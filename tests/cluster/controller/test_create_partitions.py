@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.controller.create_partitions import create_partitions
+from cluster.controller.settings import ControllerSettings
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.create_partitions import (
@@ -14,6 +15,7 @@ from protocol.messages.create_partitions import (
 )
 from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
 
+SETTINGS = ControllerSettings(node_id=1)
 IMAGE = with_topics(image_with_brokers(1, 2, 3), creatable("orders", 2, 2), creatable("users", 1, 1))
 
 
@@ -26,7 +28,7 @@ def more(name: str, count: int, *brokers: tuple[int, ...], automatic: bool = Tru
 
 def create(*topics: CreatePartitionsTopic, validate_only: bool = False) -> tuple[list[int], MetadataImage]:
     request = CreatePartitionsRequest(topics=topics, validate_only=validate_only)
-    result = create_partitions(IMAGE, request, SeededRandomness())
+    result = create_partitions(IMAGE, SETTINGS, request, SeededRandomness())
     codes = [each.error_code for each in result.reply.results]
     assert all(bool(each.error_message) == bool(each.error_code) for each in result.reply.results)
     return codes, applied(IMAGE, result)

@@ -1,0 +1,101 @@
+"""Partitions beyond what the brokers' descriptors allow are refused, by every request that places them."""
+
+from __future__ import annotations
+
+from cluster.controller.create_partitions import create_partitions
+from cluster.controller.create_topics import create_topics
+from cluster.controller.partition_limit import PartitionLimit
+from cluster.controller.reassignments import alter_partition_reassignments
+from cluster.controller.settings import ControllerSettings
+from cluster.image import MetadataImage
+from protocol.errors import ErrorCode
+from protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+
+SETTINGS = ControllerSettings(node_id=1, partitions_per_broker_max=10)
+ALONE = image_with_brokers(1)
+
+
+def created(image: MetadataImage, *topics: CreatableTopic) -> tuple[list[tuple[int, str]], MetadataImage]:
+    result = create_topics(image, SETTINGS, CreateTopicsRequest(topics=topics), SeededRandomness())
+    outcomes = [(each.error_code, each.error_message or "") for each in result.reply.topics]
+    return outcomes, applied(image, result)
+
+
+def test_a_topic_beyond_the_limit_is_refused_and_says_what_to_do() -> None:
+    (outcome,), image = created(ALONE, creatable("orders", 11, 1))
+    assert outcome == (
+        ErrorCode.POLICY_VIOLATION,
+        "topic 'orders': broker 1 would hold 11 partitions, allowed are 10, half of the files that it may "
+        "open; raise that limit (ulimit -n)",
+    )
+    assert "orders" not in image.topics_by_name
+    assert created(ALONE, creatable("orders", 10, 1))[0] == [(ErrorCode.NONE, "")]
+
+
+def test_the_topics_of_one_request_count_together_and_with_those_that_exist() -> None:
+    image = with_topics(ALONE, creatable("old", 4, 1))
+    outcomes, image = created(image, creatable("a", 4, 1), creatable("b", 4, 1), creatable("c", 2, 1))
+    assert [code for code, _ in outcomes] == [
+        ErrorCode.NONE,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.NONE,
+    ]
+    assert sorted(image.topics_by_name) == ["a", "c", "old"]
+
+
+def test_each_broker_has_its_own_count() -> None:
+    three = image_with_brokers(1, 2, 3)
+    assert created(three, creatable("a", 30, 1))[0] == [(ErrorCode.NONE, "")]
+    assert created(three, creatable("a", 10, 3))[0] == [(ErrorCode.NONE, "")]
+    assert created(three, creatable("a", 11, 3))[0][0][0] == ErrorCode.POLICY_VIOLATION
+
+
+def test_partitions_that_are_added_to_a_topic_count() -> None:
+    image = with_topics(ALONE, creatable("a", 4, 1), creatable("b", 4, 1))
+
+    def codes(count: int) -> list[int]:
+        request = CreatePartitionsRequest(
+            topics=(CreatePartitionsTopic(name="a", count=count, assignments=None),)
+        )
+        result = create_partitions(image, SETTINGS, request, SeededRandomness())
+        return [each.error_code for each in result.reply.results]
+
+    assert codes(6) == [ErrorCode.NONE]
+    assert codes(7) == [ErrorCode.POLICY_VIOLATION]
+
+
+def test_replicas_that_move_to_a_full_broker_are_refused_and_those_that_stay_are_not() -> None:
+    settings = ControllerSettings(node_id=1, partitions_per_broker_max=11)
+    image = with_topics(image_with_brokers(1, 2), creatable("full", 10, 2), creatable("a", 2, 1))
+    places = {index: each.replicas for index, each in image.topics_by_name["a"].partitions.items()}
+    assert sorted(places.values()) == [(1,), (2,)], "each broker holds eleven"
+
+    def codes(*replicas: tuple[int, ...]) -> list[int]:
+        partitions = tuple(
+            ReassignablePartition(partition_index=index, replicas=each) for index, each in enumerate(replicas)
+        )
+        request = AlterPartitionReassignmentsRequest(
+            topics=(ReassignableTopic(name="a", partitions=partitions),)
+        )
+        reply = alter_partition_reassignments(image, settings, request).reply
+        return [each.error_code for each in reply.responses[0].partitions]
+
+    assert codes(places[0], places[1]) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert codes(places[1], places[1]) == [ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+    assert codes((1, 2), places[1]) == [ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+
+
+def test_internal_topics_are_never_refused() -> None:
+    image = with_topics(ALONE, creatable("a", 10, 1))
+    assert created(image, creatable("__consumer_offsets", 50, 1))[0] == [(ErrorCode.NONE, "")]
+
+
+def test_without_a_limit_nothing_is_counted() -> None:
+    PartitionLimit(ALONE, None).take("a", [(1,)] * 100_000)
