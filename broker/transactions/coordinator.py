@@ -8,7 +8,9 @@ the replay of its records. Call `tick` when `next_due_ms` has come.
 A transaction is prepared with the commit of that record: then `on_prepared` is told which markers must be
 written, and `marked` is to be called with the partitions that have them. With the last one the transaction
 is complete, which is written, again and again until it is in the log. A new coordinator does the same with
-what it finds prepared (KAFKA-16352).
+what it finds prepared (KAFKA-16352). It also aborts at once what has timed out: its first regular check may
+be a whole interval away, and coordinators that move often might never come to it. An abort that cannot be
+written is tried again soon, too.
 
 I/O: none. Errors: commands raise KafkaError where their docstring says so.
 """
@@ -39,6 +41,7 @@ from protocol.ids import Offset, TopicPartition
 logger = logging.getLogger(__name__)
 
 COMPLETION_RETRY_MS: Final = 100
+ABORT_RETRY_MS: Final = 500
 
 
 class TransactionCoordinator:
@@ -63,6 +66,8 @@ class TransactionCoordinator:
         self._marked: dict[str, None] = {}
         """Ids whose markers are all written, and that are to be completed at `_retry_due_ms`."""
         self._retry_due_ms: int | None = None
+        self._abort_due_ms: int | None = None
+        """When to look for timed-out transactions again, because an abort could not be written."""
         self._upkeep = Upkeep(self.registry, config, transaction_version)
         adding = AddPartitionsCommand(self.registry)
         administration = Administration(self.registry)
@@ -71,7 +76,6 @@ class TransactionCoordinator:
         self.verify_partitions = adding.verify_partitions
         self.end_transaction = EndTransactionCommand(self.registry, disabled).end_transaction
         self.is_settled_by_commit = self.registry.is_settled_by_commit
-        self.abort_timed_out = self._upkeep.abort_timed_out
         self.expire = self._upkeep.expire
         self.describe = administration.describe
         self.list = administration.list
@@ -99,7 +103,7 @@ class TransactionCoordinator:
         for entry in self.registry:
             if entry.committed is not None and entry.committed.state.is_prepared:
                 self._mark(entry)
-        return self._complete_marked(now)
+        return [*self._complete_marked(now), *self.abort_timed_out(now)]
 
     # Markers
 
@@ -159,15 +163,30 @@ class TransactionCoordinator:
 
     # Time
 
+    def abort_timed_out(self, now: Moment) -> list[Writes[TransactionRecord]]:
+        """Abort the transactions that took too long, since the start that is recorded in the log."""
+
+        def settled(error: ErrorCode, _: Moment) -> Writes[TransactionRecord]:
+            if error is not ErrorCode.NONE:
+                self._abort_due_ms = now.monotonic_ms + ABORT_RETRY_MS
+            return NOTHING
+
+        self._abort_due_ms = None
+        return [Writes((record,), settled) for record in self._upkeep.aborts_of_timed_out(now)]
+
     def next_due_ms(self) -> int | None:
         """When `tick` must be called next, on the monotonic clock; None when nothing is pending."""
-        return self._retry_due_ms
+        pending = [due_ms for due_ms in (self._retry_due_ms, self._abort_due_ms) if due_ms is not None]
+        return min(pending, default=None)
 
     def tick(self, now: Moment) -> list[Writes[TransactionRecord]]:
-        """Complete what could not be completed at once."""
-        if self._retry_due_ms is None or now.monotonic_ms < self._retry_due_ms:
-            return []
-        return self._complete_marked(now)
+        """Write what could not be written before."""
+        writes: list[Writes[TransactionRecord]] = []
+        if self._retry_due_ms is not None and now.monotonic_ms >= self._retry_due_ms:
+            writes += self._complete_marked(now)
+        if self._abort_due_ms is not None and now.monotonic_ms >= self._abort_due_ms:
+            writes += self.abort_timed_out(now)
+        return writes
 
     # The end
 
@@ -177,7 +196,7 @@ class TransactionCoordinator:
             marking.is_cancelled = True
         self._markings.clear()
         self._marked.clear()
-        self._retry_due_ms = None
+        self._retry_due_ms = self._abort_due_ms = None
         self.registry.clear()
 
     def state_counts(self) -> Counter[TransactionState]:

@@ -36,9 +36,9 @@ class Upkeep:
         self._config = config
         self._transaction_version = transaction_version
 
-    def abort_timed_out(self, now: Moment) -> list[Writes[TransactionRecord]]:
-        """Fence the producers of transactions that took too long, and abort these."""
-        writes = []
+    def aborts_of_timed_out(self, now: Moment) -> list[TransactionRecord]:
+        """Return the records that abort transactions that took too long, and fence their producers."""
+        records = []
         for entry in self._registry:
             metadata = entry.committed
             if metadata is None or entry.is_pending or not _is_over(metadata, now.wall_ms):
@@ -47,8 +47,8 @@ class Upkeep:
             aborted = metadata.fenced().ended(
                 TransactionState.PREPARE_ABORT, self._transaction_version(), now.wall_ms
             )
-            writes.append(Writes((TransactionRecord(metadata.transactional_id, aborted),)))
-        return writes
+            records.append(TransactionRecord(metadata.transactional_id, aborted))
+        return records
 
     def expire(self, now: Moment) -> Writes[TransactionRecord]:
         """Forget the ids that have not been used for `transactional.id.expiration.ms`."""

@@ -24,6 +24,8 @@ R = TypeVar("R")
 
 ID = "tides"
 TIMEOUT_MS = 60_000
+NOW_MS = 1_000_000
+STARTED_MS = NOW_MS - 5
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 OTHER_ID = 999
 
@@ -42,7 +44,7 @@ class TransactionBench:
         self.transaction_version = transaction_version
         self.log: list[TransactionRecord] = []
         self.markings: list[Marking] = []
-        self.now_ms = 1_000_000
+        self.now_ms = NOW_MS
         self.holds_commits = False
         self.append_error: ErrorCode | None = None
         self.next_producer_id = 100
@@ -163,6 +165,8 @@ class TransactionBench:
             "timeout_ms": TIMEOUT_MS,
             "last_update_wall_ms": self.now_ms,
         }
+        if fields.get("state") is TransactionState.ONGOING:
+            values["start_wall_ms"] = self.now_ms
         metadata = TransactionMetadata(**{**values, **fields})  # type: ignore[arg-type]
         self.log.append(TransactionRecord(ID, metadata))
         return metadata

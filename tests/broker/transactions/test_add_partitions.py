@@ -6,7 +6,7 @@ import pytest
 
 from broker.transactions.states import TransactionState
 from protocol.errors import ErrorCode
-from tests.support.transaction_bench import A, B, TransactionBench, refusal
+from tests.support.transaction_bench import STARTED_MS, A, B, TransactionBench, refusal
 
 AT_REST = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 PREPARED = [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT]
@@ -21,7 +21,7 @@ def bench_in(state: TransactionState, **fields: object) -> TransactionBench:
 @pytest.mark.parametrize("state", AT_REST)
 @pytest.mark.parametrize("version", [0, 2])
 def test_the_first_partition_begins_the_transaction(state: TransactionState, version: int) -> None:
-    bench = bench_in(state, start_wall_ms=5)
+    bench = bench_in(state, start_wall_ms=STARTED_MS)
     bench.now_ms += 10
     bench.add((7, 3), A, version=version)
     metadata = bench.metadata
@@ -31,9 +31,9 @@ def test_the_first_partition_begins_the_transaction(state: TransactionState, ver
 
 
 def test_more_partitions_join_and_the_transaction_began_when_it_began() -> None:
-    bench = bench_in(TransactionState.ONGOING, partitions=frozenset({A}), start_wall_ms=5)
+    bench = bench_in(TransactionState.ONGOING, partitions=frozenset({A}), start_wall_ms=STARTED_MS)
     bench.add((7, 3), B)
-    assert (bench.metadata.partitions, bench.metadata.start_wall_ms) == ({A, B}, 5)
+    assert (bench.metadata.partitions, bench.metadata.start_wall_ms) == ({A, B}, STARTED_MS)
 
 
 def test_partitions_that_take_part_already_are_not_written_again() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.transactions.config import TransactionConfig
-from broker.transactions.coordinator import COMPLETION_RETRY_MS
+from broker.transactions.coordinator import ABORT_RETRY_MS, COMPLETION_RETRY_MS
 from broker.transactions.states import AT_REST, NEXT_STATES, STATE_OF_STATUS, TransactionState
 from broker.transactions.upkeep import TIMEOUT_OF_TWO_PHASE_COMMIT
 from protocol.errors import ErrorCode, KafkaError
@@ -149,6 +149,48 @@ def test_a_transaction_whose_time_is_over_is_aborted_and_its_producer_fenced() -
     assert bench.state is S.COMPLETE_ABORT
     assert refusal(lambda: bench.end((7, 3), True)) is ErrorCode.PRODUCER_FENCED
     assert refusal(lambda: bench.end((7, 3), True, version=0)) is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_new_coordinator_aborts_at_once_what_timed_out_while_there_was_none() -> None:
+    bench = ongoing()
+    bench.now_ms += TIMEOUT_MS
+    bench.fail_over(epoch=2)
+    assert bench.state is S.ONGOING
+    bench.now_ms += 1
+    bench.fail_over(epoch=3)
+    assert bench.state is S.PREPARE_ABORT
+    assert (bench.markings[-1].coordinator_epoch, bench.markings[-1].is_commit) == (3, False)
+
+
+def test_a_timeout_counts_from_the_start_of_the_transaction_whoever_coordinates_it() -> None:
+    bench = TransactionBench().start()
+    producer = bench.init()
+    bench.add(producer, A)
+    for epoch in range(2, 6):
+        bench.now_ms += TIMEOUT_MS // 4
+        bench.fail_over(epoch)
+        bench.add(producer, A, B)
+    assert bench.state is S.ONGOING
+    bench.now_ms += 1
+    bench.look_for_timeouts()
+    assert bench.state is S.PREPARE_ABORT
+
+
+def test_an_abort_that_cannot_be_written_is_tried_again_before_the_next_regular_check() -> None:
+    # Too few replicas may be in sync for a moment only, between two failovers.
+    bench = ongoing()
+    bench.now_ms += TIMEOUT_MS + 1
+    bench.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(KafkaError):
+        bench.look_for_timeouts()
+    assert bench.core.next_due_ms() == bench.now_ms + ABORT_RETRY_MS
+    bench.now_ms += ABORT_RETRY_MS
+    with pytest.raises(KafkaError):
+        bench.tick()
+    bench.append_error = None
+    bench.now_ms += ABORT_RETRY_MS
+    bench.tick()
+    assert (bench.state, bench.core.next_due_ms()) == (S.PREPARE_ABORT, None)
 
 
 def test_a_transaction_of_two_phases_has_no_time_out() -> None:

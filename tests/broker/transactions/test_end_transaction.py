@@ -7,7 +7,7 @@ import pytest
 from broker.transactions.metadata import EPOCH_MAX
 from broker.transactions.states import TransactionState
 from protocol.errors import ErrorCode
-from tests.support.transaction_bench import A, B, TransactionBench, refusal
+from tests.support.transaction_bench import STARTED_MS, A, B, TransactionBench, refusal
 
 S = TransactionState
 DONE = None
@@ -19,7 +19,7 @@ CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 def bench_in(state: TransactionState, **fields: object) -> TransactionBench:
     partitions = frozenset({A, B}) if state in (S.ONGOING, S.PREPARE_ABORT, S.PREPARE_COMMIT) else frozenset()
     bench = TransactionBench()
-    bench.put(**{"state": state, "partitions": partitions, "start_wall_ms": 5, **fields})
+    bench.put(**{"state": state, "partitions": partitions, "start_wall_ms": STARTED_MS, **fields})
     return bench.start()
 
 

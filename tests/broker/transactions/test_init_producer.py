@@ -8,7 +8,7 @@ from broker.transactions.config import TransactionConfig
 from broker.transactions.metadata import EPOCH_MAX
 from broker.transactions.states import TransactionState
 from protocol.errors import ErrorCode
-from tests.support.transaction_bench import ID, A, B, TransactionBench, refusal
+from tests.support.transaction_bench import ID, STARTED_MS, A, B, TransactionBench, refusal
 
 AT_REST = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 
@@ -68,7 +68,7 @@ def test_an_old_epoch_of_an_id_without_epochs_left_is_fenced() -> None:
 @pytest.mark.parametrize(("version", "epoch"), [(0, 4), (1, 4), (2, 5)])
 def test_an_ongoing_transaction_is_aborted_first(version: int, epoch: int) -> None:
     bench = TransactionBench(transaction_version=version)
-    bench.put(state=TransactionState.ONGOING, partitions=frozenset({A, B}), start_wall_ms=5)
+    bench.put(state=TransactionState.ONGOING, partitions=frozenset({A, B}), start_wall_ms=STARTED_MS)
     bench.start()
     assert bench.init() == (-1, -1), "CONCURRENT_TRANSACTIONS"
     assert bench.state is TransactionState.PREPARE_ABORT
