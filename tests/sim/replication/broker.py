@@ -43,6 +43,7 @@ from protocol.messages.list_offsets import (
 )
 from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from protocol.schema import ApiMessage
+from protocol.steps import completed
 from tests.sim.replication.sim_log import Entries, SimLog
 from tests.sim.replication.tier import KnownOfTier
 
@@ -166,9 +167,8 @@ class SimBroker:
         if isinstance(request, FetchRequest):
             return self._answer_fetch(request, sender_epoch)
         if isinstance(request, OffsetForLeaderEpochRequest):
-            return OffsetForLeaderEpochHandler(cast(Any, OnePartition(self.partition))).handle(
-                cast(Any, None), request
-            )
+            handler = OffsetForLeaderEpochHandler(cast(Any, OnePartition(self.partition)))
+            return completed(handler.handle(cast(Any, None), request))
         assert isinstance(request, ListOffsetsRequest)
         return self._answer_offsets(request)
 
