@@ -11,7 +11,7 @@ from followers), KIP-903 (broker epochs), KIP-951 (the leader in errors).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, cast
 
 from broker.clock import Clock
@@ -31,6 +31,7 @@ from cluster.image import BrokerImage
 from cluster.replication.throttle import ReplicationQuota
 from protocol.errors import ErrorCode, KafkaError
 from protocol.fetch_view import (
+    FetchPartition,
     FetchPartitionResult,
     FetchRequestView,
     FetchResult,
@@ -160,12 +161,12 @@ class FetchHandler:
         def on_failed(_: Exception) -> None:
             self._answer_failed(request, context, limits)
 
-        operation = DelayedFetch(
-            view.max_wait_ms, self._replicas, context.partitions, limits, on_read, on_failed
-        )
         resolve = self._replicas.resolve
-        keys = [resolve(asked.topic, asked.topic_id, asked.partition) for asked in context.partitions]
-        if not self._purgatory.try_complete_else_watch(operation, keys):
+        requested: dict[Hashable, FetchPartition] = {
+            resolve(asked.topic, asked.topic_id, asked.partition): asked for asked in context.partitions
+        }
+        operation = DelayedFetch(view.max_wait_ms, self._replicas, requested, limits, on_read, on_failed)
+        if not self._purgatory.try_complete_else_watch(operation, requested):
             # `max_wait_ms` may be weeks, which a reader that comes back again and again must not pile up.
             request.on_abandoned = lambda _: operation.cancel()
             request.release_frame()

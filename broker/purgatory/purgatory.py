@@ -28,9 +28,9 @@ from broker.purgatory.timing_wheel import TimerEntry
 
 logger = logging.getLogger(__name__)
 
-OPERATION_BYTES: Final = 3_000
+OPERATION_BYTES: Final = 3_500
 """What any parked request keeps: the operation, its request and closures, its timer, one watched key."""
-PARTITION_BYTES: Final = 500
+PARTITION_BYTES: Final = 600
 """What each partition of a parked request adds: values of request and response, and a watched key."""
 
 
@@ -55,6 +55,10 @@ class DelayedOperation(ABC):
     @abstractmethod
     def try_complete(self) -> bool:
         """Complete the operation if its condition holds: `return self.force_complete()`, else False."""
+
+    def try_complete_at(self, key: Hashable) -> bool:
+        """Do as `try_complete`, knowing that since the last check only something at `key` has changed."""
+        return self.try_complete()
 
     @abstractmethod
     def on_complete(self) -> None:
@@ -183,7 +187,7 @@ class Purgatory:
             if operation.completed:
                 continue
             try:
-                completed += operation.try_complete()
+                completed += operation.try_complete_at(key)
             except Exception as error:
                 operation.failed(error)
         return completed
