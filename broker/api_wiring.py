@@ -143,9 +143,9 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.SYNC_GROUP, SyncGroupHandler(groups).handle, parks=True, only_waits=True)
     dispatcher.register(ApiKey.HEARTBEAT, HeartbeatHandler(groups).handle)
     dispatcher.register(ApiKey.LEAVE_GROUP, LeaveGroupHandler(groups).handle)
-    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, image).handle)
-    dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, image).handle)
-    dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, image).handle)
+    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, image, services.slices).handle)
+    dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, image, services.slices).handle)
+    dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, image, services.slices).handle)
     dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups).handle)
     dispatcher.register(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(groups).handle)
     dispatcher.register(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(groups).handle)
@@ -164,7 +164,7 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
         services.config.request_timeout_ms,
     )
     dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, parks=True)
-    committing = TxnOffsetCommitHandler(groups, services.image)
+    committing = TxnOffsetCommitHandler(groups, services.image, services.slices)
     dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, committing.handle, parks=True)
 
 

@@ -60,6 +60,15 @@ def each_in_steps(
     return tuple(results)
 
 
+def distinct(items: Iterable[ItemT]) -> Steps[list[ItemT]]:
+    """Return `items`, each once; for messages, whose hashes take time."""
+    found: dict[ItemT, None] = {}
+    for item in items:
+        found[item] = None
+        yield None
+    return list(found)
+
+
 def in_order(items: Iterable[str]) -> Steps[Iterator[str]]:
     """Return `items` sorted, which is done in steps, too: to sort a million at once takes a second."""
     parts: list[list[str]] = [[]]

@@ -19,12 +19,14 @@ class Writes(NamedTuple, Generic[RecordT]):
 
     `settled` is called once: with NONE when they are committed, else with why they are not. It
     may give further writes. `may_split`: they are independent and may go into several batches,
-    because there can be any number of them; otherwise all or none are written.
+    because there can be any number of them; otherwise all or none are written. `encoded`: keys and values
+    of the records, where somebody has encoded them already.
     """
 
     records: Sequence[RecordT] = ()
     settled: Settled[RecordT] | None = None
     may_split: bool = False
+    encoded: Sequence[tuple[bytes, bytes | None]] | None = None
 
 
 NOTHING: Final[Writes[Any]] = Writes()

@@ -206,8 +206,10 @@ class Shard(Generic[CoordinatorT]):
             return ErrorCode.NONE
 
         def append() -> AppendedRecords:
-            records = [self._form.encode(record) for record in writes.records]
-            return self._log.append(self.partition, records)
+            encoded = writes.encoded
+            if encoded is None:
+                encoded = [self._form.encode(record) for record in writes.records]
+            return self._log.append(self.partition, encoded)
 
         def replay(base_offset: Offset) -> None:
             for offset, record in enumerate(writes.records, base_offset):

@@ -172,6 +172,17 @@ class Shards(Generic[CoordinatorT]):
         if shard.state is not ShardState.ACTIVE:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"partition {shard.partition} moved")
 
+    def begin_write(self, shard: Shard[CoordinatorT], writes: Writes[Any]) -> asyncio.Future[ErrorCode]:
+        """Append and replay now; the future is done, with what became of it, when that is committed."""
+        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def done(error: ErrorCode) -> None:
+            if not outcome.done():
+                outcome.set_result(error)
+
+        shard.perform(writes, done)
+        return outcome
+
     async def write(self, shard: Shard[CoordinatorT], writes: Writes[Any]) -> None:
         """Append, replay and wait for the commit; KafkaError with the code for the reply."""
         error = await settled(lambda done: shard.perform(writes, done), self._commit_timeout_ms)

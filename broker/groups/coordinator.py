@@ -71,6 +71,7 @@ class GroupCoordinator:
         self.sync = SyncCommand(self._groups, self._rebalance).sync
         self.heartbeat = HeartbeatCommand(self._groups, self._rebalance).heartbeat
         self.leave = LeaveCommand(self._groups, self._rebalance).leave
+        self.prepare_offsets = self._offset_commands.prepare
         self.commit_offsets = self._offset_commands.commit
         self.commit_transactional_offsets = TransactionalOffsetCommit(self._groups, config).commit
         self.delete_offsets = self._offset_commands.delete

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from itertools import chain
+from typing import NamedTuple
 from uuid import UUID
 
 from broker.coordinator.moment import Moment
@@ -20,7 +21,13 @@ from broker.groups.group import Group
 from broker.groups.offset_store import OffsetKey, OffsetStore
 from broker.groups.outcome import Writes
 from broker.groups.rebalance import Rebalance
-from broker.groups.records import CommittedOffset, OffsetCommitRecord, offset_commit, offset_tombstone
+from broker.groups.records import (
+    CommittedOffset,
+    OffsetCommitRecord,
+    encode_record,
+    offset_commit,
+    offset_tombstone,
+)
 from broker.groups.registry import GroupRegistry
 from broker.groups.states import GroupState
 from broker.groups.sync import check_generation
@@ -40,6 +47,7 @@ from protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from protocol.schema import ZERO_UUID
+from protocol.steps import Steps, completed
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +55,13 @@ GROUP_ID_NOT_FOUND_FROM_VERSION = 9
 BROKER_RETENTION = -1
 # A commit that asks to be kept for longer than time lasts is kept until then.
 _END_OF_TIME_MS = 2**63 - 1
+
+
+class PreparedCommit(NamedTuple):
+    """A commit that is ready to be written if its sender may commit."""
+
+    response: OffsetCommitResponse
+    writes: Writes
 
 
 class OffsetCommands:
@@ -60,12 +75,42 @@ class OffsetCommands:
         self._rebalance = rebalance
         self._config = config
 
+    def prepare(self, request: OffsetCommitRequest, now: Moment) -> Steps[PreparedCommit]:
+        """Return what `commit` needs of the request alone, so that little is left to be done in one piece."""
+        records: list[OffsetCommitRecord] = []
+        encoded: list[tuple[bytes, bytes | None]] = []
+        topics = []
+        for topic in request.topics:
+            results = []
+            for partition in topic.partitions:
+                error = ErrorCode.NONE
+                if len(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
+                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    committed = _committed(request, topic, partition, now)
+                    record = offset_commit(request.group_id, topic.name, partition.partition_index, committed)
+                    records.append(record)
+                    encoded.append(encode_record(record))
+                results.append(
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                )
+                yield None
+            topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(results))
+            )
+        return PreparedCommit(OffsetCommitResponse(topics=tuple(topics)), Writes(records, encoded=encoded))
+
     def commit(
-        self, request: OffsetCommitRequest, version: int, now: Moment
+        self,
+        request: OffsetCommitRequest,
+        version: int,
+        now: Moment,
+        prepared: PreparedCommit | None = None,
     ) -> Outcome[OffsetCommitResponse]:
         """Commit every partition whose metadata is not too long.
 
-        Every topic has both its name and its id; the caller has looked them up.
+        Every topic has both its name and its id; the caller has looked them up. `prepared` is what `prepare`
+        has returned for the request.
         Errors: KafkaError when the sender may not commit at all.
         """
         group = self._groups.get(request.group_id)
@@ -78,9 +123,8 @@ class OffsetCommands:
                 else ErrorCode.ILLEGAL_GENERATION
             )
             raise KafkaError(code, f"Group {request.group_id} not found.")
-        records: list[OffsetCommitRecord] = []
-        topics = tuple(self._commit_topic(request, topic, now, records) for topic in request.topics)
-        return Outcome(OffsetCommitResponse(topics=topics), Writes(tuple(records)))
+        response, writes = prepared or completed(self.prepare(request, now))
+        return Outcome(response, writes)
 
     def _check_sender(self, group: Group, request: OffsetCommitRequest, now: Moment) -> None:
         generation = request.generation_id_or_member_epoch
@@ -97,28 +141,6 @@ class OffsetCommands:
             # It knows the generation, so it has been told to ask for its assignment.
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"{group.group_id} awaits an assignment")
         self._rebalance.keep_alive(group, member, now)
-
-    def _commit_topic(
-        self,
-        request: OffsetCommitRequest,
-        topic: OffsetCommitRequestTopic,
-        now: Moment,
-        records: list[OffsetCommitRecord],
-    ) -> OffsetCommitResponseTopic:
-        results = []
-        for partition in topic.partitions:
-            error = ErrorCode.NONE
-            if len(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                committed = _committed(request, topic, partition, now)
-                records.append(
-                    offset_commit(request.group_id, topic.name, partition.partition_index, committed)
-                )
-            results.append(
-                OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-            )
-        return OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(results))
 
     def delete(self, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
         """Forget offsets of topics that no member consumes.

@@ -21,6 +21,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from protocol.schema import ZERO_UUID
+from protocol.steps import Steps
 
 NO_OFFSET = -1
 
@@ -33,47 +34,52 @@ class OffsetFetch:
 
     def fetch(
         self, group_id: str, topics: Iterable[OffsetFetchRequestTopics], require_stable: bool
-    ) -> tuple[OffsetFetchResponseTopics, ...]:
-        """The offsets of the partitions asked for; -1 where nothing is committed.
+    ) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
+        """Return the offsets of the partitions asked for; -1 where nothing is committed.
 
         Topics have names; with an id as well, an offset committed for another topic of that
         name does not count.
         """
-        return tuple(
-            OffsetFetchResponseTopics(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=tuple(
-                    self._partition(OffsetKey(group_id, topic.name, index), topic.topic_id, require_stable)
-                    for index in topic.partition_indexes
-                ),
+        found = []
+        for topic in topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                key = OffsetKey(group_id, topic.name, index)
+                partitions.append(self._partition(key, topic.topic_id, require_stable))
+                yield None
+            found.append(
+                OffsetFetchResponseTopics(
+                    name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions)
+                )
             )
-            for topic in topics
-        )
+            yield None
+        return tuple(found)
 
-    def fetch_all(self, group_id: str, require_stable: bool) -> tuple[OffsetFetchResponseTopics, ...]:
-        """Every offset that is committed, with the topic id it was committed for.
+    def fetch_all(self, group_id: str, require_stable: bool) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
+        """Return every offset that is committed, with the topic id it was committed for.
 
         Of two topics that had one name it is the one that was committed last.
         """
-        return tuple(
-            self._topic(group_id, topic, partitions, require_stable)
-            for topic, partitions in self._offsets.committed.of_group(group_id).items()
-        )
+        topics = []
+        for topic, partitions in list(self._offsets.committed.of_group(group_id).items()):
+            topics.append((yield from self._topic(group_id, topic, dict(partitions), require_stable)))
+            yield None
+        return tuple(topics)
 
     def _topic(
         self, group_id: str, topic: str, partitions: Mapping[int, CommittedOffset], require_stable: bool
-    ) -> OffsetFetchResponseTopics:
-        topic_id = max(partitions.values(), key=lambda committed: committed.record_offset).topic_id
-        return OffsetFetchResponseTopics(
-            name=topic,
-            topic_id=topic_id,
-            partitions=tuple(
-                self._partition(OffsetKey(group_id, topic, index), ZERO_UUID, require_stable)
-                for index, committed in partitions.items()
-                if not ids_differ(committed.topic_id, topic_id)
-            ),
-        )
+    ) -> Steps[OffsetFetchResponseTopics]:
+        topic_id, newest = ZERO_UUID, -2
+        for committed in partitions.values():
+            if committed.record_offset > newest:
+                topic_id, newest = committed.topic_id, committed.record_offset
+        found = []
+        for index, committed in partitions.items():
+            if not ids_differ(committed.topic_id, topic_id):
+                key = OffsetKey(group_id, topic, index)
+                found.append(self._partition(key, ZERO_UUID, require_stable))
+            yield None
+        return OffsetFetchResponseTopics(name=topic, topic_id=topic_id, partitions=tuple(found))
 
     def _partition(
         self, key: OffsetKey, topic_id: UUID, require_stable: bool

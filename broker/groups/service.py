@@ -13,11 +13,13 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 from broker.clock import Clock
+from broker.coordinator.outcome import error_of_append
 from broker.coordinator.shard import RecordForm, Shard, ShardState, Timer, TimerHandle
 from broker.coordinator.shards import Shards
 from broker.coordinator.state_log import StateLog
@@ -30,6 +32,7 @@ from broker.groups.pending import Pending
 from broker.groups.records import encode_record
 from broker.groups.states import GroupState
 from broker.groups.transactions import GroupTransactions, TransactionalLog
+from broker.slices import Slices
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.delete_groups import DeletableGroupResult
 from protocol.messages.describe_groups import DescribedGroup
@@ -39,9 +42,13 @@ from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from protocol.messages.list_groups import ListedGroup
 from protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
+)
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from protocol.steps import Steps
+from protocol.steps import Steps, each
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +57,10 @@ R = TypeVar("R")
 
 def _random_suffix() -> str:
     return str(uuid.uuid4())
+
+
+_GroupShard: TypeAlias = Shard[GroupCoordinator]
+_Deletion: TypeAlias = tuple[DeletableGroupResult, "asyncio.Future[ErrorCode]"]
 
 
 class GroupService:
@@ -61,9 +72,11 @@ class GroupService:
         log: StateLog,
         timer: Timer,
         clock: Clock,
+        slices: Slices,
         new_suffix: Callable[[], str] = _random_suffix,
     ) -> None:
         self._config = config
+        self._slices = slices
         self._timer = timer
         self.member_memory = MemberMemory(config.group_max_member_bytes)
         self._shards: Shards[GroupCoordinator] = Shards(
@@ -168,30 +181,68 @@ class GroupService:
     async def commit_offsets(self, request: OffsetCommitRequest, version: int) -> OffsetCommitResponse:
         """Topics must have names and ids. Errors of the whole request raise KafkaError."""
         shard = self._shards.serving(request.group_id)
-        outcome = shard.coordinator.commit_offsets(request, version, shard.now())
+        prepared = await self._slices.complete(shard.coordinator.prepare_offsets(request, shard.now()))
+        # The group may have moved, and its members changed, meanwhile: now everything is done in one piece.
+        shard = self._shards.serving(request.group_id)
+        outcome = shard.coordinator.commit_offsets(request, version, shard.now(), prepared)
         await self._shards.write(shard, outcome.writes)
         return outcome.reply
 
     async def fetch_offsets(
-        self, group: OffsetFetchRequestGroup, require_stable: bool
-    ) -> OffsetFetchResponseGroup:
-        """Offsets of topics by name, or with topics None of all; errors are in the reply."""
+        self, groups: Sequence[OffsetFetchRequestGroup], require_stable: bool
+    ) -> tuple[OffsetFetchResponseGroup, ...]:
+        """Return offsets of topics by name, or with topics None of all; errors are in the reply.
+
+        They are those of this call or later ones, and are read in slices.
+        """
+        shards = await self._slices.complete(self._find_shards(groups))
+        distinct = {shard.partition: shard for shard in shards if isinstance(shard, Shard)}
+        outcomes = await asyncio.gather(*(self._confirm(each, require_stable) for each in distinct.values()))
+        refused = dict(zip(distinct, outcomes, strict=True))
+        return await self._slices.complete(self._read_offsets(groups, shards, refused, require_stable))
+
+    def _find_shards(self, groups: Iterable[OffsetFetchRequestGroup]) -> Steps[list[_GroupShard | ErrorCode]]:
+        found: list[_GroupShard | ErrorCode] = []
+        for group in groups:
+            try:
+                found.append(self._shards.serving(group.group_id))
+            except KafkaError as error:
+                found.append(error.code)
+            yield None
+        return found
+
+    async def _confirm(self, shard: _GroupShard, require_stable: bool) -> ErrorCode:
+        """Why the offsets of a shard cannot be told; NONE when they can."""
         try:
-            shard = self._shards.serving(group.group_id)
             await self._shards.confirm(shard)
             if require_stable and shard.has_uncommitted:
                 async with asyncio.timeout(self._config.offsets_commit_timeout_ms / 1000):
                     await shard.all_committed()
         except KafkaError as error:
-            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+            return error.code
         except TimeoutError:
             # The one error that makes clients of all ages look for the coordinator again.
-            return OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NOT_COORDINATOR)
-        if group.topics is None:
-            topics = shard.coordinator.fetch_all_offsets(group.group_id, require_stable)
-        else:
-            topics = shard.coordinator.fetch_offsets(group.group_id, group.topics, require_stable)
-        return OffsetFetchResponseGroup(group_id=group.group_id, topics=topics)
+            return ErrorCode.NOT_COORDINATOR
+        return ErrorCode.NONE
+
+    def _read_offsets(
+        self,
+        groups: Sequence[OffsetFetchRequestGroup],
+        shards: Sequence[_GroupShard | ErrorCode],
+        refused: Mapping[int, ErrorCode],
+        require_stable: bool,
+    ) -> Steps[tuple[OffsetFetchResponseGroup, ...]]:
+        answers = []
+        for group, shard in zip(groups, shards, strict=True):
+            error = shard if isinstance(shard, ErrorCode) else refused[shard.partition]
+            topics: tuple[OffsetFetchResponseTopics, ...] = ()
+            if isinstance(shard, Shard) and error is ErrorCode.NONE:
+                topics = yield from _offsets_in(shard, group, require_stable)
+                if shard.state is not ShardState.ACTIVE:
+                    error, topics = ErrorCode.NOT_COORDINATOR, ()
+            answers.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=error, topics=topics))
+            yield None
+        return tuple(answers)
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Errors of single partitions are in the reply, others raise KafkaError."""
@@ -227,15 +278,26 @@ class GroupService:
             return DescribedGroup(group_id=group_id, error_code=error.code)
         return shard.coordinator.describe_group(group_id, version)
 
-    async def delete_group(self, group_id: str) -> DeletableGroupResult:
-        """Forget a group without members; errors are in the reply."""
+    async def delete_groups(self, group_ids: Iterable[str]) -> tuple[DeletableGroupResult, ...]:
+        """Forget groups without members, in slices; errors are in the reply."""
+        deletions = await self._slices.complete(each(self._begin_deletion, group_ids))
+        writing = [error for _, error in deletions if not error.done()]
+        if writing:
+            await asyncio.wait(writing, timeout=self._config.offsets_commit_timeout_ms / 1000)
+        return await self._slices.complete(each(_deleted, deletions))
+
+    def _begin_deletion(self, group_id: str) -> _Deletion:
+        """Have the tombstones of a group written, if it may be deleted."""
+        error: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        result = DeletableGroupResult(group_id=group_id)
         try:
             shard = self._shards.serving(group_id)
             outcome = shard.coordinator.delete_groups((group_id,))
-            await self._shards.write(shard, outcome.writes)
-        except KafkaError as error:
-            return DeletableGroupResult(group_id=group_id, error_code=error.code)
-        return outcome.reply[0]
+            (result,) = outcome.reply
+            error = self._shards.begin_write(shard, outcome.writes)
+        except KafkaError as refusal:
+            error.set_result(refusal.code)
+        return result, error
 
     def group_counts(self) -> Counter[GroupState]:
         """How many groups are in each state, for metrics."""
@@ -263,6 +325,22 @@ class GroupService:
                     logger.info("partition %s: %s records expire", shard.partition, len(writes.records))
                     shard.perform(writes)
                 await asyncio.sleep(0)
+
+
+def _offsets_in(
+    shard: _GroupShard, group: OffsetFetchRequestGroup, require_stable: bool
+) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
+    coordinator = shard.coordinator
+    if group.topics is None:
+        return (yield from coordinator.fetch_all_offsets(group.group_id, require_stable))
+    return (yield from coordinator.fetch_offsets(group.group_id, group.topics, require_stable))
+
+
+def _deleted(deletion: _Deletion) -> DeletableGroupResult:
+    """The result of a group, with the error with which its tombstones were not written."""
+    result, writing = deletion
+    error = writing.result() if writing.done() else ErrorCode.REQUEST_TIMED_OUT
+    return result if error is ErrorCode.NONE else replace(result, error_code=error_of_append(error))
 
 
 def _done(reply: R) -> asyncio.Future[R]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from broker.groups.service import GroupService
 from broker.request_context import RequestContext
 from protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -17,6 +15,5 @@ class DeleteGroupsHandler:
 
     async def handle(self, context: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         """Answer every group by itself; a group named twice is deleted once."""
-        wanted = dict.fromkeys(request.groups_names)
-        results = await asyncio.gather(*(self._groups.delete_group(group_id) for group_id in wanted))
-        return DeleteGroupsResponse(results=tuple(results))
+        results = await self._groups.delete_groups(dict.fromkeys(request.groups_names))
+        return DeleteGroupsResponse(results=results)

@@ -33,7 +33,7 @@ from protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from protocol.steps import Steps, each_in_steps
+from protocol.steps import Steps, distinct, each_in_steps
 from storage.config_definition import ConfigDefinition, value_text
 from storage.topic_configs import TOPIC_CONFIGS
 
@@ -55,7 +55,7 @@ class DescribeConfigsHandler:
     ) -> Steps[DescribeConfigsResponse]:
         """Each resource gets its configs, or its own error; one that is named twice is answered once."""
         description = _Description(self._image(), self._config, self._levels, request)
-        results = yield from each_in_steps(description.result, dict.fromkeys(request.resources))
+        results = yield from each_in_steps(description.result, (yield from distinct(request.resources)))
         return DescribeConfigsResponse(results=results)
 
 

@@ -17,6 +17,7 @@ from uuid import UUID
 
 from broker.groups.service import GroupService
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from cluster.image import MetadataImage, TopicImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.offset_commit import (
@@ -26,6 +27,7 @@ from protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.steps import Steps
 
 TOPIC_IDS_FROM_VERSION = 10
 
@@ -35,75 +37,77 @@ _Answers = dict[tuple[UUID, int], ErrorCode]
 class OffsetCommitHandler:
     """Looks topics up in the metadata and hands the commit to the coordinator."""
 
-    def __init__(self, groups: GroupService, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, groups: GroupService, image: Callable[[], MetadataImage], slices: Slices) -> None:
         self._groups = groups
         self._image = image
+        self._slices = slices
 
     async def handle(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
         """Answer every partition by itself; an error of the whole request stands at each that exists."""
-        version = context.header.api_version
-        image = self._image()
-        found = [_find(image, topic, version) for topic in request.topics]
-        accepted = tuple(
-            _existing(asked, topic)
-            for asked, topic in zip(request.topics, found, strict=True)
-            if topic is not None
-        )
-        accepted = tuple(topic for topic in accepted if topic.partitions)
-        answers = await self._commit(replace(request, topics=accepted), version) if accepted else {}
-        unknown = (
-            ErrorCode.UNKNOWN_TOPIC_ID
-            if version >= TOPIC_IDS_FROM_VERSION
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        )
-        return OffsetCommitResponse(
-            topics=tuple(
-                _answer(asked, topic, answers, unknown)
-                for asked, topic in zip(request.topics, found, strict=True)
-            )
-        )
+        version, image, slices = context.header.api_version, self._image(), self._slices
+        accepted = await slices.complete(_accepted(image, request, version))
+        failed, committed = ErrorCode.NONE, OffsetCommitResponse()
+        if accepted.topics:
+            try:
+                committed = await self._groups.commit_offsets(accepted, version)
+            except KafkaError as error:
+                failed = error.code
+        return await slices.complete(_response(image, request, version, committed, failed))
 
-    async def _commit(self, request: OffsetCommitRequest, version: int) -> _Answers:
-        try:
-            response = await self._groups.commit_offsets(request, version)
-        except KafkaError as error:
-            return {
-                (topic.topic_id, partition.partition_index): error.code
-                for topic in request.topics
-                for partition in topic.partitions
-            }
-        return {
-            (topic.topic_id, partition.partition_index): ErrorCode(partition.error_code)
-            for topic in response.topics
-            for partition in topic.partitions
-        }
+
+def _accepted(image: MetadataImage, request: OffsetCommitRequest, version: int) -> Steps[OffsetCommitRequest]:
+    """The request with name and id of each topic, and only with partitions that exist."""
+    topics = []
+    for asked in request.topics:
+        topic = _find(image, asked, version)
+        if topic is not None:
+            partitions = []
+            for each in asked.partitions:
+                if each.partition_index in topic.partitions:
+                    partitions.append(each)
+                yield None
+            if partitions:
+                topics.append(
+                    OffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=tuple(partitions))
+                )
+        yield None
+    return replace(request, topics=tuple(topics))
+
+
+def _response(
+    image: MetadataImage,
+    request: OffsetCommitRequest,
+    version: int,
+    committed: OffsetCommitResponse,
+    failed: ErrorCode,
+) -> Steps[OffsetCommitResponse]:
+    answers: _Answers = {}
+    for topic in committed.topics:
+        for partition in topic.partitions:
+            answers[topic.topic_id, partition.partition_index] = ErrorCode(partition.error_code)
+            yield None
+    by_id = version >= TOPIC_IDS_FROM_VERSION
+    unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = []
+    for asked in request.topics:
+        found = _find(image, asked, version)
+        partitions = []
+        for each in asked.partitions:
+            index, error = each.partition_index, unknown_topic
+            if found is not None:
+                is_known = index in found.partitions
+                error = failed if is_known and failed else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                error = answers.get((found.id, index), error)
+            partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
+            yield None
+        topics.append(
+            OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=tuple(partitions))
+        )
+        yield None
+    return OffsetCommitResponse(topics=tuple(topics))
 
 
 def _find(image: MetadataImage, asked: OffsetCommitRequestTopic, version: int) -> TopicImage | None:
     if version >= TOPIC_IDS_FROM_VERSION:
         return image.topics_by_id.get(asked.topic_id)
     return image.topics_by_name.get(asked.name)
-
-
-def _existing(asked: OffsetCommitRequestTopic, topic: TopicImage) -> OffsetCommitRequestTopic:
-    """What was asked, with name and id, and only partitions that exist."""
-    return OffsetCommitRequestTopic(
-        name=topic.name,
-        topic_id=topic.id,
-        partitions=tuple(p for p in asked.partitions if p.partition_index in topic.partitions),
-    )
-
-
-def _answer(
-    asked: OffsetCommitRequestTopic, topic: TopicImage | None, answers: _Answers, unknown_topic: ErrorCode
-) -> OffsetCommitResponseTopic:
-    partitions = []
-    for partition in asked.partitions:
-        error = unknown_topic
-        if topic is not None:
-            key = (topic.id, partition.partition_index)
-            error = answers.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        partitions.append(
-            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-        )
-    return OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id, partitions=tuple(partitions))

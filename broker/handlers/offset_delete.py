@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from broker.groups.service import GroupService
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.offset_delete import (
@@ -16,46 +18,51 @@ from protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from protocol.steps import Steps, each_in_steps
 
 
 class OffsetDeleteHandler:
     """Hands the deletion to the coordinator; what does not exist is refused before."""
 
-    def __init__(self, groups: GroupService, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, groups: GroupService, image: Callable[[], MetadataImage], slices: Slices) -> None:
         self._groups = groups
         self._image = image
+        self._slices = slices
 
     async def handle(self, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Answer every partition by itself; an error of the whole group raises KafkaError."""
-        image = self._image()
-        existing = tuple(_existing(asked, image) for asked in request.topics)
+        image, slices = self._image(), self._slices
+        existing = await slices.complete(each_in_steps(partial(_existing, image), request.topics))
         response = await self._groups.delete_offsets(replace(request, topics=existing))
-        answers = {
-            (topic.name, partition.partition_index): partition.error_code
-            for topic in response.topics
-            for partition in topic.partitions
-        }
-        return replace(response, topics=tuple(_answer(asked, answers) for asked in request.topics))
+        return await slices.complete(_response(request, response))
 
 
-def _existing(asked: OffsetDeleteRequestTopic, image: MetadataImage) -> OffsetDeleteRequestTopic:
+def _existing(image: MetadataImage, asked: OffsetDeleteRequestTopic) -> Steps[OffsetDeleteRequestTopic]:
     topic = image.topics_by_name.get(asked.name)
     known = () if topic is None else topic.partitions
-    return replace(asked, partitions=tuple(p for p in asked.partitions if p.partition_index in known))
+    partitions = []
+    for partition in asked.partitions:
+        if partition.partition_index in known:
+            partitions.append(partition)
+        yield None
+    return replace(asked, partitions=tuple(partitions))
 
 
-def _answer(
-    asked: OffsetDeleteRequestTopic, answers: dict[tuple[str, int], int]
-) -> OffsetDeleteResponseTopic:
-    return OffsetDeleteResponseTopic(
-        name=asked.name,
-        partitions=tuple(
-            OffsetDeleteResponsePartition(
-                partition_index=partition.partition_index,
-                error_code=answers.get(
-                    (asked.name, partition.partition_index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                ),
+def _response(request: OffsetDeleteRequest, response: OffsetDeleteResponse) -> Steps[OffsetDeleteResponse]:
+    answers: dict[tuple[str, int], int] = {}
+    for deleted in response.topics:
+        for partition in deleted.partitions:
+            answers[deleted.name, partition.partition_index] = partition.error_code
+            yield None
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = []
+    for asked in request.topics:
+        partitions = []
+        for each in asked.partitions:
+            error = answers.get((asked.name, each.partition_index), unknown)
+            partitions.append(
+                OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
             )
-            for partition in asked.partitions
-        ),
-    )
+            yield None
+        topics.append(OffsetDeleteResponseTopic(name=asked.name, partitions=tuple(partitions)))
+    return replace(response, topics=tuple(topics))

@@ -14,15 +14,16 @@ just then, and a reader of the next topic of that name would begin in the middle
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 from broker.groups.offset_commands import ids_differ
 from broker.groups.offset_fetch import NO_OFFSET
 from broker.groups.service import GroupService
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import (
@@ -37,6 +38,7 @@ from protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from protocol.schema import ZERO_UUID
+from protocol.steps import Steps, distinct, each, each_in_steps
 
 GROUP_ERROR_FROM_VERSION = 2
 GROUPS_FROM_VERSION = 8
@@ -46,60 +48,79 @@ TOPIC_IDS_FROM_VERSION = 10
 class OffsetFetchHandler:
     """Asks the coordinator, one group like many."""
 
-    def __init__(self, groups: GroupService, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, groups: GroupService, image: Callable[[], MetadataImage], slices: Slices) -> None:
         self._groups = groups
         self._image = image
+        self._slices = slices
 
     async def handle(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """Answer every group by itself, one that is named twice once; errors are in the reply."""
-        version = context.header.api_version
+        version, image, slices = context.header.api_version, self._image(), self._slices
+        named: Iterable[OffsetFetchRequestGroup] = request.groups
         if version < GROUPS_FROM_VERSION:
-            group = _named_once(_as_group(request))
-            answer = await self._fetch_by_name(group, request.require_stable)
-            return _as_single(group, answer, version)
-        answers = await asyncio.gather(
-            *(
-                self._fetch(_named_once(group), request.require_stable, version)
-                for group in dict.fromkeys(request.groups)
-            )
-        )
-        return OffsetFetchResponse(groups=tuple(answers))
+            named = (_as_group(request),)
+        by_id = version >= TOPIC_IDS_FROM_VERSION
+        groups = await slices.complete(_groups_once(named))
+        asked = await slices.complete(each_in_steps(partial(_with_topics, image, by_id), groups))
+        answers = await self._groups.fetch_offsets(asked, request.require_stable)
+        if version < GROUPS_FROM_VERSION:
+            return await slices.complete(_as_single(groups[0], _current(answers[0], image), version))
+        return OffsetFetchResponse(groups=await slices.complete(_answers(groups, answers, image, by_id)))
 
-    async def _fetch(
-        self, group: OffsetFetchRequestGroup, require_stable: bool, version: int
-    ) -> OffsetFetchResponseGroup:
-        if version < TOPIC_IDS_FROM_VERSION:
-            return await self._fetch_by_name(group, require_stable)
-        image = self._image()
+
+def _with_topics(
+    image: MetadataImage, by_id: bool, group: OffsetFetchRequestGroup
+) -> Steps[OffsetFetchRequestGroup]:
+    """The group with name and id of every topic; of those asked for by id only the ones that exist."""
+    if group.topics is None:
+        return group
+    topics = []
+    for topic in group.topics:
+        if not by_id:
+            topics.append(replace(topic, topic_id=_current_id(topic.name, image)))
+        elif topic.topic_id in image.topics_by_id:
+            topics.append(replace(topic, name=image.topics_by_id[topic.topic_id].name))
+        yield None
+    return replace(group, topics=tuple(topics))
+
+
+def _answers(
+    groups: Sequence[OffsetFetchRequestGroup],
+    answers: Sequence[OffsetFetchResponseGroup],
+    image: MetadataImage,
+    by_id: bool,
+) -> Steps[tuple[OffsetFetchResponseGroup, ...]]:
+    found = []
+    for group, answer in zip(groups, answers, strict=True):
         if group.topics is None:
-            answer = await self._groups.fetch_offsets(group, require_stable)
-            return replace(answer, topics=_with_ids(answer.topics, image))
-        known = tuple(
-            replace(topic, name=image.topics_by_id[topic.topic_id].name)
-            for topic in group.topics
-            if topic.topic_id in image.topics_by_id
-        )
-        answer = await self._groups.fetch_offsets(replace(group, topics=known), require_stable)
-        if answer.error_code != ErrorCode.NONE:
-            return answer
-        found = iter(answer.topics)
-        topics = tuple(
-            next(found) if topic.topic_id in image.topics_by_id else _unknown(topic) for topic in group.topics
-        )
-        return replace(answer, topics=topics)
+            topics = _with_ids(answer.topics, image)
+            found.append(replace(answer, topics=topics) if by_id else _current(answer, image))
+        elif by_id and answer.error_code == ErrorCode.NONE:
+            found.append((yield from _with_unknown(group.topics, answer, image)))
+        else:
+            found.append(answer)
+        yield None
+    return tuple(found)
 
-    async def _fetch_by_name(
-        self, group: OffsetFetchRequestGroup, require_stable: bool
-    ) -> OffsetFetchResponseGroup:
-        image = self._image()
-        if group.topics is not None:
-            asked = tuple(replace(topic, topic_id=_current_id(topic.name, image)) for topic in group.topics)
-            return await self._groups.fetch_offsets(replace(group, topics=asked), require_stable)
-        answer = await self._groups.fetch_offsets(group, require_stable)
-        current = tuple(
-            topic for topic in answer.topics if not ids_differ(topic.topic_id, _current_id(topic.name, image))
-        )
-        return replace(answer, topics=current)
+
+def _with_unknown(
+    asked: Iterable[OffsetFetchRequestTopics], answer: OffsetFetchResponseGroup, image: MetadataImage
+) -> Steps[OffsetFetchResponseGroup]:
+    """The answer with an error for each topic whose id is not known."""
+    known = iter(answer.topics)
+    topics = []
+    for topic in asked:
+        topics.append(next(known) if topic.topic_id in image.topics_by_id else (yield from _unknown(topic)))
+        yield None
+    return replace(answer, topics=tuple(topics))
+
+
+def _current(answer: OffsetFetchResponseGroup, image: MetadataImage) -> OffsetFetchResponseGroup:
+    """The answer without topics that are not the ones that have their names now."""
+    topics = tuple(
+        topic for topic in answer.topics if not ids_differ(topic.topic_id, _current_id(topic.name, image))
+    )
+    return replace(answer, topics=topics)
 
 
 def _current_id(name: str, image: MetadataImage) -> UUID:
@@ -120,18 +141,14 @@ def _with_ids(
     return tuple(with_ids)
 
 
-def _unknown(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        topic_id=topic.topic_id,
-        partitions=tuple(
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=NO_OFFSET,
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
-            )
-            for index in topic.partition_indexes
+def _unknown(topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopics]:
+    partitions = yield from each(
+        lambda index: OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, error_code=ErrorCode.UNKNOWN_TOPIC_ID
         ),
+        topic.partition_indexes,
     )
+    return OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions)
 
 
 def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
@@ -145,54 +162,53 @@ def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _named_once(group: OffsetFetchRequestGroup) -> OffsetFetchRequestGroup:
+def _groups_once(groups: Iterable[OffsetFetchRequestGroup]) -> Steps[tuple[OffsetFetchRequestGroup, ...]]:
+    """Each group once."""
+    return (yield from each_in_steps(_named_once, (yield from distinct(groups))))
+
+
+def _named_once(group: OffsetFetchRequestGroup) -> Steps[OffsetFetchRequestGroup]:
     """Each partition of a topic once: the response has kilobytes of metadata for four bytes of an index."""
     if group.topics is None:
         return group
-    topics = tuple(
-        replace(topic, partition_indexes=tuple(dict.fromkeys(topic.partition_indexes)))
-        for topic in dict.fromkeys(group.topics)
+    topics = yield from each(
+        lambda topic: replace(topic, partition_indexes=tuple(dict.fromkeys(topic.partition_indexes))),
+        (yield from distinct(group.topics)),
     )
     return replace(group, topics=topics)
 
 
 def _as_single(
     group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup, version: int
-) -> OffsetFetchResponse:
+) -> Steps[OffsetFetchResponse]:
     """An answer in the form of versions 1-7."""
     if answer.error_code != ErrorCode.NONE:
         if version >= GROUP_ERROR_FROM_VERSION:
             return OffsetFetchResponse(error_code=answer.error_code)
-        return OffsetFetchResponse(
-            topics=tuple(_failed(topic, answer.error_code) for topic in group.topics or ())
-        )
-    return OffsetFetchResponse(
-        topics=tuple(
-            OffsetFetchResponseTopic(
-                name=topic.name,
-                partitions=tuple(
-                    OffsetFetchResponsePartition(
-                        partition_index=partition.partition_index,
-                        committed_offset=partition.committed_offset,
-                        committed_leader_epoch=partition.committed_leader_epoch,
-                        metadata=partition.metadata,
-                        error_code=partition.error_code,
-                    )
-                    for partition in topic.partitions
-                ),
-            )
-            for topic in answer.topics
-        )
-    )
+        failed = yield from each_in_steps(partial(_failed, answer.error_code), group.topics or ())
+        return OffsetFetchResponse(topics=failed)
+    return OffsetFetchResponse(topics=(yield from each_in_steps(_as_single_topic, answer.topics)))
 
 
-def _failed(topic: OffsetFetchRequestTopics, error_code: int) -> OffsetFetchResponseTopic:
-    return OffsetFetchResponseTopic(
-        name=topic.name,
-        partitions=tuple(
-            OffsetFetchResponsePartition(
-                partition_index=index, committed_offset=NO_OFFSET, error_code=error_code
-            )
-            for index in topic.partition_indexes
+def _as_single_topic(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchResponseTopic]:
+    partitions = yield from each(
+        lambda partition: OffsetFetchResponsePartition(
+            partition_index=partition.partition_index,
+            committed_offset=partition.committed_offset,
+            committed_leader_epoch=partition.committed_leader_epoch,
+            metadata=partition.metadata,
+            error_code=partition.error_code,
         ),
+        topic.partitions,
     )
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+
+
+def _failed(error_code: int, topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopic]:
+    partitions = yield from each(
+        lambda index: OffsetFetchResponsePartition(
+            partition_index=index, committed_offset=NO_OFFSET, error_code=error_code
+        ),
+        topic.partition_indexes,
+    )
+    return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)

@@ -16,74 +16,86 @@ from typing import Final
 
 from broker.groups.transactions import GroupTransactions
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from cluster.image import MetadataImage
 from protocol.errors import ErrorCode, KafkaError
 from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from protocol.steps import Steps
 
 KNOWS_LOADING_FROM_VERSION: Final = 2
 """Older producers may end themselves on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
-
-_Answers = dict[tuple[str, int], int]
 
 
 class TxnOffsetCommitHandler:
     """Looks topics up in the metadata and hands the commit to the coordinator of the group."""
 
-    def __init__(self, groups: GroupTransactions, image: Callable[[], MetadataImage]) -> None:
+    def __init__(self, groups: GroupTransactions, image: Callable[[], MetadataImage], slices: Slices) -> None:
         self._groups = groups
         self._image = image
+        self._slices = slices
 
     async def handle(
         self, context: RequestContext, request: TxnOffsetCommitRequest
     ) -> TxnOffsetCommitResponse:
         """Answer every partition by itself; an error of the whole request stands at each that exists."""
-        image, version = self._image(), context.header.api_version
-        existing = tuple(topic for asked in request.topics if (topic := _existing(asked, image)).partitions)
-        answers = await self._commit(replace(request, topics=existing), image, version) if existing else {}
-        return TxnOffsetCommitResponse(topics=tuple(_answer(asked, answers) for asked in request.topics))
-
-    async def _commit(self, request: TxnOffsetCommitRequest, image: MetadataImage, version: int) -> _Answers:
-        topic_ids = {topic.name: image.topics_by_name[topic.name].id for topic in request.topics}
-        try:
-            response = await self._groups.commit_offsets(request, topic_ids, version)
-        except KafkaError as error:
-            code = error.code
-            if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING_FROM_VERSION:
-                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            return {
-                (topic.name, partition.partition_index): code
-                for topic in request.topics
-                for partition in topic.partitions
-            }
-        return {
-            (topic.name, partition.partition_index): partition.error_code
-            for topic in response.topics
-            for partition in topic.partitions
-        }
+        image, version, slices = self._image(), context.header.api_version, self._slices
+        existing = await slices.complete(_existing(image, request))
+        failed, committed = ErrorCode.NONE, TxnOffsetCommitResponse()
+        if existing.topics:
+            topic_ids = {topic.name: image.topics_by_name[topic.name].id for topic in existing.topics}
+            try:
+                committed = await self._groups.commit_offsets(existing, topic_ids, version)
+            except KafkaError as error:
+                failed = error.code
+                if failed is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < KNOWS_LOADING_FROM_VERSION:
+                    failed = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return await slices.complete(_response(image, request, committed, failed))
 
 
-def _existing(asked: TxnOffsetCommitRequestTopic, image: MetadataImage) -> TxnOffsetCommitRequestTopic:
-    """What was asked, with only the partitions that exist."""
-    topic = image.topics_by_name.get(asked.name)
-    known = {} if topic is None else topic.partitions
-    return replace(asked, partitions=tuple(p for p in asked.partitions if p.partition_index in known))
+def _existing(image: MetadataImage, request: TxnOffsetCommitRequest) -> Steps[TxnOffsetCommitRequest]:
+    """The request with only the partitions that exist."""
+    topics = []
+    for asked in request.topics:
+        topic = image.topics_by_name.get(asked.name)
+        known = {} if topic is None else topic.partitions
+        partitions = []
+        for each in asked.partitions:
+            if each.partition_index in known:
+                partitions.append(each)
+            yield None
+        if partitions:
+            topics.append(replace(asked, partitions=tuple(partitions)))
+        yield None
+    return replace(request, topics=tuple(topics))
 
 
-def _answer(asked: TxnOffsetCommitRequestTopic, answers: _Answers) -> TxnOffsetCommitResponseTopic:
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return TxnOffsetCommitResponseTopic(
-        name=asked.name,
-        partitions=tuple(
-            TxnOffsetCommitResponsePartition(
-                partition_index=partition.partition_index,
-                error_code=answers.get((asked.name, partition.partition_index), unknown),
-            )
-            for partition in asked.partitions
-        ),
-    )
+def _response(
+    image: MetadataImage,
+    request: TxnOffsetCommitRequest,
+    committed: TxnOffsetCommitResponse,
+    failed: ErrorCode,
+) -> Steps[TxnOffsetCommitResponse]:
+    answers: dict[tuple[str, int], int] = {}
+    for topic in committed.topics:
+        for partition in topic.partitions:
+            answers[topic.name, partition.partition_index] = partition.error_code
+            yield None
+    topics = []
+    for asked in request.topics:
+        found = image.topics_by_name.get(asked.name)
+        partitions = []
+        for each in asked.partitions:
+            index = each.partition_index
+            is_known = found is not None and index in found.partitions
+            error = failed if is_known and failed else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            error_code = answers.get((asked.name, index), error)
+            partitions.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error_code))
+            yield None
+        topics.append(TxnOffsetCommitResponseTopic(name=asked.name, partitions=tuple(partitions)))
+        yield None
+    return TxnOffsetCommitResponse(topics=tuple(topics))

@@ -266,6 +266,7 @@ class BrokerPart:
             lease=self._lease,
             brokers=self._marker_channel,
             producer_ids=self._producer_ids,
+            slices=self._context.slices,
         )
         return Coordinators(self.config, ports)
 

@@ -17,6 +17,7 @@ from broker.leadership_lease import LeadershipLease
 from broker.metadata.producer_ids import ProducerIds
 from broker.purgatory.purgatory import Purgatory
 from broker.replica_manager import ReplicaManager
+from broker.slices import Slices
 from broker.transactions.config import TransactionConfig
 from broker.transactions.marker_sender import MarkerSender
 from broker.transactions.marking import Marking
@@ -44,6 +45,7 @@ class CoordinatorPorts:
     lease: LeadershipLease
     brokers: BrokerChannel
     producer_ids: ProducerIds
+    slices: Slices
 
 
 class Coordinators:
@@ -53,7 +55,7 @@ class Coordinators:
         self._ports = ports
         self.group_config = _part_of(config, GroupConfig)
         offsets_log = self._state_log(_offsets_topic(self.group_config))
-        self.groups = GroupService(self.group_config, offsets_log, ports.timers, ports.clock)
+        self.groups = GroupService(self.group_config, offsets_log, ports.timers, ports.clock, ports.slices)
         self.markers = MarkerSender(ports.brokers, ports.image, ports.timers, self._marked)
         transaction_config = _part_of(config, TransactionConfig)
         self.transactions = TransactionService(

@@ -28,6 +28,7 @@ from protocol.messages.offset_commit import (
 )
 from protocol.messages.offset_fetch import OffsetFetchRequestTopics
 from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from protocol.steps import completed
 
 R = TypeVar("R")
 
@@ -277,7 +278,7 @@ class GroupBench:
         """All committed offsets of a group."""
         return {
             (topic.name, partition.partition_index): partition.committed_offset
-            for topic in self.coordinator.fetch_all_offsets(group_id, False)
+            for topic in completed(self.coordinator.fetch_all_offsets(group_id, False))
             for partition in topic.partitions
         }
 
@@ -286,7 +287,7 @@ class GroupBench:
     ) -> tuple[int, ErrorCode]:
         """One committed offset and its error."""
         asked = (OffsetFetchRequestTopics(name=topic, partition_indexes=(partition,)),)
-        (found,) = self.coordinator.fetch_offsets(group_id, asked, require_stable)
+        (found,) = completed(self.coordinator.fetch_offsets(group_id, asked, require_stable))
         return found.partitions[0].committed_offset, ErrorCode(found.partitions[0].error_code)
 
     # What administrators see

@@ -128,7 +128,9 @@ class TransactionalNode:
             self.clock,
             REQUEST_TIMEOUT_MS,
         )
-        self._offset_commits = TxnOffsetCommitHandler(self.group_transactions, lambda: self.replicas.image)
+        self._offset_commits = TxnOffsetCommitHandler(
+            self.group_transactions, lambda: self.replicas.image, Slices(self.clock)
+        )
 
     def _group_service(self) -> GroupService:
         topic = StateTopic(name=GROUP_METADATA_TOPIC, num_partitions=1, load_buffer_size=1_000_000)
@@ -141,7 +143,7 @@ class TransactionalNode:
             self.clock,
             lease,
         )
-        return GroupService(GroupConfig(), log, self.timers, self.clock)
+        return GroupService(GroupConfig(), log, self.timers, self.clock, Slices(self.clock))
 
     async def started(self) -> TransactionalNode:
         """Lead the groups."""
@@ -335,7 +337,7 @@ class TransactionalNode:
         """What the group has committed of a partition of `t`."""
         topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(partition,)),)
         asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
-        response = await self.groups.fetch_offsets(asked, require_stable)
+        (response,) = await self.groups.fetch_offsets((asked,), require_stable)
         assert not response.error_code, ErrorCode(response.error_code)
         found = response.topics[0].partitions[0]
         return found.committed_offset, ErrorCode(found.error_code)

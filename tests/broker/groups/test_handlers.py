@@ -31,6 +31,7 @@ from broker.handlers.offset_fetch import OffsetFetchHandler
 from broker.handlers.sync_group import SyncGroupHandler
 from broker.network.request import ClientInformation
 from broker.request_context import RequestContext
+from broker.slices import Slices
 from cluster.image import MetadataImage
 from protocol.codec import decode, encode
 from protocol.errors import ErrorCode, KafkaError
@@ -92,7 +93,7 @@ class Broker:
         self.log = MemoryStateLog(1)
         self.time = VirtualTime()
         config = GroupConfig(group_initial_rebalance_delay_ms=0)
-        self.service = GroupService(config, self.log, self.time, self.time)
+        self.service = GroupService(config, self.log, self.time, self.time, Slices(self.time))
         self.service.start()
         self.service.on_leadership(0)
         self.created: list[str] = []
@@ -115,9 +116,9 @@ class Broker:
             SyncGroupRequest: SyncGroupHandler(service),
             HeartbeatRequest: HeartbeatHandler(service),
             LeaveGroupRequest: LeaveGroupHandler(service),
-            OffsetCommitRequest: OffsetCommitHandler(service, image),
-            OffsetFetchRequest: OffsetFetchHandler(service, image),
-            OffsetDeleteRequest: OffsetDeleteHandler(service, image),
+            OffsetCommitRequest: OffsetCommitHandler(service, image, Slices(self.time)),
+            OffsetFetchRequest: OffsetFetchHandler(service, image, Slices(self.time)),
+            OffsetDeleteRequest: OffsetDeleteHandler(service, image, Slices(self.time)),
             ListGroupsRequest: ListGroupsHandler(service),
             DescribeGroupsRequest: DescribeGroupsHandler(service),
             DeleteGroupsRequest: DeleteGroupsHandler(service),
@@ -288,7 +289,8 @@ async def test_offsets_are_committed_in_every_version_for_partitions_that_exist(
     errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
     assert errors == [0, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert [topic.topic_id for topic in answer.topics] == [topic.topic_id for topic in request.topics]
-    fetched = await broker.service.fetch_offsets(OffsetFetchRequestGroup(group_id="g", topics=None), False)
+    asked = OffsetFetchRequestGroup(group_id="g", topics=None)
+    (fetched,) = await broker.service.fetch_offsets((asked,), False)
     (found,) = fetched.topics
     assert (found.name, found.topic_id, found.partitions[0].committed_offset) == ("t", TOPIC_ID, 5)
     assert found.partitions[0].committed_leader_epoch == (3 if version >= 6 else -1)

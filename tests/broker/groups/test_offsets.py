@@ -84,9 +84,9 @@ def test_leader_epoch_and_metadata_are_kept() -> None:
     commit_with_id(bench, ID_1, 5)
     asked = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
     for coordinator in (bench.coordinator, bench.reloaded().coordinator):
-        (topic,) = coordinator.fetch_offsets("g", asked, False)
+        (topic,) = completed(coordinator.fetch_offsets("g", asked, False))
         assert topic.partitions[0].committed_leader_epoch == 3
-        (everything,) = coordinator.fetch_all_offsets("g", False)
+        (everything,) = completed(coordinator.fetch_all_offsets("g", False))
         assert everything.topic_id == ID_1
 
 
@@ -94,8 +94,10 @@ def test_an_offset_of_another_topic_of_the_same_name_does_not_count() -> None:
     bench = GroupBench()
     commit_with_id(bench, ID_1, 5)
     found = {
-        topic_id: bench.coordinator.fetch_offsets(
-            "g", (OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=(0,)),), False
+        topic_id: completed(
+            bench.coordinator.fetch_offsets(
+                "g", (OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=(0,)),), False
+            )
         )[0]
         .partitions[0]
         .committed_offset
@@ -149,7 +151,7 @@ def test_metadata_over_the_limit_is_refused_for_that_partition_only() -> None:
     assert bench.commit({("t", 0): 1}, metadata="12345") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
     assert completed(bench.coordinator.list_groups((), ())) == []
     assert bench.commit({("t", 0): 1}, metadata="1234") == [ErrorCode.NONE]
-    (topic,) = bench.coordinator.fetch_all_offsets("g", False)
+    (topic,) = completed(bench.coordinator.fetch_all_offsets("g", False))
     assert topic.partitions[0].metadata == "1234"
 
 

@@ -14,6 +14,7 @@ from broker.groups.records import CommittedOffset, GroupMetadataRecord, encode_r
 from broker.groups.service import GroupService
 from broker.groups.states import GroupState
 from broker.role_changes import RoleChanges
+from broker.slices import Slices
 from broker.wiring.topic_followers import CoordinatorRoles
 from cluster.image import MetadataImage
 from cluster.topic_names import GROUP_METADATA_TOPIC
@@ -51,7 +52,7 @@ class Bench:
     def __init__(self, log: MemoryStateLog | None = None, config: GroupConfig = CONFIG) -> None:
         self.log = log or MemoryStateLog()
         self.time = VirtualTime()
-        self.service = GroupService(config, self.log, self.time, self.time)
+        self.service = GroupService(config, self.log, self.time, self.time, Slices(self.time))
 
     async def serving(self, *partitions: int) -> Bench:
         self.service.start()
@@ -84,7 +85,7 @@ class Bench:
     async def fetch(self, group_id: str = GROUP, *, require_stable: bool = False) -> tuple[int, ErrorCode]:
         topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
         group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-        response = await self.service.fetch_offsets(group, require_stable)
+        (response,) = await self.service.fetch_offsets((group,), require_stable)
         if response.error_code:
             return -1, ErrorCode(response.error_code)
         found = response.topics[0].partitions[0]
@@ -177,7 +178,7 @@ async def test_requests_are_refused_where_the_group_is_not_kept(bench: Bench) ->
     assert (await bench.service.sync(SyncGroupRequest(group_id="a"))).error_code == expected
     assert bench.heartbeat("m", group_id="a") is expected
     assert bench.service.describe_group("a", 6).error_code == expected
-    assert (await bench.service.delete_group("a")).error_code == expected
+    assert (await bench.service.delete_groups(("a",)))[0].error_code == expected
 
 
 async def test_requests_are_refused_before_the_start_and_after_the_stop() -> None:
@@ -457,7 +458,7 @@ async def test_offsets_are_deleted_on_request_and_with_their_topic(bench: Bench)
 
 async def test_a_group_is_deleted_for_good(bench: Bench) -> None:
     await bench.commit(5)
-    assert (await bench.service.delete_group(GROUP)).error_code == 0
+    assert (await bench.service.delete_groups((GROUP,)))[0].error_code == 0
     again = await Bench(bench.log).serving(0)
     assert completed(again.service.list_groups((), ())) == []
     await again.service.stop()
@@ -559,7 +560,7 @@ async def test_a_coordinator_whose_disk_failed_sends_its_clients_to_another(benc
     assert (await bench.sync(member, 1)).error_code == ErrorCode.NOT_COORDINATOR
     assert bench.heartbeat(member) is ErrorCode.NOT_COORDINATOR
     assert bench.service.describe_group(GROUP, 6).error_code == ErrorCode.NOT_COORDINATOR
-    assert (await bench.service.delete_group(GROUP)).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await bench.service.delete_groups((GROUP,)))[0].error_code == ErrorCode.NOT_COORDINATOR
     leaving = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member),))
     with pytest.raises(KafkaError) as refusal:
         await bench.service.leave(leaving, 5)

@@ -19,6 +19,7 @@ from protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from protocol.steps import completed
 from tests.support.group_bench import GroupBench
 
 PRODUCER, OTHER_PRODUCER = 77, 78
@@ -239,7 +240,7 @@ def test_metadata_that_is_too_long_is_refused_in_a_transaction_as_well() -> None
     assert bench.commit_in_transaction(metadata="four") is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert bench.commit_in_transaction(metadata="two") is ErrorCode.NONE
     bench.end(PRODUCER, commit=True)
-    (topic,) = bench.coordinator.fetch_all_offsets("g", True)
+    (topic,) = completed(bench.coordinator.fetch_all_offsets("g", True))
     assert (topic.topic_id, topic.partitions[0].metadata) == (TOPIC_ID, "two")
 
 

@@ -13,6 +13,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.groups.loading import replay_batches
 from protocol.errors import ErrorCode
 from protocol.messages.offset_fetch import OffsetFetchRequestTopics
+from protocol.steps import completed
 from tests.support.transactional_node import OFFSETS, TransactionalNode
 
 PARTITIONS = (0, 1)
@@ -65,8 +66,8 @@ class Model:
 
 def view_of(coordinator: GroupCoordinator) -> View:
     asked = (OffsetFetchRequestTopics(name="t", partition_indexes=PARTITIONS),)
-    (seen,) = coordinator.fetch_offsets("g", asked, False)
-    (stable,) = coordinator.fetch_offsets("g", asked, True)
+    (seen,) = completed(coordinator.fetch_offsets("g", asked, False))
+    (stable,) = completed(coordinator.fetch_offsets("g", asked, True))
     return tuple(
         (one.committed_offset, other.committed_offset, ErrorCode(other.error_code))
         for one, other in zip(seen.partitions, stable.partitions, strict=True)

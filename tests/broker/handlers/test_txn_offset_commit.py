@@ -175,7 +175,7 @@ async def test_a_deleted_group_does_not_come_back_with_the_end_of_a_transaction(
     node: TransactionalNode,
 ) -> None:
     await node.commit_offset(5)
-    assert (await node.groups.delete_group("g")).error_code == 0
+    assert (await node.groups.delete_groups(("g",)))[0].error_code == 0
     assert await node.offset() == (-1, DONE)
     await node.end(OFFSETS)
     assert await node.offset() == (-1, DONE)
