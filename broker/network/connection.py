@@ -4,7 +4,7 @@ What keeps the next frame from being handled, and what ends that:
 
     request in hand      a handler has not answered yet          answered(), refused(), parked()
     answers owed         a Produce is parked, and this is none   the answers, in order
-    turn over            this connection used up its turn         the loop comes round again
+    turn over            this connection used up its turn         its next one (`turns`)
     writer blocked       the peer does not read                   the writer's on_ready
     waiting for memory   too many large requests                  RequestMemory admits it
     draining, ended      the broker stops, or the peer has gone   nothing
@@ -37,18 +37,18 @@ from typing import TYPE_CHECKING, cast
 
 from broker.network.memory import Admission
 from broker.network.owed_answers import OwedAnswers
+from broker.network.reading import Reading
 from broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
 from broker.network.request import Answer, ClientInformation, Request
 from broker.network.response_writer import ResponseWriter
-from broker.network.socket_watcher import BROKEN, PEER_CLOSED
+from broker.network.socket_watcher import BROKEN
+from broker.network.turns import CALLBACKS_NS
 from protocol.registry import ApiKey
 
 if TYPE_CHECKING:
     from broker.network.listener import Listener
 
 logger = logging.getLogger(__name__)
-
-TURN_NS = 2_000_000
 
 
 class Stage(Enum):
@@ -75,7 +75,6 @@ class Connection(asyncio.BufferedProtocol):
         "_draining",
         "_in_turn",
         "_listener",
-        "_loop",
         "_on_request",
         "_owed",
         "_reading",
@@ -84,9 +83,8 @@ class Connection(asyncio.BufferedProtocol):
         "_scheduled",
         "_stage",
         "_transport",
+        "_turns",
         "_waits_for_answers",
-        "_watched_descriptor",
-        "_watcher",
         "_writer",
         "address",
         "client",
@@ -104,11 +102,9 @@ class Connection(asyncio.BufferedProtocol):
         server = listener.server
         self._listener = listener
         self._accepted = accepted
-        self._watcher = server.watcher
-        self._watched_descriptor = -1
-        """Watched for the peer's close while reading is paused; -1: not watched."""
+        self._reading = Reading(accepted, server.watcher, self._peer_closed)
         self._on_request = on_request
-        self._loop = server.loop
+        self._turns = server.turns
         self._clock = server.clock
         memory = server.request_memory
         self._admission = Admission(memory, server.clock.monotonic_ms, self._schedule)
@@ -124,7 +120,6 @@ class Connection(asyncio.BufferedProtocol):
         self._in_turn = self._scheduled = self._waits_for_answers = False
         self._draining = False
         self._stage = _OPEN
-        self._reading = True
         self.listener = listener.name
         self.principal = "User:ANONYMOUS"
         self.client = ClientInformation()
@@ -144,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
             return
         self._writer = ResponseWriter(
-            self._transport, self._accepted, self._watcher, self._resumed, self._broken
+            self._transport, self._accepted, self._listener.server.watcher, self._resumed, self._broken
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -154,6 +149,8 @@ class Connection(asyncio.BufferedProtocol):
         self._buffer.received(nbytes)
         self.has_received = True
         self._listener.server.counters.bytes_in += nbytes
+        if self._turns.spent_ns > CALLBACKS_NS:
+            self._schedule()
         self._serve()
 
     def eof_received(self) -> bool:
@@ -175,7 +172,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stage = _ENDED
         if self._writer is None:
             return
-        self._unwatch_close()
+        self._reading.unwatch()
         self._listener.forget(self)
         self._writer.close()
         self._buffer.discard()
@@ -319,9 +316,11 @@ class Connection(asyncio.BufferedProtocol):
         writer = self._writer
         assert writer is not None
         next_frame, on_request = self._buffer.next_frame, self._on_request
-        started_ns, received_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
-        turn_ends_ns = started_ns + TURN_NS
+        turns = self._turns
+        began_ns, received_ms = self._clock.monotonic_ns(), self._clock.wall_ms()
+        started_ns, turn_ends_ns = began_ns, began_ns + turns.turn_ns()
         self._in_turn, self._waits_for_answers = True, False
+        handled = 0
         try:
             while not (writer.blocked or self._draining or self._stage is _ENDED):
                 if self._owed.count and not self._may_pass():
@@ -333,18 +332,21 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 request = self._request = Request(self, frame, received_ms, started_ns)
                 on_request(request)
+                handled += 1
                 if self._request is not None and (self._stage is _OPEN or not self._abandon_request()):
                     break
                 # The next request begins when this one was answered: one look at the clock for both.
                 started_ns = self._answered_ns
                 if started_ns > turn_ends_ns:
-                    self._schedule()
                     break
         except InvalidFrameError as error:
             self.fail(str(error))
         finally:
             self._in_turn = False
         self._flush(writer)
+        turns.spent_ns += self._clock.monotonic_ns() - began_ns
+        if started_ns > turn_ends_ns and (handled > 1 or self._buffer.has_frame()):
+            self._schedule(is_busy=True)
         self._check_room()
         if self._draining or self._stage is Stage.ALL_READ:
             self._close_if_done()
@@ -374,26 +376,14 @@ class Connection(asyncio.BufferedProtocol):
             or self._writer.blocked
         )
         if (waits or self._scheduled) and self._buffer.is_full:
-            if self._reading:
-                self._reading = False
-                self._transport.pause_reading()
-            # Who is merely scheduled reads on soon.
-            if waits and self._watched_descriptor < 0 and self._stage is _OPEN:
-                self._watched_descriptor = self._accepted.fileno()
-                self._watcher.watch(self._watched_descriptor, PEER_CLOSED, self._peer_closed)
-        elif not self._reading:
-            self._reading = True
-            self._unwatch_close()
-            self._transport.resume_reading()
-
-    def _unwatch_close(self) -> None:
-        if self._watched_descriptor >= 0:
-            self._watcher.unwatch(self._watched_descriptor, PEER_CLOSED)
-            self._watched_descriptor = -1
+            # A connection that is merely scheduled is read again soon.
+            self._reading.pause(self._transport, watch=waits and self._stage is _OPEN)
+        elif self._reading.is_paused:
+            self._reading.resume(self._transport)
 
     def _peer_closed(self, events: int) -> None:
         """The peer has closed while reading is paused: nothing may wait for long any more."""
-        self._unwatch_close()
+        self._reading.unwatch()
         if self._stage is not _OPEN:
             return
         if events & BROKEN:
@@ -421,12 +411,13 @@ class Connection(asyncio.BufferedProtocol):
         request.on_abandoned(request)
         return True
 
-    def _schedule(self) -> None:
+    def _schedule(self, *, is_busy: bool = False) -> None:
         if not self._scheduled and self._stage is not _ENDED:
             self._scheduled = True
-            self._loop.call_soon(self._next_turn)
+            self._turns.wait(self, is_busy=is_busy)
 
-    def _next_turn(self) -> None:
+    def next_turn(self) -> None:
+        """Continue with the frames that have been received; called by Turns."""
         self._scheduled = False
         if self._request is not None and self._writer is not None:
             # It may take its time, and answers to requests before it are there.

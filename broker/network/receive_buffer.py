@@ -143,18 +143,18 @@ class ReceiveBuffer:
         self._pinned = False
         if len(self._data) > NORMAL_BYTES and not self._spare_taken:
             # What follows has its own size; nothing counts this memory any more.
-            self._replace(self._end - self._start + FIRST_BYTES)
+            self._halve()
 
     def drop_frame(self) -> None:
         """Give back the memory of the frame in hand, whose request is not answered yet.
 
-        What has come behind it stays, with a little room. Until `release` no more is received than that.
+        What has come behind it stays. Until `release` no more is received than there is room for. A buffer
+        of up to NORMAL_BYTES is kept, as every connection may have one.
         """
         assert self._pinned, "there is no frame to drop"
-        pending = self._end - self._start
-        if len(self._data) > NORMAL_BYTES or pending:
-            self._replace(pending + FIRST_BYTES)
-        else:
+        if len(self._data) > NORMAL_BYTES:
+            self._halve()
+        elif self._start == self._end:
             self._start = self._end = 0
 
     def shrink(self) -> None:
@@ -220,6 +220,12 @@ class ReceiveBuffer:
             self._give_back_spare()
         self._data, self._view = data, view
         self._start, self._end = 0, pending
+
+    def _halve(self) -> None:
+        """Continue in a smaller buffer if half is enough: less would copy the same bytes again and again."""
+        wanted = self._end - self._start + FIRST_BYTES
+        if wanted <= len(self._data) // 2:
+            self._replace(wanted)
 
     def _give_back_spare(self) -> None:
         if self._spare_taken:

@@ -16,6 +16,7 @@ from broker.network.memory import RequestMemory, SpareMemory
 from broker.network.request import Request
 from broker.network.response_memory import ResponseMemory
 from broker.network.socket_watcher import SocketWatcher
+from broker.network.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,7 @@ class NetworkServer:
         self.counters = NetworkCounters()
         self.spare_memory = SpareMemory()
         self.watcher = SocketWatcher(self.loop)
+        self.turns = Turns(self.clock, self.loop.call_soon)
         queued_bytes = config.queued_max_request_bytes
         self.request_memory = (
             RequestMemory(queued_bytes, is_kafkas=True)

@@ -44,7 +44,7 @@ class Handler:
 
 async def until_reading_is_paused(served: Served) -> None:
     (connection,) = served.server.connections()
-    await until(lambda: not connection._reading)
+    await until(lambda: connection._reading.is_paused)
 
 
 def leave(client: Client, how: str) -> None:

@@ -212,3 +212,37 @@ def test_after_a_frame_was_dropped_the_buffer_does_not_grow_before_its_request_i
     while received < len(following):
         received += feed(buffer, following[received:])
     assert buffer.next_frame() == bytes(MEBIBYTE)
+
+
+class CountingBuffer(ReceiveBuffer):
+    """Counts the bytes that are copied into another buffer."""
+
+    copied = 0
+
+    def _replace(self, capacity: int) -> None:
+        self.copied += self._end - self._start
+        super()._replace(capacity)
+
+
+@pytest.mark.parametrize("size", [100, 5_000, 200_000])
+@pytest.mark.parametrize("drops", [True, False])
+def test_requests_behind_one_another_are_copied_a_few_times_at_most_and_need_no_more_room(
+    size: int, drops: bool
+) -> None:
+    buffer = CountingBuffer(100 * MEBIBYTE, SpareMemory(0), admitted_bytes=10 * MEBIBYTE)
+    data = framed(bytes(size)) * (2 * MEBIBYTE // size)
+    position = received = 0
+    largest = 0
+    while position < len(data):
+        position += feed(buffer, data[position:])
+        while not buffer.is_full and position < len(data):
+            position += feed(buffer, data[position:])
+        if buffer.next_frame() is not None:
+            if drops:
+                buffer.drop_frame()
+            buffer.release()
+            received += 1
+        largest = max(largest, buffer.capacity)
+    assert received
+    assert buffer.copied <= 4 * len(data)
+    assert largest <= max(NORMAL_BYTES, 3 * size + GRANT_BYTES)
