@@ -85,6 +85,11 @@ class Slices:
         """Pieces of work that have begun and not ended."""
         return len(self._ready) + len(self._waiting_to_be_heavy) + len(self._aside)
 
+    @property
+    def heavy(self) -> int:
+        """Pieces of work that hold much memory now; at most HEAVY_MAX."""
+        return self._heavy
+
     def start(
         self, steps: Steps[T], done: Callable[[T], None], failed: Callable[[Exception], None]
     ) -> Work | None:

@@ -17,13 +17,16 @@ from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.primitives import skip_tagged_fields
 from protocol.registry import FLEXIBLE_FROM, request_header_version, response_header_version
 from protocol.schema import ApiMessage
-from protocol.steps import Steps
+from protocol.steps import Heavy, Steps
 
 SIZE_BYTES: Final = 4
 """Bytes of the size that stands before every frame."""
 
 RESPONSE_BYTES_MAX: Final = 100_000_000
 """How large a response, other than of Fetch, may be: more is what librdkafka does not receive by default."""
+
+HEAVY_RESPONSE_BYTES: Final = 1_048_576
+"""From here on the memory of a response that is being encoded counts."""
 
 _SIZE: Final = struct.Struct(">i")
 _REQUEST: Final = struct.Struct(">ihhih")
@@ -99,13 +102,18 @@ def encode_response_in_steps(
 ) -> Steps[bytearray]:
     """Return what `encode_response` does, for a message that is large.
 
+    Only a few responses of more than `HEAVY_RESPONSE_BYTES` are encoded at a time.
     Errors: KafkaError INVALID_REQUEST over `RESPONSE_BYTES_MAX`.
     """
     frame = _response_start(api_key, api_version, correlation_id, message)
+    is_heavy = False
     for step in encode_in_steps(message, api_version, frame):
         if len(frame) > RESPONSE_BYTES_MAX:
             text = f"the response has more than {RESPONSE_BYTES_MAX} bytes; request fewer resources at a time"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        if len(frame) > HEAVY_RESPONSE_BYTES and not is_heavy:
+            is_heavy = True
+            yield Heavy.BEGINS
         yield step
     _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
     return frame

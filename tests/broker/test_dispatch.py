@@ -21,7 +21,7 @@ from broker.network.request import Request
 from broker.network.request_channel import RequestChannel
 from broker.request_context import RequestContext
 from broker.request_metrics import RequestMetrics
-from broker.slices import Slices
+from broker.slices import HEAVY_MAX, Slices
 from protocol.codec import decode
 from protocol.errors import DecodeError, ErrorCode, KafkaError
 from protocol.framing import encode_request, encode_response, read_response_header
@@ -704,3 +704,30 @@ async def test_a_client_that_goes_away_cancels_a_handler_that_only_waits_and_no_
         await until(lambda: bool(ends))
         assert ends == ["cancelled" if only_waits else "completed"]
         await until(lambda: broker.served.server.quota.count == 0)
+
+
+@on_both_loops
+async def test_only_a_few_large_responses_are_in_the_making_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred connections that each asked for 36 MB had a hundred of them grow at once."""
+    monkeypatch.setattr("protocol.framing.HEAVY_RESPONSE_BYTES", 10_000)
+    member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
+
+    def handler(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        groups = tuple(DescribedGroup(group_id=name, members=(member,)) for name in request.groups)
+        return DescribeGroupsResponse(groups=groups)
+
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.DESCRIBE_GROUPS, handler)
+    async with running(broker):
+        clients = [await broker.connect() for _ in range(3 * HEAVY_MAX)]
+        for client in clients:
+            await send(client, DescribeGroupsRequest(groups=("a",) * 1_000), 6)
+        slices = broker.dispatcher.slices
+        await until(lambda: slices.heavy == HEAVY_MAX and slices.pending > HEAVY_MAX)
+        for client in clients:
+            answer = await receive(client, ApiKey.DESCRIBE_GROUPS, 6)
+            assert isinstance(answer, DescribeGroupsResponse)
+            assert len(answer.groups) == 1_000
+        assert slices.heavy == 0

@@ -238,6 +238,7 @@ ATTACKS = (
         item="review",
         does="100 connections request descriptions of 40 groups, 36 MB, and read nothing",
         run=_leave_descriptions_unread,
-        memory_mib=512,
+        # max.unsent.response.bytes, four responses in the making, and as much again while they grow
+        memory_mib=640,
     ),
 )
