@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 
-from remote.object_store.port import Content, ObjectInfo, ObjectStore
-from remote.storage_manager import ReadableStream
+from tidelog.remote.object_store.port import Content, ObjectInfo, ObjectStore
+from tidelog.remote.storage_manager import ReadableStream
 
 
 class DelayedStore:

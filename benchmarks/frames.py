@@ -5,20 +5,20 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from protocol.batch import read_header
-from protocol.codec import decode
-from protocol.framing import encode_request, read_response_header
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.produce import (
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.codec import decode
+from tidelog.protocol.framing import encode_request, read_response_header
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record import BatchBuilder
-from protocol.registry import ApiKey
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import ApiKey
 
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 12

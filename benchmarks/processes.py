@@ -128,7 +128,7 @@ class BrokerProcess(ServerProcess):
         self.data_dir = tempfile.mkdtemp(prefix="tidelog-bench-")
         values = {**BROKER_SETTINGS, "log.dirs": self.data_dir, **(settings or {})}
         overrides = [f"--override={key}={value}" for key, value in values.items()]
-        super().__init__("broker", ["--log-level=WARNING", *overrides])
+        super().__init__("tidelog.broker", ["--log-level=WARNING", *overrides])
 
     def stop(self) -> None:
         """Stop the broker and remove its data."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_connector.source import RECORD_SCHEMA
+from tidelog.spark_connector.source import RECORD_SCHEMA
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,8 +52,8 @@ def _batch(size: int) -> pa.RecordBatch:
     """As large as the source's own: 65,536 rows or 8 MiB."""
     import pyarrow as pa
 
-    from spark_connector.arrow.decoder import MAX_BYTES, MAX_ROWS
-    from spark_connector.arrow.schema import record_schema
+    from tidelog.spark_connector.arrow.decoder import MAX_BYTES, MAX_ROWS
+    from tidelog.spark_connector.arrow.schema import record_schema
 
     rows = min(MAX_ROWS, MAX_BYTES // size)
     randomness = random.Random(size)

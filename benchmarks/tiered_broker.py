@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.processes import BROKER_SETTINGS, BenchmarkError, ServerProcess
-from clients.admin import Admin, ConfigChange, ConfigResource, OffsetSpec, ResourceType
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
+from tidelog.clients.admin import Admin, ConfigChange, ConfigResource, OffsetSpec, ResourceType
 from tidelog.local_cluster.tiering import tiered_settings
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 TIERED_WITHIN_S: Final = 300.0
 POLL_S: Final = 0.1
@@ -56,7 +56,7 @@ class TieredBroker:
         self._store = store
         own = {**BROKER_SETTINGS, **store.settings(), **HURRIED, "log.dirs": str(folder / "data")}
         self._settings = tiered_settings(folder, 1, {**own, **(settings or {})})
-        self.process = ServerProcess("broker")
+        self.process = ServerProcess("tidelog.broker")
 
     def start(self) -> float:
         """Start it, with nothing in its memory; the seconds until it served."""
@@ -65,7 +65,7 @@ class TieredBroker:
             module = "benchmarks.servers.delayed_tier"
             self.process = ServerProcess(module, [str(self._store.delay_ms), *arguments])
         else:
-            self.process = ServerProcess("broker", arguments)
+            self.process = ServerProcess("tidelog.broker", arguments)
         return self.process.start()
 
     def restart(self) -> float:

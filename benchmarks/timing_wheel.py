@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import uvloop
 
-from broker.purgatory.timing_wheel import TimerEntry, TimingWheel
+from tidelog.broker.purgatory.timing_wheel import TimerEntry, TimingWheel
 
 TIMERS = 1_000_000
 WINDOW = 10_000

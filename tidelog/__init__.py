@@ -11,11 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clients.admin import Admin
-    from clients.consumer import Consumer
-    from clients.partition_reader import PartitionReader
-    from clients.producer import Producer
-    from clients.transaction_errors import AbortableTransactionError, FatalTransactionError
+    from tidelog.clients.admin import Admin
+    from tidelog.clients.consumer import Consumer
+    from tidelog.clients.partition_reader import PartitionReader
+    from tidelog.clients.producer import Producer
+    from tidelog.clients.transaction_errors import AbortableTransactionError, FatalTransactionError
     from tidelog.embedded import EmbeddedCluster
 
 __all__ = [
@@ -29,13 +29,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AbortableTransactionError": "clients.transaction_errors",
-    "Admin": "clients.admin",
-    "Consumer": "clients.consumer",
+    "AbortableTransactionError": "tidelog.clients.transaction_errors",
+    "Admin": "tidelog.clients.admin",
+    "Consumer": "tidelog.clients.consumer",
     "EmbeddedCluster": "tidelog.embedded",
-    "FatalTransactionError": "clients.transaction_errors",
-    "PartitionReader": "clients.partition_reader",
-    "Producer": "clients.producer",
+    "FatalTransactionError": "tidelog.clients.transaction_errors",
+    "PartitionReader": "tidelog.clients.partition_reader",
+    "Producer": "tidelog.clients.producer",
 }
 
 

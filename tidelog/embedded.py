@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
-from broker.config import BrokerConfig
-from broker.node import BrokerNode
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.node import BrokerNode
 from tidelog.local_cluster.layout import CLIENT_LISTENER, CLUSTER_FILE, ClusterLayout, new_layout, read_layout
 from tidelog.local_cluster.tiering import (
     HURRIED_SETTINGS,

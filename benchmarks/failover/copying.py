@@ -15,10 +15,10 @@ from pathlib import Path
 
 from benchmarks.failover.watch import Watch
 from benchmarks.soak.copies import PARTITIONS, SOURCE, TARGET, Copies
-from clients.admin import Admin, NewTopic
-from protocol.errors import KafkaError
+from tidelog.clients.admin import Admin, NewTopic
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
+from tidelog.protocol.errors import KafkaError
 
 _NODES = 3
 _QUIET_S = 3.0

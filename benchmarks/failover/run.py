@@ -23,7 +23,7 @@ from benchmarks.failover.watch import Watch
 from benchmarks.soak.checker import Findings, check
 from benchmarks.soak.history import History, read_history
 from benchmarks.soak.load import MixedLoad
-from clients.admin import Admin
+from tidelog.clients.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
 

@@ -6,9 +6,9 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from clients.admin import Admin
-from protocol.errors import KafkaError
+from tidelog.clients.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.protocol.errors import KafkaError
 
 ASK_TIMEOUT_MS = 1_000
 POLL_S = 0.05

@@ -8,10 +8,10 @@ from typing import Any
 from benchmarks.frames import PRODUCE_VERSION, batch, fetch_frame, produce_frame, records_in
 from benchmarks.loads.options import main, percentile
 from benchmarks.loads.pipelined import ask, connect
-from protocol.codec import decode
-from protocol.framing import read_response_header
-from protocol.messages.produce import ProduceResponse
-from protocol.registry import ApiKey
+from tidelog.protocol.codec import decode
+from tidelog.protocol.framing import read_response_header
+from tidelog.protocol.messages.produce import ProduceResponse
+from tidelog.protocol.registry import ApiKey
 
 FETCH_BYTES = 1024 * 1024
 

@@ -18,15 +18,15 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-import spark_connector
+import tidelog.spark_connector
 from benchmarks.frames import produce_frame
 from benchmarks.loads.options import main
 from benchmarks.loads.pipelined import ask, connect
 from benchmarks.processes import ROOT, process_cpu_seconds, tree_cpu_seconds
 from benchmarks.spark_generator import NAME, Generator
 from benchmarks.spark_kafka import spark_kafka_jars
-from protocol.record import BatchBuilder
-from spark_connector.jobs.local_settings import LOOPBACK, quiet_settings, run_workers_from
+from tidelog.protocol.record import BatchBuilder
+from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings, run_workers_from
 
 TASKS_AT_ONCE: Final = 2
 BATCH_BYTES: Final = 64 * 1024
@@ -150,7 +150,7 @@ def _folder() -> Iterator[Path]:
 @contextmanager
 def _session() -> Iterator[SparkSession]:
     run_workers_from(ROOT)
-    builder = spark_connector.configure(SparkSession.builder.master(f"local[{TASKS_AT_ONCE}]"))
+    builder = tidelog.spark_connector.configure(SparkSession.builder.master(f"local[{TASKS_AT_ONCE}]"))
     with _folder() as folder:
         settings: dict[str, bool | float | int | str | None] = {
             **quiet_settings(folder),

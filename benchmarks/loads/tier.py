@@ -18,12 +18,12 @@ from benchmarks.delayed_store import delayed
 from benchmarks.frames import FETCH_VERSION, SIZE_BYTES, batch, fetch_frame, produce_frame
 from benchmarks.loads.options import main
 from benchmarks.loads.pipelined import ask, connect
-from protocol.batch import LOG_OVERHEAD, read_header
-from protocol.codec import decode
-from protocol.framing import read_response_header
-from protocol.messages.fetch import FetchResponse, PartitionData
-from protocol.registry import ApiKey
-from remote.object_store.backends import object_store
+from tidelog.protocol.batch import LOG_OVERHEAD, read_header
+from tidelog.protocol.codec import decode
+from tidelog.protocol.framing import read_response_header
+from tidelog.protocol.messages.fetch import FetchResponse, PartitionData
+from tidelog.protocol.registry import ApiKey
+from tidelog.remote.object_store.backends import object_store
 
 BUFFER_BYTES: Final = 8 * 1024 * 1024
 _BATCH_HEAD: Final = struct.Struct(">qi")

@@ -13,13 +13,14 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from benchmarks.loads.options import main
-from clients.admin import Admin
-from clients.producer import Producer
-from remote.metadata.partitioning import metadata_partition
-from remote.metadata.record_codec import encode_event
-from remote.metadata.snapshot_files import DIRECTORY
-from remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
-from remote.segment_metadata import (
+from tidelog.clients.admin import Admin
+from tidelog.clients.producer import Producer
+from tidelog.embedded import EmbeddedCluster
+from tidelog.remote.metadata.partitioning import metadata_partition
+from tidelog.remote.metadata.record_codec import encode_event
+from tidelog.remote.metadata.snapshot_files import DIRECTORY
+from tidelog.remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
+from tidelog.remote.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -27,7 +28,6 @@ from remote.segment_metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from tidelog.embedded import EmbeddedCluster
 
 TOPIC: Final = "wide"
 METADATA_TOPIC: Final = "__remote_log_metadata"

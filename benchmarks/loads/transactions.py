@@ -17,23 +17,23 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from benchmarks.loads.options import main, percentile
-from clients.connecting import ConnectionSettings, open_connection
-from clients.connection import BrokerConnection
-from clients.environment import SystemEnvironment
-from clients.metadata import BrokerAddress
-from protocol.errors import ErrorCode
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import (
+from tidelog.clients.connecting import ConnectionSettings, open_connection
+from tidelog.clients.connection import BrokerConnection
+from tidelog.clients.environment import SystemEnvironment
+from tidelog.clients.metadata import BrokerAddress
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record import BatchBuilder
-from protocol.schema import ApiMessage
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 

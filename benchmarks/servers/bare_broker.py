@@ -17,7 +17,7 @@ from typing import Final
 from crc32c import crc32c
 
 from benchmarks.servers.framed import serve
-from protocol.primitives import read_unsigned_varint
+from tidelog.protocol.primitives import read_unsigned_varint
 
 _BATCH_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET: Final = struct.Struct(">q")

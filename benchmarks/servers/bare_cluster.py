@@ -14,25 +14,25 @@ from typing import Any, Final
 
 from benchmarks.servers.bare_broker import BareBroker
 from benchmarks.servers.framed import serve
-from protocol.codec import decode
-from protocol.framing import encode_response, read_request_header
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.list_offsets import (
+from tidelog.protocol.codec import decode
+from tidelog.protocol.framing import encode_response, read_request_header
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.metadata import (
+from tidelog.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.registry import ApiKey, request_type
-from protocol.schema import ApiMessage
+from tidelog.protocol.registry import ApiKey, request_type
+from tidelog.protocol.schema import ApiMessage
 
 NODE_ID: Final = 1
 PARTITIONS: Final = 4

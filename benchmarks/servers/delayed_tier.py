@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-import remote.storage_config
+import tidelog.remote.storage_config
 from benchmarks.delayed_store import delayed
-from broker.process import main
-from remote.object_store.backends import object_store
-from remote.object_store.port import ObjectStore
+from tidelog.broker.process import main
+from tidelog.remote.object_store.backends import object_store
+from tidelog.remote.object_store.port import ObjectStore
 
 
 def run(arguments: list[str]) -> int:
@@ -22,7 +22,7 @@ def run(arguments: list[str]) -> int:
     def make(backend_class: str, values: Mapping[str, str]) -> ObjectStore:
         return delayed(object_store(backend_class, values), delay_ms)
 
-    vars(remote.storage_config)["object_store"] = make
+    vars(tidelog.remote.storage_config)["object_store"] = make
     return main(arguments[1:], "delayed_tier")
 
 

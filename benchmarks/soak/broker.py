@@ -26,7 +26,7 @@ class BrokerDied(Exception):
 
 
 class KillableBroker:
-    """`python -m broker` on `data_dir`; what it logs goes to `broker.log` beside the data."""
+    """`python -m tidelog.broker` on `data_dir`; what it logs goes to `broker.log` beside the data."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.log_path = directory / "broker.log"
@@ -45,7 +45,7 @@ class KillableBroker:
         """Start it and wait until it serves; how many seconds that took."""
         began = time.monotonic()
         values = {**self._settings, "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
-        command = [sys.executable, "-m", "broker"]
+        command = [sys.executable, "-m", "tidelog.broker"]
         command += [f"--override={key}={value}" for key, value in values.items()]
         with self.log_path.open("a") as log:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -6,12 +6,12 @@ import asyncio
 from contextlib import suppress
 
 from benchmarks.soak.history import Event
-from clients.consumer import Consumer, Records
-from clients.consumer_types import OffsetAndMetadata
-from clients.producer import DeliveryFuture, Producer
-from clients.transaction_errors import FatalTransactionError
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
+from tidelog.clients.consumer import Consumer, Records
+from tidelog.clients.consumer_types import OffsetAndMetadata
+from tidelog.clients.producer import DeliveryFuture, Producer
+from tidelog.clients.transaction_errors import FatalTransactionError
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 _FAILS_EVERY = 5
 QUICK = {"request_timeout_ms": 3_000, "retry_backoff_max_ms": 200, "reconnect_backoff_max_ms": 200}

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from benchmarks.soak.copiers import QUICK, Copier, transformed
 from benchmarks.soak.history import FINAL_READER, Event
 from benchmarks.soak.transaction_checker import check
-from clients.consumer import Consumer
-from clients.producer import Producer
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.producer import Producer
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 SOURCE, TARGET = "source", "target"
 PARTITIONS = 3

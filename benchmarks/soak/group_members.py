@@ -18,10 +18,10 @@ from confluent_kafka import TopicPartition as ConfluentTopicPartition
 
 from benchmarks.soak.consumers import MOST_PER_POLL, POLL_S, by_partition, note_records
 from benchmarks.soak.history import History
-from clients.rebalance_listener import NoListener
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
 from tidelog import Consumer
+from tidelog.clients.rebalance_listener import NoListener
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 GROUP = "soak-group"
 COMMIT_EVERY_S = 1.0

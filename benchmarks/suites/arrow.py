@@ -13,10 +13,10 @@ from typing import Any
 
 from benchmarks.figures import Compared, Figure
 from benchmarks.suites.effort import MEGA, MESSAGE_BYTES, Effort, size_name
-from protocol.batch import crc_is_valid, iterate_headers
-from protocol.compression import Compression
-from protocol.ids import TopicPartition
-from protocol.record import BatchBuilder, read_records
+from tidelog.protocol.batch import crc_is_valid, iterate_headers
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.record import BatchBuilder, read_records
 
 _BATCH_BYTES = 16 * 1024
 _LOG_BYTES = 48 * 1024 * 1024
@@ -83,7 +83,7 @@ def _decoded(log: bytes) -> None:
 
 def _decoded_batches(log: bytes) -> Iterator[Any]:
     # Here, so that the other suites need no Arrow.
-    from spark_connector.arrow.decoder import ArrowDecoder
+    from tidelog.spark_connector.arrow.decoder import ArrowDecoder
 
     decoder = ArrowDecoder(_TIDES, 0, 1 << 62)
     yield from decoder.add(log)

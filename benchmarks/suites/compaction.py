@@ -17,16 +17,16 @@ from typing import Final
 
 from benchmarks.figures import Compared, Figure
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, MESSAGE_BYTES, Effort, size_name
-from protocol.ids import TopicPartition
-from protocol.record import BatchBuilder
-from storage.cleaner.cleanable import find_cleanable
-from storage.cleaner.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
-from storage.cleaner.offset_map import OffsetMap
-from storage.cleaner.plan import last_records, plan_cleaning
-from storage.cleaner.segment_replacement import replace_segments
-from storage.config import LogConfig
-from storage.files import OsFileSystem
-from storage.log import PartitionLog
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.record import BatchBuilder
+from tidelog.storage.cleaner.cleanable import find_cleanable
+from tidelog.storage.cleaner.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
+from tidelog.storage.cleaner.offset_map import OffsetMap
+from tidelog.storage.cleaner.plan import last_records, plan_cleaning
+from tidelog.storage.cleaner.segment_replacement import replace_segments
+from tidelog.storage.config import LogConfig
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.log import PartitionLog
 
 _AT_LEAST: Final = 0.3
 _LOG_BYTES: Final = 256 * MEBIBYTE

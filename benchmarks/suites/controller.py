@@ -10,8 +10,8 @@ from benchmarks.failover.watch import Watch
 from benchmarks.figures import Figure
 from benchmarks.suites.effort import Effort
 from benchmarks.suites.replication import VICTIM, WHOLE_WITHIN_S, three_nodes
-from clients.admin import Admin
-from protocol.errors import ErrorCode, KafkaError
+from tidelog.clients.admin import Admin
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 PARTITIONS = 2_000
 TOPIC = "many"

@@ -21,7 +21,7 @@ from benchmarks.figures import Figure
 from benchmarks.processes import BenchmarkError, run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort
 from benchmarks.tiered_broker import HURRIED, TIERED
-from clients.admin import Admin
+from tidelog.clients.admin import Admin
 from tidelog.demo.tier_view import Border, TierView
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.tiering import TIER_FOLDER, tiered_settings

@@ -21,13 +21,13 @@ from benchmarks.failover.run import SETTINGS
 from benchmarks.processes import ServerProcess
 from benchmarks.tier_soak.faults import Storm, Weather
 from benchmarks.tier_soak.records import Reader, Writer
-from clients.admin import Admin
-from protocol.errors import KafkaError
-from remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.tier_audit import Borders, TierAudit
+from tidelog.clients.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.tiering import tiered_settings
+from tidelog.protocol.errors import KafkaError
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
 NODES: Final = 3
 BUCKET: Final = "tier"

@@ -14,36 +14,36 @@ from typing import Any, cast
 
 import pytest
 
-from broker.api_wiring import _register_parts_of_transactions, _register_transactions
-from broker.dispatch import Dispatcher
-from broker.network.request_channel import RequestChannel
-from broker.request_metrics import RequestMetrics
-from broker.services import Services
-from broker.slices import Slices
-from broker.transactions.config import TransactionConfig
-from broker.transactions.service import TransactionService
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from protocol.registry import ApiKey
-from protocol.schema import ApiMessage
 from tests.support.eventually import eventually
 from tests.support.network import Client, serving
 from tests.support.state_log import MemoryStateLog
 from tests.support.transactional_node import TransactionalNode
+from tidelog.broker.api_wiring import _register_parts_of_transactions, _register_transactions
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.request_metrics import RequestMetrics
+from tidelog.broker.services import Services
+from tidelog.broker.slices import Slices
+from tidelog.broker.transactions.config import TransactionConfig
+from tidelog.broker.transactions.service import TransactionService
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import encode_request
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from tidelog.protocol.messages.end_txn import EndTxnRequest
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from tidelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.schema import ApiMessage
 
 ID = "tides"
 PRODUCER_ID = 100

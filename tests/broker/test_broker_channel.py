@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from broker.broker_channel import CONNECTIONS_MAX, BrokerChannel
-from broker.in_process import InProcessRequests
-from clients.environment import SystemEnvironment
-from clients.metadata import BrokerAddress
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.registry import ApiKey
 from tests.support.controllers import CLOCK, SETTINGS, FakeController, quorum_of
 from tests.support.eventually import eventually
+from tidelog.broker.broker_channel import CONNECTIONS_MAX, BrokerChannel
+from tidelog.broker.in_process import InProcessRequests
+from tidelog.clients.environment import SystemEnvironment
+from tidelog.clients.metadata import BrokerAddress
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tidelog.protocol.registry import ApiKey
 
 REQUEST = EndTxnRequest(transactional_id="tides", producer_id=4, producer_epoch=1, committed=True)
 

@@ -11,16 +11,19 @@ from uuid import UUID
 
 import pytest
 
-from broker.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleSettings
-from broker.clock import SystemClock
-from broker.listeners import Listener, SecurityProtocol
-from broker.registration import NO_EPOCH, previous_broker_epoch, registration_request
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from storage.checkpoints import CleanShutdownMarker
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
+from tidelog.broker.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleSettings
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.listeners import Listener, SecurityProtocol
+from tidelog.broker.registration import NO_EPOCH, previous_broker_epoch, registration_request
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from tidelog.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from tidelog.storage.checkpoints import CleanShutdownMarker
 
 DIRECTORY = UUID(int=7)
 EPOCH = 40

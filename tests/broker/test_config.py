@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.config import BROKER_CONFIGS, BrokerConfig
-from broker.config_keys.key import Key
-from broker.config_keys.server import ServerKeys
-from broker.dynamic_keys import CLUSTER_WIDE_KEYS, DYNAMIC_KEYS, DYNAMIC_ONLY_CONFIGS, PER_BROKER_KEYS
-from storage.config import LogConfig
-from storage.config_definition import ConfigError
-from storage.topic_configs import TOPIC_CONFIGS, log_config_from
+from tidelog.broker.config import BROKER_CONFIGS, BrokerConfig
+from tidelog.broker.config_keys.key import Key
+from tidelog.broker.config_keys.server import ServerKeys
+from tidelog.broker.dynamic_keys import CLUSTER_WIDE_KEYS, DYNAMIC_KEYS, DYNAMIC_ONLY_CONFIGS, PER_BROKER_KEYS
+from tidelog.storage.config import LogConfig
+from tidelog.storage.config_definition import ConfigError
+from tidelog.storage.topic_configs import TOPIC_CONFIGS, log_config_from
 
 
 def config(**values: str) -> BrokerConfig:

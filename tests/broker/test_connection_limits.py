@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.network.config import NetworkConfig, names_hosts
-from broker.network.server import NetworkServer
-from broker.wiring.connection_limits import ConnectionLimits
 from tests.support.eventually import eventually
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.network.config import NetworkConfig, names_hosts
+from tidelog.broker.network.server import NetworkServer
+from tidelog.broker.wiring.connection_limits import ConnectionLimits
 
 KEY = "max.connections.per.ip.overrides"
 

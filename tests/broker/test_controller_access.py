@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from broker.clock import SystemClock
-from broker.config import BrokerConfig
-from broker.controller_access import ControllerAccess, voter_addresses
-from clients.metadata import BrokerAddress
-from cluster.image import MetadataImage
-from cluster.quorum.voter_set import Endpoint
-from protocol.metadata_records.register_controller_record import ControllerEndpoint, RegisterControllerRecord
 from tests.support.metadata import CLUSTER_ID
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.controller_access import ControllerAccess, voter_addresses
+from tidelog.clients.metadata import BrokerAddress
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.quorum.voter_set import Endpoint
+from tidelog.protocol.metadata_records.register_controller_record import (
+    ControllerEndpoint,
+    RegisterControllerRecord,
+)
 
 CONFIG = BrokerConfig(
     {

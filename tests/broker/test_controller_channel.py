@@ -9,19 +9,22 @@ from typing import Any
 
 import pytest
 
-from broker.controller_channel import MAX_IN_FLIGHT, ControllerChannel
-from clients.environment import SystemEnvironment
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.messages.create_topics import (
+from tests.support.controllers import CLOCK, SETTINGS, FakeController, channel_to, in_ms, quorum_of
+from tests.support.eventually import eventually
+from tidelog.broker.controller_channel import MAX_IN_FLIGHT, ControllerChannel
+from tidelog.clients.environment import SystemEnvironment
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.registry import ApiKey
-from tests.support.controllers import CLOCK, SETTINGS, FakeController, channel_to, in_ms, quorum_of
-from tests.support.eventually import eventually
+from tidelog.protocol.registry import ApiKey
 
 REQUEST = AllocateProducerIdsRequest(broker_id=1, broker_epoch=5)
 

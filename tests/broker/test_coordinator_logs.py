@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.coordinator_logs import StateTopic, TopicStateLog
-from broker.leadership_lease import LeadershipLease
-from broker.purgatory.purgatory import Purgatory
-from cluster.topic_names import TRANSACTION_STATE_TOPIC
-from protocol.batch import iterate_headers
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.record import read_records
 from tests.support.replica_pair import ReplicaPair
 from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.coordinator_logs import StateTopic, TopicStateLog
+from tidelog.broker.leadership_lease import LeadershipLease
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.record import read_records
 
 PARTITION = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 

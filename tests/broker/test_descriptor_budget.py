@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.descriptor_budget import DescriptorBudget
+from tidelog.broker.descriptor_budget import DescriptorBudget
 
 REFUSAL = "there are {} connections, allowed are 448 of the 1024 files that the process may open (ulimit -n)"
 

@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from protocol.messages.produce import (
+from tests.support.eventually import wait_until
+from tests.support.logs import batch
+from tests.support.raw_client import RawClient
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from tests.support.eventually import wait_until
-from tests.support.logs import batch
-from tests.support.raw_client import RawClient
 
 ROOT = Path(__file__).parents[2]
 OPEN_FILES_MAX = 160

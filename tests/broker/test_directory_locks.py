@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.directory_locks import DirectoryLocks
-from storage.config_definition import ConfigError
-from storage.files import OsFileSystem
+from tidelog.broker.directory_locks import DirectoryLocks
+from tidelog.storage.config_definition import ConfigError
+from tidelog.storage.files import OsFileSystem
 
 ROOT = Path(__file__).parents[2]
 # What Java's FileLock does, and so Apache Kafka: a record lock on the whole file.
@@ -23,8 +23,8 @@ sys.stdin.read()
 """
 TRY = """
 import sys
-from broker.directory_locks import DirectoryLocks
-from storage.files import OsFileSystem
+from tidelog.broker.directory_locks import DirectoryLocks
+from tidelog.storage.files import OsFileSystem
 DirectoryLocks(OsFileSystem(), [sys.argv[1]])
 """
 

@@ -12,47 +12,47 @@ from typing import cast
 
 import pytest
 
-from broker.clock import SystemClock
-from broker.dispatch import Dispatcher
-from broker.error_responses import error_response_of
-from broker.handlers.api_versions import ApiVersionsHandler, Features
-from broker.network.receive_buffer import FIRST_BYTES
-from broker.network.request import Request
-from broker.network.request_channel import RequestChannel
-from broker.request_context import RequestContext
-from broker.request_metrics import RequestMetrics
-from broker.slices import HEAVY_MAX, Slices
-from protocol.codec import decode
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import encode_request, encode_response, read_response_header
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.create_topics import (
+from tests.support.loops import on_both_loops, until
+from tests.support.network import Client, Served, serving
+from tests.support.turns import counted_slices
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.error_responses import error_response_of
+from tidelog.broker.handlers.api_versions import ApiVersionsHandler, Features
+from tidelog.broker.network.receive_buffer import FIRST_BYTES
+from tidelog.broker.network.request import Request
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.request_metrics import RequestMetrics
+from tidelog.broker.slices import HEAVY_MAX, Slices
+from tidelog.protocol.codec import decode
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.framing import encode_request, encode_response, read_response_header
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.describe_groups import (
+from tidelog.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from protocol.messages.produce import (
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.registry import ApiKey, response_type
-from protocol.schema import ApiMessage
-from protocol.steps import Steps, each
-from tests.support.loops import on_both_loops, until
-from tests.support.network import Client, Served, serving
-from tests.support.turns import counted_slices
+from tidelog.protocol.registry import ApiKey, response_type
+from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.steps import Steps, each
 
 HEARTBEAT_HIGHEST = 4
 
@@ -541,7 +541,7 @@ async def test_a_response_larger_than_clients_receive_is_an_error_that_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before, a request of some bytes could have the broker build a response of gigabytes."""
-    monkeypatch.setattr("protocol.framing.RESPONSE_BYTES_MAX", 1_000_000)
+    monkeypatch.setattr("tidelog.protocol.framing.RESPONSE_BYTES_MAX", 1_000_000)
     member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
 
     def handler(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
@@ -711,7 +711,7 @@ async def test_only_a_few_large_responses_are_in_the_making_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A hundred connections that each asked for 36 MB had a hundred of them grow at once."""
-    monkeypatch.setattr("protocol.framing.HEAVY_RESPONSE_BYTES", 10_000)
+    monkeypatch.setattr("tidelog.protocol.framing.HEAVY_RESPONSE_BYTES", 10_000)
     member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
 
     def handler(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:

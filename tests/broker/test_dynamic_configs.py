@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.config_synonyms import broker_definition, broker_synonyms
-from broker.dynamic_checks import check_broker_change
-from broker.dynamic_configs import DynamicBrokerConfig, effective_config, usable_configs
-from broker.dynamic_keys import LISTENER_SECURITY_KEYS, PER_BROKER_KEYS
-from cluster.delta import MetadataDelta
-from cluster.image import MetadataImage, ResourceType
-from protocol.errors import ErrorCode, KafkaError
-from protocol.metadata_records.config_record import ConfigRecord
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.config_synonyms import broker_definition, broker_synonyms
+from tidelog.broker.dynamic_checks import check_broker_change
+from tidelog.broker.dynamic_configs import DynamicBrokerConfig, effective_config, usable_configs
+from tidelog.broker.dynamic_keys import LISTENER_SECURITY_KEYS, PER_BROKER_KEYS
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
 
 IMAGE = MetadataImage(cluster_id="test")
 CONFIG = BrokerConfig({"node.id": "1"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.environment import config_key, configs_from_environment
+from tidelog.broker.environment import config_key, configs_from_environment
 
 
 @pytest.mark.parametrize(

@@ -6,22 +6,22 @@ from random import Random
 
 import pytest
 
-from broker.error_responses import error_response_of
-from protocol.codec import decode, encode
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.offset_fetch import (
+from tests.support.random_messages import Shape, random_message
+from tidelog.broker.error_responses import error_response_of
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
-from protocol.messages.produce import ProduceRequest
-from protocol.registry import APIS, ApiKey, request_type
-from protocol.schema import ApiMessage, Struct
-from tests.support.random_messages import Shape, random_message
+from tidelog.protocol.messages.produce import ProduceRequest
+from tidelog.protocol.registry import APIS, ApiKey, request_type
+from tidelog.protocol.schema import ApiMessage, Struct
 
 CODE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 

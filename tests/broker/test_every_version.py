@@ -14,120 +14,125 @@ from uuid import UUID
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages import alter_configs, describe_quorum, incremental_alter_configs
-from protocol.messages import describe_topic_partitions as topic_partitions
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import (
+from tests.support.eventually import wait_until
+from tests.support.fitting import fitted
+from tests.support.raw_client import RawClient, served_versions
+from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import alter_configs, describe_quorum, incremental_alter_configs
+from tidelog.protocol.messages import describe_topic_partitions as topic_partitions
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.add_raft_voter import AddRaftVoterRequest
-from protocol.messages.alter_client_quotas import (
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from tidelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
     RequestEntityData,
     RequestEntryData,
 )
-from protocol.messages.alter_partition_reassignments import (
+from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.alter_user_scram_credentials import (
+from tidelog.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.create_acls import AclCreation, CreateAclsRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.delete_records import (
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest
+from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest
+from tidelog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.describe_acls import DescribeAclsRequest
-from protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-from protocol.messages.describe_cluster import DescribeClusterRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from protocol.messages.describe_producers import DescribeProducersRequest
-from protocol.messages.describe_producers import TopicRequest as ProducersTopic
-from protocol.messages.describe_quorum import DescribeQuorumRequest
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest
-from protocol.messages.elect_leaders import TopicPartitions as ElectLeadersTopic
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.join_group import (
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.protocol.messages.describe_acls import DescribeAclsRequest
+from tidelog.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest
+from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
+from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from tidelog.protocol.messages.describe_producers import DescribeProducersRequest
+from tidelog.protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from tidelog.protocol.messages.describe_quorum import DescribeQuorumRequest
+from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from tidelog.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
+from tidelog.protocol.messages.elect_leaders import TopicPartitions as ElectLeadersTopic
+from tidelog.protocol.messages.end_txn import EndTxnRequest
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from tidelog.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     JoinGroupResponse,
 )
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.list_config_resources import ListConfigResourcesRequest
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.list_offsets import (
+from tidelog.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from tidelog.protocol.messages.list_groups import ListGroupsRequest
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_commit import (
+from tidelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import (
+from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.messages.txn_offset_commit import (
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.messages.write_txn_markers import (
+from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tidelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from protocol.record import BatchBuilder
-from protocol.registry import APIS, ApiKey, request_type, response_type
-from protocol.schema import ApiMessage, Struct
-from tests.support.eventually import wait_until
-from tests.support.fitting import fitted
-from tests.support.raw_client import RawClient, served_versions
-from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import APIS, ApiKey, request_type, response_type
+from tidelog.protocol.schema import ApiMessage, Struct
 
 TOPIC = "every-version"
 GROUP = "every-version"

@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from broker.fetch_sessions import FetchContext, FetchSessionCache
-from protocol.errors import ErrorCode, KafkaError
-from protocol.fetch_view import FetchPartition, FetchPartitionResult, FetchRequestView
+from tidelog.broker.fetch_sessions import FetchContext, FetchSessionCache
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.fetch_view import FetchPartition, FetchPartitionResult, FetchRequestView
 
 VERSION = 12
 IDLE_MS = 120_001

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from broker.flusher import Flusher
-from protocol.errors import ErrorCode, KafkaError
-from storage.errors import StorageFailure
-from storage.flush import FlushPlan
-from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, batch, open_log
 from tests.support.replicas import HandClock
+from tidelog.broker.flusher import Flusher
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.errors import StorageFailure
+from tidelog.storage.flush import FlushPlan
+from tidelog.storage.log import PartitionLog
 
 
 @pytest.fixture

@@ -11,32 +11,32 @@ from typing import Any
 
 import pytest
 
-from broker.controller.envelope import FORWARDABLE, EnvelopeHandler
-from broker.dispatch import Dispatcher
-from broker.forwarding import Forwarder
-from broker.network.request_channel import RequestChannel
-from broker.request_context import RequestContext
-from broker.request_metrics import RequestMetrics
-from broker.slices import Slices
-from protocol.codec import decode, encode
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.framing import encode_request, read_response_header
-from protocol.messages.create_topics import (
+from tests.support.controllers import CLOCK, FakeController, FakeQuorum, channel_to, quorum_of
+from tests.support.eventually import eventually
+from tests.support.network import Client, Served, serving
+from tests.support.requests import request_context
+from tidelog.broker.controller.envelope import FORWARDABLE, EnvelopeHandler
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.forwarding import Forwarder
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.request_metrics import RequestMetrics
+from tidelog.broker.slices import Slices
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.framing import encode_request, read_response_header
+from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from protocol.messages.metadata import MetadataRequest
-from protocol.principal_data import decode_principal, encode_principal
-from protocol.registry import APIS, ApiKey, response_type
-from protocol.schema import ApiMessage
-from tests.support.controllers import CLOCK, FakeController, FakeQuorum, channel_to, quorum_of
-from tests.support.eventually import eventually
-from tests.support.network import Client, Served, serving
-from tests.support.requests import request_context
+from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from tidelog.protocol.messages.metadata import MetadataRequest
+from tidelog.protocol.principal_data import decode_principal, encode_principal
+from tidelog.protocol.registry import APIS, ApiKey, response_type
+from tidelog.protocol.schema import ApiMessage
 
 CREATE = CreateTopicsRequest(topics=(CreatableTopic(name="tides", num_partitions=3, replication_factor=1),))
 

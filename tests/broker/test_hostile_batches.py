@@ -14,33 +14,33 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch import read_header, write_header
-from protocol.compression import Compression, compress
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.create_topics import (
+from tests.support.bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
+from tests.support.forged_batches import batch_of_least_records, batch_with_payload, now_ms, valid_batch
+from tests.support.raw_client import RawClient
+from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.batch import read_header, write_header
+from tidelog.protocol.compression import Compression, compress
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.list_offsets import (
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.produce import (
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record import BatchBuilder
-from tests.support.bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
-from tests.support.forged_batches import batch_of_least_records, batch_with_payload, now_ms, valid_batch
-from tests.support.raw_client import RawClient
-from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.record import BatchBuilder
 
 TOPICS = {
     "plain": {},

@@ -19,21 +19,6 @@ from uuid import UUID
 
 import pytest
 
-from protocol.codec import encode
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from protocol.record import BatchBuilder
-from protocol.registry import ApiKey, request_header_version, request_type
-from protocol.schema import Message, Struct, Uuid
 from tests.support.long_strings import LONGEST_STRING, with_strings
 from tests.support.mutations import mutated
 from tests.support.random_messages import (
@@ -46,6 +31,21 @@ from tests.support.random_messages import (
 )
 from tests.support.raw_client import RawClient, decoded_answer, served_versions
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.codec import encode
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import encode_request
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import ApiKey, request_header_version, request_type
+from tidelog.protocol.schema import Message, Struct, Uuid
 
 MUTATIONS_PER_VERSION = 60
 GROWTH_BYTES_MAX = 64 * 1024 * 1024

@@ -8,13 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.flusher import Flusher
-from broker.housekeeping import Housekeeping
-from broker.purgatory.timers import Timers
-from protocol.ids import TopicPartition
 from tests.support.logs import NOW_MS, batch
 from tests.support.replicas import HandClock, Replicas
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.flusher import Flusher
+from tidelog.broker.housekeeping import Housekeeping
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.protocol.ids import TopicPartition
 
 
 class House:

@@ -7,11 +7,11 @@ from typing import cast
 
 import pytest
 
-from broker.leadership_lease import LeadershipLease
-from broker.partition import Partition
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
 from tests.support.network import FakeClock
+from tidelog.broker.leadership_lease import LeadershipLease
+from tidelog.broker.partition import Partition
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 SESSION_MS = 9_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.listeners import Listener, SecurityProtocol, parse_listeners, parse_protocol_map
-from storage.config_definition import ConfigError
+from tidelog.broker.listeners import Listener, SecurityProtocol, parse_listeners, parse_protocol_map
+from tidelog.storage.config_definition import ConfigError
 
 PROTOCOLS = {"PLAINTEXT": SecurityProtocol.PLAINTEXT, "IN-SIDE_2": SecurityProtocol.SSL}
 

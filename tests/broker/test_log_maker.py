@@ -10,12 +10,12 @@ from typing import cast
 
 import pytest
 
-from broker.log_maker import AT_ONCE, LogMaker, Outcome
-from protocol.ids import TopicPartition
-from storage.directory_work import LogCreation
-from storage.log import PartitionLog
-from storage.log_directory import LogDirectory, Retirement
 from tests.support.loops import until
+from tidelog.broker.log_maker import AT_ONCE, LogMaker, Outcome
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.directory_work import LogCreation
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.log_directory import LogDirectory, Retirement
 
 
 class Made:

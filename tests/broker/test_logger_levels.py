@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from broker.logger_levels import LEVELS, LoggerLevels
-from broker.logging_setup import TRACE
-from cluster.controller.configs import ConfigChange, ConfigOperation
-from protocol.errors import ErrorCode, KafkaError
+from tidelog.broker.logger_levels import LEVELS, LoggerLevels
+from tidelog.broker.logging_setup import TRACE
+from tidelog.cluster.controller.configs import ConfigChange, ConfigOperation
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 
@@ -17,7 +17,11 @@ SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 def loggers() -> tuple[logging.Manager, LoggerLevels]:
     """Loggers of their own, so that the test's are left alone."""
     manager = logging.Manager(logging.RootLogger(logging.INFO))
-    for name in ("broker.network.listener", "broker.node", "broker.network.connection"):
+    for name in (
+        "tidelog.broker.network.listener",
+        "tidelog.broker.node",
+        "tidelog.broker.network.connection",
+    ):
         manager.getLogger(name)
     return manager, LoggerLevels(manager)
 
@@ -31,17 +35,21 @@ def changed(levels: LoggerLevels, *changes: tuple[str, int, str | None]) -> dict
 
 def test_a_level_counts_for_all_loggers_below_it_that_have_none() -> None:
     _, levels = loggers()
-    found = changed(levels, ("broker.network", SET, "DEBUG"), ("broker.network.listener", SET, "ERROR"))
+    found = changed(
+        levels, ("tidelog.broker.network", SET, "DEBUG"), ("tidelog.broker.network.listener", SET, "ERROR")
+    )
     assert found == {
         "root": "INFO",
         "broker": "INFO",
-        "broker.network": "DEBUG",
-        "broker.network.connection": "DEBUG",
-        "broker.network.listener": "ERROR",
-        "broker.node": "INFO",
+        "tidelog.broker.network": "DEBUG",
+        "tidelog.broker.network.connection": "DEBUG",
+        "tidelog.broker.network.listener": "ERROR",
+        "tidelog.broker.node": "INFO",
     }
-    assert changed(levels, ("root", SET, "WARN"))["broker.node"] == "WARN"
-    found = changed(levels, ("broker.network.listener", DELETE, None), ("broker.network", DELETE, None))
+    assert changed(levels, ("root", SET, "WARN"))["tidelog.broker.node"] == "WARN"
+    found = changed(
+        levels, ("tidelog.broker.network.listener", DELETE, None), ("tidelog.broker.network", DELETE, None)
+    )
     assert set(found.values()) == {"WARN"}
 
 
@@ -66,9 +74,9 @@ def test_every_level_of_python_has_a_name(level: int, name: str) -> None:
 @pytest.mark.parametrize("name", LEVELS)
 def test_a_level_that_is_set_is_described(name: str) -> None:
     manager, levels = loggers()
-    assert changed(levels, ("broker", SET, name))["broker.node"] == name
-    assert manager.getLogger("broker.node").isEnabledFor(LEVELS[name])
-    assert not manager.getLogger("broker.node").isEnabledFor(LEVELS[name] - 1)
+    assert changed(levels, ("broker", SET, name))["tidelog.broker.node"] == name
+    assert manager.getLogger("tidelog.broker.node").isEnabledFor(LEVELS[name])
+    assert not manager.getLogger("tidelog.broker.node").isEnabledFor(LEVELS[name] - 1)
 
 
 @pytest.mark.parametrize(
@@ -97,4 +105,4 @@ def test_a_change_that_cannot_be_made_creates_no_logger(
 
 def test_the_process_has_the_loggers_of_its_modules() -> None:
     levels = LoggerLevels().levels()
-    assert {"root", "broker", "broker.logger_levels"} <= levels.keys()
+    assert {"root", "broker", "tidelog.broker.logger_levels"} <= levels.keys()

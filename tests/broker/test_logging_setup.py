@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.logging_setup import LogFormat, configure_logging
+from tidelog.broker.logging_setup import LogFormat, configure_logging
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +24,16 @@ def _restore_root() -> Iterator[None]:
 def lines_of(log_format: LogFormat, level: str = "INFO") -> tuple[logging.Logger, io.StringIO]:
     stream = io.StringIO()
     configure_logging(log_format, level, stream)
-    return logging.getLogger("broker.test"), stream
+    return logging.getLogger("tidelog.broker.test"), stream
 
 
 def test_text_lines_are_key_value_pairs() -> None:
     logger, stream = lines_of("text")
     logger.warning("closing %s", "now", extra={"peer": "10.0.0.1:5", "count": 3})
     line = stream.getvalue()
-    assert line.endswith(' level=WARNING logger=broker.test msg="closing now" peer=10.0.0.1:5 count=3\n')
+    assert line.endswith(
+        ' level=WARNING logger=tidelog.broker.test msg="closing now" peer=10.0.0.1:5 count=3\n'
+    )
     time = line.split(" ", 1)[0]
     assert time.startswith("time=2")
     assert time.endswith("Z")

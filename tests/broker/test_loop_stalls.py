@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from broker.loop_stalls import INTERVAL_S, LoopStalls
 from tests.support.eventually import eventually
 from tests.support.loops import on_both_loops
 from tests.support.network import FakeClock
+from tidelog.broker.loop_stalls import INTERVAL_S, LoopStalls
 
 STALL_MS = 500
 

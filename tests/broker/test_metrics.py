@@ -8,17 +8,17 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.exposition import Exposition
-from broker.metrics import BrokerMetrics
-from broker.network.config import NetworkConfig
-from broker.network.request_channel import RequestChannel
-from broker.purgatory.purgatory import DelayedOperation, Purgatory
-from broker.purgatory.timers import Timers
-from broker.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics
-from broker.topic_traffic import TopicTraffic
-from protocol.errors import ErrorCode
 from tests.support.loops import on_both_loops, until
 from tests.support.network import frame, serving
+from tidelog.broker.exposition import Exposition
+from tidelog.broker.metrics import BrokerMetrics
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.purgatory.purgatory import DelayedOperation, Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics
+from tidelog.broker.topic_traffic import TopicTraffic
+from tidelog.protocol.errors import ErrorCode
 
 
 def samples(metrics: BrokerMetrics, accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from broker import metrics_endpoint
-from broker.metrics import BrokerMetrics
-from broker.metrics_endpoint import CONNECTIONS_MAX, REQUEST_BYTES, MetricsEndpoint
 from tests.support.loops import on_both_loops
+from tidelog.broker import metrics_endpoint
+from tidelog.broker.metrics import BrokerMetrics
+from tidelog.broker.metrics_endpoint import CONNECTIONS_MAX, REQUEST_BYTES, MetricsEndpoint
 
 
 @asynccontextmanager

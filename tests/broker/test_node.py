@@ -12,25 +12,25 @@ from uuid import UUID
 
 import pytest
 
-from broker.clock import SystemClock
-from broker.config import BrokerConfig
-from broker.dynamic_configs import DynamicBrokerConfig
-from broker.node import BrokerNode
-from broker.raft.log import MetadataLog, MetadataLogConfig
-from clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
-from clients.consumer import Consumer
-from clients.producer import Producer
-from cluster.metadata_log_codec import encode_record
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from protocol.record import BatchBuilder
-from protocol.schema import MetadataRecord
-from protocol.steps import completed
-from storage.config_definition import ConfigError
-from storage.files import OsFileSystem
 from tests.support.eventually import eventually
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.dynamic_configs import DynamicBrokerConfig
+from tidelog.broker.node import BrokerNode
+from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
+from tidelog.clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.producer import Producer
+from tidelog.cluster.metadata_log_codec import encode_record
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import completed
+from tidelog.storage.config_definition import ConfigError
+from tidelog.storage.files import OsFileSystem
 
 BASE = {
     "node.id": "1",

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.node_connections import node_connection_settings, source_address
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.node_connections import node_connection_settings, source_address
 
 
 @pytest.mark.parametrize(

@@ -12,50 +12,50 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
+from tests.support.node_on_disk import Connection, PowerCut, node_on
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.delete_records import (
+from tidelog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.list_offsets import (
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.messages.offset_commit import (
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from protocol.messages.offset_fetch import (
+from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
-from protocol.messages.produce import (
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record import BatchBuilder, read_records
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.node_on_disk import Connection, PowerCut, node_on
+from tidelog.protocol.record import BatchBuilder, read_records
 
 FLUSHED = {"flush.messages": "1", "segment.bytes": "1048576"}
 PARTITIONS = 2

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partition import ACKS_ALL, Partition
-from cluster.replication.safeguards import Safeguard
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
+from tidelog.broker.partition import ACKS_ALL, Partition
+from tidelog.cluster.replication.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
 SECOND, THIRD = 2, 3
 LAG_MS = 30_000

@@ -7,20 +7,20 @@ from uuid import UUID
 
 import pytest
 
-from broker.role_changes import RoleChanges
-from cluster.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from storage.directory_checkpoints import CheckpointKind
-from storage.directory_work import LogCreation
-from storage.errors import StorageFailure
-from storage.log import PartitionLog
-from storage.log_directory import Retirement
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
+from tidelog.broker.role_changes import RoleChanges
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.storage.directory_checkpoints import CheckpointKind
+from tidelog.storage.directory_work import LogCreation
+from tidelog.storage.errors import StorageFailure
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.log_directory import Retirement
 
 OTHER = NODE + 1
 

@@ -11,13 +11,13 @@ from threading import Event
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.environment import CLUSTER_ID_VARIABLE
-from broker.node import BrokerNode
-from broker.process import load_config, serve
-from storage.log_manager import LogManager
 from tests.support.eventually import eventually
 from tests.support.metadata import CLUSTER_ID
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.environment import CLUSTER_ID_VARIABLE
+from tidelog.broker.node import BrokerNode
+from tidelog.broker.process import load_config, serve
+from tidelog.storage.log_manager import LogManager
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

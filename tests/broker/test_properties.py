@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.properties import parse_properties
-from storage.config_definition import ConfigError
+from tidelog.broker.properties import parse_properties
+from tidelog.storage.config_definition import ConfigError
 
 
 @pytest.mark.parametrize(

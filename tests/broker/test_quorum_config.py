@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.config import BrokerConfig
-from broker.quorum_config import (
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.quorum_config import (
     bootstrap_servers,
     controller_listener_name,
     parse_servers,
@@ -11,7 +11,7 @@ from broker.quorum_config import (
     quorum_settings,
     static_voters,
 )
-from cluster.quorum.voter_set import Endpoint
+from tidelog.cluster.quorum.voter_set import Endpoint
 
 
 def config(**values: str) -> BrokerConfig:

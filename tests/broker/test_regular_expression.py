@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.regular_expression import CHARACTERS_MAX, RegularExpression
-from protocol.errors import ErrorCode, KafkaError
+from tidelog.broker.regular_expression import CHARACTERS_MAX, RegularExpression
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\.", "^", "$", "1", "-", "é"])
 

@@ -6,19 +6,19 @@ from uuid import UUID
 
 import pytest
 
-from broker.partition import Partition
-from broker.role_changes import RoleChanges
-from cluster.image import MetadataImage, PartitionImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from protocol.metadata_records.topic_record import TopicRecord
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
+from tidelog.broker.partition import Partition
+from tidelog.broker.role_changes import RoleChanges
+from tidelog.cluster.image import MetadataImage, PartitionImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
 
 
 @pytest.fixture

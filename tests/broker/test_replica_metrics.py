@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.exposition import Exposition
-from broker.metrics import BrokerMetrics
-from broker.replica_metrics import report_replicas
-from protocol.ids import TopicPartition
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.record import BatchBuilder
 from tests.support.replicas import NODE, NOW_MS, Replicas
+from tidelog.broker.exposition import Exposition
+from tidelog.broker.metrics import BrokerMetrics
+from tidelog.broker.replica_metrics import report_replicas
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.record import BatchBuilder
 
 
 def read(metrics: BrokerMetrics) -> dict[str, float]:

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from broker.slices import HEAVY_MAX, Slices
-from protocol.steps import Heavy, Steps, aside, completed, each, heavily
 from tests.support.loops import on_both_loops, until
 from tests.support.turns import STEPS_PER_SLICE, CountingClock, Turns, counted_slices
+from tidelog.broker.slices import HEAVY_MAX, Slices
+from tidelog.protocol.steps import Heavy, Steps, aside, completed, each, heavily
 
 
 def numbers(count: int, log: list[str] | None = None, name: str = "") -> Steps[int]:

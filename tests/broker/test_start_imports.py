@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-LOADED = "import sys, broker.process; print(*sys.modules, sep='\\n')"
+LOADED = "import sys, tidelog.broker.process; print(*sys.modules, sep='\\n')"
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,10 @@ def loaded() -> set[str]:
         "rich",
         "tidelog",
         # What only a node with remote storage needs.
-        "broker.remote",
-        "remote.log_manager",
-        "remote.index_cache",
-        "remote.storage_config",
+        "tidelog.broker.remote",
+        "tidelog.remote.log_manager",
+        "tidelog.remote.index_cache",
+        "tidelog.remote.storage_config",
         "boto3",
         "botocore",
         "fsspec",
@@ -42,4 +42,4 @@ def test_a_start_does_without(library: str, loaded: set[str]) -> None:
 
 
 def test_a_start_needs_what_it_serves_with(loaded: set[str]) -> None:
-    assert {"broker.node", "uvloop", "protocol.codec"} <= loaded
+    assert {"tidelog.broker.node", "uvloop", "tidelog.protocol.codec"} <= loaded

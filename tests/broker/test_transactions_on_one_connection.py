@@ -7,30 +7,30 @@ from typing import cast
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.framing import encode_request
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.list_offsets import (
+from tests.support.eventually import wait_until
+from tests.support.logs import batch
+from tests.support.raw_client import RawClient, decoded_answer
+from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import encode_request
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.produce import (
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.registry import ApiKey
-from tests.support.eventually import wait_until
-from tests.support.logs import batch
-from tests.support.raw_client import RawClient, decoded_answer
-from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.registry import ApiKey
 
 CONFIG = {
     "transaction.state.log.num.partitions": "1",

@@ -3,11 +3,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.accumulator import NEVER_MS, Readiness, RecordAccumulator, record_size_bound
-from clients.producer_batch import ProducerBatch
-from protocol.compression import Compression
-from protocol.record import BatchBuilder
 from tests.support.accumulators import P0, P1, accumulator, cluster, full_batches, must_put, put, values
+from tidelog.clients.accumulator import NEVER_MS, Readiness, RecordAccumulator, record_size_bound
+from tidelog.clients.producer_batch import ProducerBatch
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.record import BatchBuilder
 
 BOTH_ON_ONE = cluster({P0: 1, P1: 1})
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from clients.admin import (
+from tidelog.clients.admin import (
     Admin,
     AlterOperation,
     ConfigChange,
@@ -18,13 +18,13 @@ from clients.admin import (
     OffsetSpec,
     ResourceType,
 )
-from clients.consumer import Consumer
-from clients.consumer_types import OffsetAndMetadata
-from clients.producer import Producer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.schema import ZERO_UUID
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.consumer_types import OffsetAndMetadata
+from tidelog.clients.producer import Producer
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.schema import ZERO_UUID
 
 
 @pytest.fixture(scope="module")

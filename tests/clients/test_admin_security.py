@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from clients.admin import (
+from tidelog.clients.admin import (
     AclBinding,
     AclFilter,
     AclOperation,
@@ -20,9 +20,9 @@ from clients.admin import (
     QuotaMatch,
     UpgradeType,
 )
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 

@@ -8,23 +8,27 @@ from typing import Any
 
 import pytest
 
-from clients.admin import Admin, TransactionDescription, TransactionListing
-from clients.coordinator_lookup import TRANSACTION_KEY_TYPE
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.describe_transactions import DescribeTransactionsResponse, TopicData, TransactionState
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.messages.list_transactions import ListTransactionsResponse
-from protocol.messages.list_transactions import TransactionState as Listed
-from protocol.messages.write_txn_markers import (
+from tests.support.scripted_broker import ScriptedBroker, Seen, scripted_brokers
+from tidelog.clients.admin import Admin, TransactionDescription, TransactionListing
+from tidelog.clients.coordinator_lookup import TRANSACTION_KEY_TYPE
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.describe_transactions import (
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from tidelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from tidelog.protocol.messages.list_transactions import ListTransactionsResponse
+from tidelog.protocol.messages.list_transactions import TransactionState as Listed
+from tidelog.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from protocol.registry import ApiKey
-from tests.support.scripted_broker import ScriptedBroker, Seen, scripted_brokers
+from tidelog.protocol.registry import ApiKey
 
 P0 = TopicPartition("tides", 0)
 

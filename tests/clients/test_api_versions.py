@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from clients.api_versions import ApiVersions, decode_negotiation, fallback_version
-from protocol.codec import encode
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.registry import ApiKey
+from tidelog.clients.api_versions import ApiVersions, decode_negotiation, fallback_version
+from tidelog.protocol.codec import encode
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.registry import ApiKey
 
 
 def offered(key: ApiKey, lowest: int, highest: int) -> ApiVersions:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from clients.config import AdminConfig, ConsumerConfig, ProducerConfig, make_config
-from clients.options import ConfigError, parse_bootstrap_servers
-from protocol.errors import ErrorCode
+from tidelog.clients.config import AdminConfig, ConsumerConfig, ProducerConfig, make_config
+from tidelog.clients.options import ConfigError, parse_bootstrap_servers
+from tidelog.protocol.errors import ErrorCode
 
 
 def test_defaults_are_kafkas() -> None:

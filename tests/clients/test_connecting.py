@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from clients.connecting import ConnectionSettings, open_connection
-from clients.environment import SystemEnvironment
-from clients.metadata import BrokerAddress
-from protocol.registry import ApiKey
 from tests.support.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
+from tidelog.clients.connecting import ConnectionSettings, open_connection
+from tidelog.clients.environment import SystemEnvironment
+from tidelog.clients.metadata import BrokerAddress
+from tidelog.protocol.registry import ApiKey
 
 SETTINGS = ConnectionSettings(
     client_id="tests", max_response_bytes=100_000, request_timeout_ms=5_000, setup_timeout_ms=5_000

@@ -6,16 +6,16 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from clients.connection import BrokerConnection
-from clients.environment import SystemEnvironment
-from clients.failures import failure
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import encode_response
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.registry import ApiKey
 from tests.support.eventually import eventually
 from tests.support.scripted_broker import Close, ScriptedBroker, Seen, Silence, scripted_brokers
+from tidelog.clients.connection import BrokerConnection
+from tidelog.clients.environment import SystemEnvironment
+from tidelog.clients.failures import failure
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import encode_response
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.registry import ApiKey
 
 
 @asynccontextmanager

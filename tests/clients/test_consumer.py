@@ -7,31 +7,31 @@ from collections.abc import Callable
 
 import pytest
 
-from clients.consumer import Consumer
-from clients.partition_reader import PartitionReader
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from protocol.messages.list_offsets import (
+from tests.support.scripted_broker import Answer, Close, ScriptedBroker, Seen, scripted_brokers
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.partition_reader import PartitionReader
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tidelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.offset_fetch import (
+from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from tidelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from protocol.record import BatchBuilder
-from protocol.registry import ApiKey
-from tests.support.scripted_broker import Answer, Close, ScriptedBroker, Seen, scripted_brokers
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import ApiKey
 
 P0 = TopicPartition("tides", 0)
 

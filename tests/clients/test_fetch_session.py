@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from clients.fetch_session import FetchSession, SessionPartition, SessionRequest
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.schema import ZERO_UUID
+from tidelog.clients.fetch_session import FetchSession, SessionPartition, SessionRequest
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.schema import ZERO_UUID
 
 P0, P1, P2 = (TopicPartition("tides", number) for number in range(3))
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from clients.consumer_types import TimestampType
-from clients.fetched_data import FetchedData
-from protocol.compression import Compression
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.record import BatchBuilder
+from tidelog.clients.consumer_types import TimestampType
+from tidelog.clients.fetched_data import FetchedData
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.record import BatchBuilder
 
 P0 = TopicPartition("tides", 0)
 ABORT = b"\x00\x00\x00\x00"

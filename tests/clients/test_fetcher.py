@@ -2,22 +2,22 @@ from __future__ import annotations
 
 import pytest
 
-from clients.config import ConsumerConfig
-from clients.consumer_types import FetchPosition
-from clients.fetcher import Fetcher
-from clients.metadata import ClusterMetadata
-from clients.partition_state import AssignedPartitions, FetchState
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import (
+from tests.support.accumulators import P0, P1, NoJitter, cluster
+from tidelog.clients.config import ConsumerConfig
+from tidelog.clients.consumer_types import FetchPosition
+from tidelog.clients.fetcher import Fetcher
+from tidelog.clients.metadata import ClusterMetadata
+from tidelog.clients.partition_state import AssignedPartitions, FetchState
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
-from protocol.record import BatchBuilder
-from tests.support.accumulators import P0, P1, NoJitter, cluster
+from tidelog.protocol.record import BatchBuilder
 
 
 class Rig:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from clients.admin import Admin
-from protocol.messages.metadata import MetadataResponse
-from protocol.registry import ApiKey
 from tests.support.scripted_broker import ScriptedBroker, Seen, scripted_brokers
+from tidelog.clients.admin import Admin
+from tidelog.protocol.messages.metadata import MetadataResponse
+from tidelog.protocol.registry import ApiKey
 
 
 async def test_a_node_that_knows_of_no_broker_yet_is_asked_again() -> None:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.frames import FrameReader
-from protocol.errors import DecodeError
+from tidelog.clients.frames import FrameReader
+from tidelog.protocol.errors import DecodeError
 
 
 def feed(reader: FrameReader, data: bytes, cuts: list[int]) -> list[bytes]:

@@ -12,15 +12,15 @@ import confluent_kafka
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from clients.admin import Admin
-from clients.consumer import Consumer
-from clients.consumer_types import OffsetAndMetadata
-from clients.producer import Producer
-from clients.rebalance_listener import RebalanceListener
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
 from tests.support.eventually import eventually
+from tidelog.clients.admin import Admin
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.consumer_types import OffsetAndMetadata
+from tidelog.clients.producer import Producer
+from tidelog.clients.rebalance_listener import RebalanceListener
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 PARTITIONS = 6
 OPTIONS = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 100, "session_timeout_ms": 10_000}

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from clients.consumer_types import ConsumerRecord, FetchPosition, OffsetAndMetadata, TimestampType
-from clients.handed_out import HandedOut
-from clients.partition_state import AssignedPartitions, PartitionState
-from protocol.ids import TopicPartition
+from tidelog.clients.consumer_types import ConsumerRecord, FetchPosition, OffsetAndMetadata, TimestampType
+from tidelog.clients.handed_out import HandedOut
+from tidelog.clients.partition_state import AssignedPartitions, PartitionState
+from tidelog.protocol.ids import TopicPartition
 
 P0, P1 = TopicPartition("tides", 0), TopicPartition("tides", 1)
 

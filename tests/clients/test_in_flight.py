@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from clients.in_flight import InFlightRequest, InFlightRequests
+from tidelog.clients.in_flight import InFlightRequest, InFlightRequests
 
 
 def request(

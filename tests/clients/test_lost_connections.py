@@ -11,12 +11,12 @@ import pytest
 
 from benchmarks.soak.history import FINAL_READER, Event
 from benchmarks.soak.transaction_checker import check
-from clients.admin import Admin, UpgradeType
-from clients.consumer import Consumer
-from clients.environment import SystemEnvironment
-from clients.producer import Producer
-from protocol.ids import TopicPartition
+from tidelog.clients.admin import Admin, UpgradeType
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.environment import SystemEnvironment
+from tidelog.clients.producer import Producer
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.ids import TopicPartition
 
 PARTITIONS = 3
 RECORDS = 6_000

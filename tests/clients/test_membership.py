@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from clients.membership import Membership, MemberState, Step
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.sync_group import SyncGroupResponse
+from tidelog.clients.membership import Membership, MemberState, Step
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.join_group import JoinGroupResponse
+from tidelog.protocol.messages.sync_group import SyncGroupResponse
 
 OFFERS = [("range", b"subscription")]
 

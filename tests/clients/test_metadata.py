@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from clients.metadata import BrokerAddress, ClusterMetadata
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.messages.metadata import (
+from tidelog.clients.metadata import BrokerAddress, ClusterMetadata
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

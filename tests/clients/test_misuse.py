@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from clients.admin import Admin
-from clients.consumer import Consumer
-from clients.fetcher import Fetcher
-from clients.producer import Producer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
 from tests.support.eventually import eventually
+from tidelog.clients.admin import Admin
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.fetcher import Fetcher
+from tidelog.clients.producer import Producer
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 
 @pytest.fixture(scope="module")

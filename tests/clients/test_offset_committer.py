@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from clients.consumer_types import ConsumerGroupMetadata
-from clients.coordinator_lookup import CoordinatorLookup
-from clients.membership import Membership
-from clients.offset_committer import OffsetCommitter
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.sync_group import SyncGroupResponse
 from tests.clients.test_membership import OFFERS, joined, member
+from tidelog.clients.consumer_types import ConsumerGroupMetadata
+from tidelog.clients.coordinator_lookup import CoordinatorLookup
+from tidelog.clients.membership import Membership
+from tidelog.clients.offset_committer import OffsetCommitter
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.sync_group import SyncGroupResponse
 
 NOBODY: Any = None
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from clients.consumer_types import FetchPosition
-from clients.partition_state import EARLIEST_TIMESTAMP, AssignedPartitions, FetchState, PartitionState
-from protocol.ids import TopicPartition
+from tidelog.clients.consumer_types import FetchPosition
+from tidelog.clients.partition_state import EARLIEST_TIMESTAMP, AssignedPartitions, FetchState, PartitionState
+from tidelog.protocol.ids import TopicPartition
 
 P0, P1 = TopicPartition("tides", 0), TopicPartition("tides", 1)
 

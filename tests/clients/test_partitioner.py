@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.partitioner.default import DefaultPartitioner, murmur2
 
-from clients.partitioner import StickyPartitioner, partition_for_key
-from clients.partitioner import murmur2 as our_murmur2
+from tidelog.clients.partitioner import StickyPartitioner, partition_for_key
+from tidelog.clients.partitioner import murmur2 as our_murmur2
 
 
 class TheirCluster:

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from clients.produce_core import BatchAnswer, ProduceCore, produce_request
-from clients.producer_identity import ProducerIdentity
-from protocol.batch import read_header
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
 from tests.support.accumulators import P0, P1, cluster, core, drain, full_batches, must_put, values
+from tidelog.clients.produce_core import BatchAnswer, ProduceCore, produce_request
+from tidelog.clients.producer_identity import ProducerIdentity
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 ONE = cluster({P0: 1, P1: 1})
 

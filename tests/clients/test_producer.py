@@ -7,21 +7,21 @@ from collections.abc import Callable
 
 import pytest
 
-from clients.producer import Producer
-from protocol.batch import read_header
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.messages.produce import (
+from tests.support.eventually import eventually
+from tests.support.scripted_broker import Answer, Close, ScriptedBroker, Seen, Silence, scripted_brokers
+from tidelog.clients.producer import Producer
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from tidelog.protocol.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.record import BatchBuilder
-from protocol.registry import ApiKey
-from tests.support.eventually import eventually
-from tests.support.scripted_broker import Answer, Close, ScriptedBroker, Seen, Silence, scripted_brokers
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import ApiKey
 
 
 def produced(offset: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: object) -> ProduceResponse:

@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from clients.coordinator_lookup import TRANSACTION_KEY_TYPE
-from clients.options import ConfigError
-from clients.producer import Producer
-from clients.transaction_errors import AbortableTransactionError, FatalTransactionError
-from protocol.batch import read_header
-from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import ApiKey
 from tests.support.coordinated_brokers import GROUP, P0, Coordinated, coordinated, in_turn, produced
 from tests.support.eventually import eventually
 from tests.support.scripted_broker import Answer, Close, Seen, Silence
 from tests.support.transactional_producers import ended, offsets_committed
+from tidelog.clients.coordinator_lookup import TRANSACTION_KEY_TYPE
+from tidelog.clients.options import ConfigError
+from tidelog.clients.producer import Producer
+from tidelog.clients.transaction_errors import AbortableTransactionError, FatalTransactionError
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.registry import ApiKey
 
 
 @pytest.fixture

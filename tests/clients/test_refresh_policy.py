@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from clients.backoff import ExponentialBackoff
-from clients.refresh_policy import RefreshPolicy
+from tidelog.clients.backoff import ExponentialBackoff
+from tidelog.clients.refresh_policy import RefreshPolicy
 
 
 class NoJitter:

@@ -6,13 +6,6 @@ from typing import Any
 
 import pytest
 
-from clients.consumer_types import OffsetAndMetadata
-from clients.produce_core import BatchAnswer
-from clients.transaction_errors import AbortableTransactionError
-from clients.transaction_life import TransactionState
-from clients.transaction_manager import Step
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.end_txn import EndTxnRequest
 from tests.support.accumulators import P0, P1, drain
 from tests.support.coordinated_brokers import GROUP
 from tests.support.transactional_producers import (
@@ -29,6 +22,13 @@ from tests.support.transactional_producers import (
     put,
     ready,
 )
+from tidelog.clients.consumer_types import OffsetAndMetadata
+from tidelog.clients.produce_core import BatchAnswer
+from tidelog.clients.transaction_errors import AbortableTransactionError
+from tidelog.clients.transaction_life import TransactionState
+from tidelog.clients.transaction_manager import Step
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.end_txn import EndTxnRequest
 
 S = TransactionState
 E = ErrorCode

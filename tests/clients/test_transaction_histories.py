@@ -13,16 +13,16 @@ import pytest
 
 from benchmarks.soak.history import FINAL_READER, Event
 from benchmarks.soak.transaction_checker import Anomaly, Violation, check
-from clients.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
-from clients.produce_core import BatchAnswer
-from clients.producer_batch import ProducerBatch
-from clients.transaction_life import Operation, TransactionState
-from clients.transaction_manager import TransactionManager
-from clients.transaction_requests import CoordinatorRequest
-from protocol.errors import ErrorCode, KafkaError
 from tests.support.accumulators import P0, P1, Outcome, cluster, drain, must_put
 from tests.support.naive_transactions import NaiveCluster, sent
 from tests.support.transactional_producers import TransactionalBench
+from tidelog.clients.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.clients.produce_core import BatchAnswer
+from tidelog.clients.producer_batch import ProducerBatch
+from tidelog.clients.transaction_life import Operation, TransactionState
+from tidelog.clients.transaction_manager import TransactionManager
+from tidelog.clients.transaction_requests import CoordinatorRequest
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 S = TransactionState
 LEADERS = cluster({P0: 1, P1: 1})

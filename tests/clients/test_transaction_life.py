@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from clients.transaction_errors import AbortableTransactionError, FatalTransactionError
-from clients.transaction_life import MOVES, TransactionLife, TransactionState
-from protocol.errors import ErrorCode, KafkaError
+from tidelog.clients.transaction_errors import AbortableTransactionError, FatalTransactionError
+from tidelog.clients.transaction_life import MOVES, TransactionLife, TransactionState
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 S = TransactionState
 PAIRS = list(itertools.product(S, S))

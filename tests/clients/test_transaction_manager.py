@@ -4,17 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from clients.produce_core import BatchAnswer
-from clients.transaction_errors import AbortableTransactionError, FatalTransactionError
-from clients.transaction_life import Operation, TransactionState
-from clients.transaction_manager import Step
-from protocol.batch import read_header
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from tests.support.accumulators import P0, drain
 from tests.support.coordinated_brokers import GROUP
 from tests.support.transactional_producers import (
@@ -29,6 +18,17 @@ from tests.support.transactional_producers import (
     put,
     ready,
 )
+from tidelog.clients.produce_core import BatchAnswer
+from tidelog.clients.transaction_errors import AbortableTransactionError, FatalTransactionError
+from tidelog.clients.transaction_life import Operation, TransactionState
+from tidelog.clients.transaction_manager import Step
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from tidelog.protocol.messages.end_txn import EndTxnRequest
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 S = TransactionState
 E = ErrorCode

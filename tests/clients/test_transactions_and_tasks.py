@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from clients.producer import Producer
-from clients.transaction_errors import AbortableTransactionError
-from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import ApiKey
 from tests.support.coordinated_brokers import Coordinated, coordinated, in_turn, produced
 from tests.support.scripted_broker import Answer, Seen, Silence
 from tests.support.transactional_producers import ended
+from tidelog.clients.producer import Producer
+from tidelog.clients.transaction_errors import AbortableTransactionError
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.registry import ApiKey
 
 PATIENCE_S = 5
 LINGERING = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}

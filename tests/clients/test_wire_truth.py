@@ -13,26 +13,26 @@ from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
 from kio.serial import entity_reader
 
-from clients.accumulator import RecordAccumulator
-from clients.config import ConsumerConfig
-from clients.consumer_types import FetchPosition
-from clients.fetcher import Fetcher
-from clients.membership import Membership
-from clients.metadata import ClusterMetadata
-from clients.partition_state import AssignedPartitions
-from clients.produce_core import produce_request
-from clients.producer import Producer
-from protocol.framing import encode_request
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.produce import (
+from tests.support.accumulators import P0, P1, NoJitter, accumulator, cluster, must_put
+from tests.support.scripted_broker import scripted_brokers
+from tidelog.clients.accumulator import RecordAccumulator
+from tidelog.clients.config import ConsumerConfig
+from tidelog.clients.consumer_types import FetchPosition
+from tidelog.clients.fetcher import Fetcher
+from tidelog.clients.membership import Membership
+from tidelog.clients.metadata import ClusterMetadata
+from tidelog.clients.partition_state import AssignedPartitions
+from tidelog.clients.produce_core import produce_request
+from tidelog.clients.producer import Producer
+from tidelog.protocol.framing import encode_request
+from tidelog.protocol.messages.join_group import JoinGroupResponse
+from tidelog.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.registry import APIS, ApiKey, request_type
-from protocol.schema import ApiMessage
-from tests.support.accumulators import P0, P1, NoJitter, accumulator, cluster, must_put
-from tests.support.scripted_broker import scripted_brokers
+from tidelog.protocol.registry import APIS, ApiKey, request_type
+from tidelog.protocol.schema import ApiMessage
 
 
 def read_by_kio(frame: bytes, api_key: int, version: int) -> tuple[Any, Any]:

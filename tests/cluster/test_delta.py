@@ -6,36 +6,40 @@ from uuid import UUID
 
 import pytest
 
-from cluster.delta import InconsistentMetadata, MetadataDelta
-from cluster.image import Endpoint, FeatureRange, MetadataImage, PartitionImage, ResourceType
-from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
-from protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
-from protocol.metadata_records.clear_elr_record import ClearElrRecord
-from protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.delegation_token_record import DelegationTokenRecord
-from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.metadata_records.fence_broker_record import FenceBrokerRecord
-from protocol.metadata_records.no_op_record import NoOpRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.metadata_records.producer_ids_record import ProducerIdsRecord
-from protocol.metadata_records.register_broker_record import (
+from tests.support.metadata import CLUSTER_ID, broker_registration_record, replayed
+from tidelog.cluster.delta import InconsistentMetadata, MetadataDelta
+from tidelog.cluster.image import Endpoint, FeatureRange, MetadataImage, PartitionImage, ResourceType
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from tidelog.protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from tidelog.protocol.metadata_records.clear_elr_record import ClearElrRecord
+from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.metadata_records.fence_broker_record import FenceBrokerRecord
+from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.producer_ids_record import ProducerIdsRecord
+from tidelog.protocol.metadata_records.register_broker_record import (
     BrokerEndpoint,
     BrokerFeature,
     RegisterBrokerRecord,
 )
-from protocol.metadata_records.remove_access_control_entry_record import RemoveAccessControlEntryRecord
-from protocol.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from protocol.metadata_records.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from protocol.metadata_records.unfence_broker_record import UnfenceBrokerRecord
-from protocol.metadata_records.unregister_broker_record import UnregisterBrokerRecord
-from protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
-from protocol.metadata_records.zk_migration_state_record import ZkMigrationStateRecord
-from protocol.schema import ZERO_UUID, MetadataRecord
-from tests.support.metadata import CLUSTER_ID, broker_registration_record, replayed
+from tidelog.protocol.metadata_records.remove_access_control_entry_record import (
+    RemoveAccessControlEntryRecord,
+)
+from tidelog.protocol.metadata_records.remove_delegation_token_record import RemoveDelegationTokenRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.metadata_records.remove_user_scram_credential_record import (
+    RemoveUserScramCredentialRecord,
+)
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.metadata_records.unfence_broker_record import UnfenceBrokerRecord
+from tidelog.protocol.metadata_records.unregister_broker_record import UnregisterBrokerRecord
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+from tidelog.protocol.metadata_records.zk_migration_state_record import ZkMigrationStateRecord
+from tidelog.protocol.schema import ZERO_UUID, MetadataRecord
 
 ORDERS = UUID(int=77)
 DIRECTORY = UUID(int=500)

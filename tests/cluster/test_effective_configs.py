@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cluster.effective_configs import BrokerLayers, ConfigSource, effective_topic_entry
-from storage.topic_configs import TOPIC_CONFIGS
+from tidelog.cluster.effective_configs import BrokerLayers, ConfigSource, effective_topic_entry
+from tidelog.storage.topic_configs import TOPIC_CONFIGS
 
 RETENTION = TOPIC_CONFIGS["retention.ms"]
 DEFAULTS = {"log.retention.hours": "168", "log.segment.bytes": "1073741824"}

@@ -8,20 +8,6 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.image import MetadataImage
-from cluster.image_difference import difference, difference_records
-from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
-from protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.delegation_token_record import DelegationTokenRecord
-from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.metadata_records.producer_ids_record import ProducerIdsRecord
-from protocol.metadata_records.register_controller_record import RegisterControllerRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
-from protocol.schema import MetadataRecord
 from tests.cluster.test_image_records import COMMANDS, perform
 from tests.support.metadata import (
     SeededRandomness,
@@ -31,6 +17,20 @@ from tests.support.metadata import (
     replayed,
     with_topics,
 )
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image_difference import difference, difference_records
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.producer_ids_record import ProducerIdsRecord
+from tidelog.protocol.metadata_records.register_controller_record import RegisterControllerRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+from tidelog.protocol.schema import MetadataRecord
 
 
 def bare(image: MetadataImage) -> MetadataImage:

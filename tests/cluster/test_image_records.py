@@ -8,37 +8,6 @@ from uuid import UUID
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.controller import broker_changes
-from cluster.controller.brokers import register_broker, supported_features
-from cluster.controller.configs import (
-    TOPIC_AND_GROUP_DEFINITIONS,
-    ConfigChange,
-    ConfigOperation,
-    ResourceChange,
-    alter_configs,
-    replace_configs,
-)
-from cluster.controller.create_partitions import create_partitions
-from cluster.controller.create_topics import create_topics
-from cluster.controller.delete_topics import delete_topics
-from cluster.controller.producer_ids import allocate_producer_ids
-from cluster.controller.result import ControllerResult
-from cluster.controller.settings import ControllerSettings
-from cluster.image import MetadataImage
-from cluster.image_records import image_records
-from cluster.metadata_log_codec import decode_record, encode_record
-from protocol.errors import KafkaError
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
-from protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
-from protocol.metadata_records.delegation_token_record import DelegationTokenRecord
-from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.metadata_records.register_controller_record import RegisterControllerRecord
-from protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
-from protocol.schema import MetadataRecord
 from tests.support.metadata import (
     CLUSTER_ID,
     SeededRandomness,
@@ -47,6 +16,37 @@ from tests.support.metadata import (
     image_with_brokers,
     replayed,
 )
+from tidelog.cluster.controller import broker_changes
+from tidelog.cluster.controller.brokers import register_broker, supported_features
+from tidelog.cluster.controller.configs import (
+    TOPIC_AND_GROUP_DEFINITIONS,
+    ConfigChange,
+    ConfigOperation,
+    ResourceChange,
+    alter_configs,
+    replace_configs,
+)
+from tidelog.cluster.controller.create_partitions import create_partitions
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.delete_topics import delete_topics
+from tidelog.cluster.controller.producer_ids import allocate_producer_ids
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image_records import image_records
+from tidelog.cluster.metadata_log_codec import decode_record, encode_record
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
+from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tidelog.protocol.messages.create_topics import CreateTopicsRequest
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.metadata_records.register_controller_record import RegisterControllerRecord
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+from tidelog.protocol.schema import MetadataRecord
 
 SETTINGS = ControllerSettings(node_id=1, num_partitions=2)
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "__consumer_offsets", "bad name", ""])

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from cluster.delta import InconsistentMetadata
-from cluster.image import MetadataImage
-from cluster.metadata_loader import MetadataLoader
-from cluster.metadata_log_codec import decode_record
-from protocol.batch import iterate_headers
-from protocol.metadata_records.abort_transaction_record import AbortTransactionRecord
-from protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
-from protocol.metadata_records.end_transaction_record import EndTransactionRecord
-from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.record import read_records
 from tests.support.metadata import CLUSTER_ID
+from tidelog.cluster.delta import InconsistentMetadata
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.metadata_loader import MetadataLoader
+from tidelog.cluster.metadata_log_codec import decode_record
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.metadata_records.abort_transaction_record import AbortTransactionRecord
+from tidelog.protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
+from tidelog.protocol.metadata_records.end_transaction_record import EndTransactionRecord
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.record import read_records
 
 GOLDEN = Path(__file__).parent / "golden"
 

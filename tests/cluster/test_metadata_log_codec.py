@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.metadata_log_codec import RECORD_TYPES, decode_record, encode_record, record_version
-from protocol.batch import iterate_headers
-from protocol.errors import DecodeError
-from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from protocol.record import read_records
+from tidelog.cluster.metadata_log_codec import RECORD_TYPES, decode_record, encode_record, record_version
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.record import read_records
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.placement import UsableBroker, place_replicas
-from protocol.errors import ErrorCode, KafkaError
+from tidelog.cluster.placement import UsableBroker, place_replicas
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 def brokers_in_racks(racks: int, per_rack: int) -> list[UsableBroker]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.topic_names import check_name, colliding_names, is_internal, metric_name, name_fault
-from protocol.errors import ErrorCode, KafkaError
+from tidelog.cluster.topic_names import check_name, colliding_names, is_internal, metric_name, name_fault
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 @pytest.mark.parametrize("name", ["a", "a.b", "a_b", "A-9", "...", "x" * 249, "__consumer_offsets"])

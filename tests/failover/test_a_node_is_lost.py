@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from storage.files import OsFileSystem
-from storage.meta_properties import MetaPropertiesFile
 from tests.support.eventually import wait_until
 from tests.support.three_nodes import ThreeNodes
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.meta_properties import MetaPropertiesFile
 
 
 def test_three_nodes_replicate_and_any_of_them_answers_admin_requests(three: ThreeNodes) -> None:

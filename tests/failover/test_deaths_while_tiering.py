@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 import pytest
 
-from clients.admin import Admin, ElectionType
-from protocol.ids import TopicPartition
-from remote.log_manager.fault_points import FaultPoint
 from tests.support.dying_cluster import DyingCluster
 from tests.support.dying_node import MOMENTS, Step
 from tests.support.tier_audit import Written
+from tidelog.clients.admin import Admin, ElectionType
+from tidelog.protocol.ids import TopicPartition
+from tidelog.remote.log_manager.fault_points import FaultPoint
 
 SEGMENTS = 3.5
 RETAINED_BYTES = 2_200_000

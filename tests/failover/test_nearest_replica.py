@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from confluent_kafka import Consumer, TopicPartition
 
-from clients.partition_reader import PartitionReader
 from tests.support.eventually import wait_until
 from tests.support.three_nodes import TIMEOUT_S, ThreeNodes, read_values
+from tidelog.clients.partition_reader import PartitionReader
 from tidelog.embedded import EmbeddedCluster
 
 CONFIG = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.node import BrokerNode
-from protocol.ids import TopicPartition
-from storage.leader_epoch import EpochEntry
 from tests.support.eventually import wait_until
 from tests.support.logs import NOW_MS, batch
 from tests.support.three_nodes import ThreeNodes
+from tidelog.broker.node import BrokerNode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.leader_epoch import EpochEntry
 
 T0 = TopicPartition("tides", 0)
 

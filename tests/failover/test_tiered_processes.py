@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from clients.admin import Admin, ElectionType
-from protocol.ids import TopicPartition
 from tests.support.dying_cluster import DyingCluster
 from tests.support.foreign_clients import CLIENTS
 from tests.support.foreign_clients.opening import Opened
 from tests.support.tier_audit import Written
 from tests.support.tiered_topics import SEGMENT_BYTES
+from tidelog.clients.admin import Admin, ElectionType
+from tidelog.protocol.ids import TopicPartition
 
 READERS = (CLIENTS["confluent"], CLIENTS["aiokafka"])
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from broker.node import BrokerNode
-from cluster.topic_names import TRANSACTION_STATE_TOPIC
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients.transactional import TRANSACTIONAL, TransactionalProducer
 from tests.support.three_nodes import TIMEOUT_S, ThreeNodes
+from tidelog.broker.node import BrokerNode
+from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
 
 TRANSACTIONAL_ID = "tides"
 TRANSACTION_TIMEOUT_MS = 30_000

@@ -11,11 +11,11 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
-from protocol.errors import ErrorCode
 from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient, ForeignError, Message
 from tests.support.foreign_clients.face import GroupAdmin, read_exactly, wait_until
 from tests.support.foreign_clients.opening import Opened
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode
 
 pytestmark = pytest.mark.interop
 

@@ -8,11 +8,11 @@ from uuid import uuid4
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
-from broker.node import BrokerNode
-from storage.log import PartitionLog
 from tests.support.compaction import latest_of, read_log
 from tests.support.eventually import wait_until
+from tidelog.broker.node import BrokerNode
 from tidelog.embedded import EmbeddedCluster
+from tidelog.storage.log import PartitionLog
 
 pytestmark = pytest.mark.interop
 

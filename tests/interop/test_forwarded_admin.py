@@ -28,9 +28,9 @@ from confluent_kafka.admin import (
 )
 from kafka import KafkaAdminClient
 
-from cluster.image import MetadataImage
 from tests.support.eventually import wait_until
 from tests.support.three_nodes import ThreeNodes
+from tidelog.cluster.image import MetadataImage
 from tidelog.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop

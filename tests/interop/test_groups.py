@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from protocol.errors import ErrorCode
 from tests.support.foreign_clients import (
     CLIENTS,
     ForeignClient,
@@ -21,6 +20,7 @@ from tests.support.foreign_clients import (
 from tests.support.foreign_clients.face import poll_all_until, wait_until
 from tests.support.foreign_clients.opening import Opened
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode
 
 pytestmark = pytest.mark.interop
 
@@ -247,7 +247,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     name: str, group: str, topic: str, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = CLIENTS[name]
-    caplog.set_level(logging.INFO, "broker.groups.rebalance")
+    caplog.set_level(logging.INFO, "tidelog.broker.groups.rebalance")
 
     def member(number: int) -> ForeignConsumer:
         made = opened.consumer(client, group=group, instance_id=f"instance-{number}", client_id=f"m{number}")

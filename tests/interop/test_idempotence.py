@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.produce import (
+from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignProducer, Message
+from tests.support.foreign_clients.opening import Opened
+from tests.support.logs import batch
+from tests.support.raw_client import RawClient
+from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignProducer, Message
-from tests.support.foreign_clients.opening import Opened
-from tests.support.logs import batch
-from tests.support.raw_client import RawClient
-from tidelog.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

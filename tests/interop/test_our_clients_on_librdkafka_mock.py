@@ -15,13 +15,13 @@ import aiokafka
 import confluent_kafka
 import pytest
 
-from clients.consumer import Consumer
-from clients.consumer_types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
-from clients.partition_reader import PartitionReader
-from clients.producer import Producer
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
 from tests.support.librdkafka_mock import keep_to_sound_versions, mock_cluster
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.consumer_types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
+from tidelog.clients.partition_reader import PartitionReader
+from tidelog.clients.producer import Producer
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 pytestmark = pytest.mark.interop
 

@@ -10,20 +10,20 @@ from uuid import uuid4
 import confluent_kafka
 import pytest
 
-from broker.node import BrokerNode
-from clients.admin import Admin, TransactionDescription, UpgradeType
-from clients.consumer import Consumer
-from clients.consumer_types import ConsumerGroupMetadata
-from clients.producer import Producer
-from clients.transaction_errors import AbortableTransactionError, FatalTransactionError
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
 from tests.support.cli import tidelog_failure, tidelog_output
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients import ForeignClient
 from tests.support.foreign_clients.opening import Opened
 from tests.support.three_nodes import ThreeNodes
+from tidelog.broker.node import BrokerNode
+from tidelog.clients.admin import Admin, TransactionDescription, UpgradeType
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.consumer_types import ConsumerGroupMetadata
+from tidelog.clients.producer import Producer
+from tidelog.clients.transaction_errors import AbortableTransactionError, FatalTransactionError
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 pytestmark = pytest.mark.interop
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.errors import ErrorCode
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignConsumer, ForeignError, Message
 from tests.support.foreign_clients.face import EARLIEST, LATEST, read_exactly, wait_until
 from tests.support.foreign_clients.opening import Opened
+from tidelog.protocol.errors import ErrorCode
 
 pytestmark = pytest.mark.interop
 

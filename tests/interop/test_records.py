@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD
-from protocol.errors import ErrorCode
-from protocol.record import BatchBuilder
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignError, Message
 from tests.support.foreign_clients.face import EARLIEST
 from tests.support.foreign_clients.opening import Opened
+from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.record import BatchBuilder
 
 pytestmark = pytest.mark.interop
 

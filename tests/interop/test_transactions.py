@@ -7,13 +7,13 @@ from uuid import uuid4
 
 import pytest
 
-from broker.node import BrokerNode
-from broker.transactions.states import TransactionState
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS
 from tests.support.foreign_clients.face import EARLIEST, ForeignConsumer, ForeignError, read_exactly
 from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.transactional import TRANSACTIONAL, TransactionalProducer
+from tidelog.broker.node import BrokerNode
+from tidelog.broker.transactions.states import TransactionState
 from tidelog.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop

@@ -12,13 +12,13 @@ import time
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from protocol.batch import empty_batch, read_header, write_header
-from protocol.compression import Compression
 from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
 from tests.support.foreign_clients.face import EARLIEST, read_exactly
 from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.partition_writer import PartitionWriter
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.batch import empty_batch, read_header, write_header
+from tidelog.protocol.compression import Compression
 
 pytestmark = pytest.mark.interop
 

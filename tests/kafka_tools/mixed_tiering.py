@@ -13,15 +13,15 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from clients.admin import Admin, ElectionType
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.kafka_tools.kafka_node import WITHIN_S, Engine, MixedCluster, Node
 from tests.kafka_tools.mixed_clients import MixedClients
 from tests.kafka_tools.tools import MAIN_CLASSES
 from tests.support.aiven_plugin import FILE_SYSTEM, PLUGIN
 from tests.support.eventually import wait_until
 from tests.support.raw_client import RawClient
+from tidelog.clients.admin import Admin, ElectionType
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 METADATA_TOPIC = "__remote_log_metadata"
 METADATA_PARTITIONS = 3

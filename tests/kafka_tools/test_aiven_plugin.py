@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from remote.storage_config import storage_manager_from_config
 from tests.support.aiven_plugin import AivenPlugin
 from tests.support.segment_configs import KINDS, compressible, configs_of, key_pair, write_key_pair
 from tests.support.segments import make_segment
+from tidelog.remote.storage_config import storage_manager_from_config
 
 CLASSPATH = os.environ.get("TIDELOG_AIVEN_CLASSPATH", "")
 SIZES = (1000, 54_321)

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from protocol.compression import Compression
-from storage.files import OsFileSystem
-from storage.log import PartitionLog
 from tests.kafka_tools.test_kafka_tools import until
 from tests.kafka_tools.test_metadata_directory import Node
 from tests.kafka_tools.tools import KafkaTools
 from tests.support.compaction import COMPACTED, append_keyed, compact, read_log, roll
 from tests.support.logs import NOW_MS, append_marker, open_log
+from tidelog.protocol.compression import Compression
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.log import PartitionLog
 
 JARS = os.environ.get("TIDELOG_KAFKA_JARS", "")
 KEYS = 40

@@ -9,14 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.dynamic_configs import BROKER_DEFINITIONS
-from broker.dynamic_keys import DYNAMIC_ONLY_CONFIGS, THREAD_COUNT_KEYS
-from clients.admin import Admin, AlterOperation, ConfigChange, ConfigEntry, ConfigResource, ResourceType
-from protocol.errors import KafkaError
-from storage.config_definition import ConfigKind
 from tests.kafka_tools.kafka_node import WITHIN_S, Engine, MixedCluster, Node
 from tests.support.eventually import eventually
 from tests.support.quorum_nodes import free_ports
+from tidelog.broker.dynamic_configs import BROKER_DEFINITIONS
+from tidelog.broker.dynamic_keys import DYNAMIC_ONLY_CONFIGS, THREAD_COUNT_KEYS
+from tidelog.clients.admin import (
+    Admin,
+    AlterOperation,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from tidelog.protocol.errors import KafkaError
+from tidelog.storage.config_definition import ConfigKind
 
 BROKER = ConfigResource(ResourceType.BROKER, "1")
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")

@@ -121,14 +121,14 @@ def test_configs_quotas_and_credentials(tools: KafkaTools) -> None:
 def test_levels_of_loggers_are_described_and_altered(tools: KafkaTools) -> None:
     loggers = ("--entity-type", "broker-loggers", "--entity-name", "2")
     assert "root=INFO" in tools.run("kafka-configs", "--describe", *loggers)
-    tools.run("kafka-configs", "--alter", *loggers, "--add-config", "broker.network=DEBUG")
+    tools.run("kafka-configs", "--alter", *loggers, "--add-config", "tidelog.broker.network=DEBUG")
     described = tools.run("kafka-configs", "--describe", *loggers)
-    assert "broker.network=DEBUG" in described
-    assert "broker.network.listener=DEBUG" in described
+    assert "tidelog.broker.network=DEBUG" in described
+    assert "tidelog.broker.network.listener=DEBUG" in described
     other = ("--entity-type", "broker-loggers", "--entity-name", "1")
-    assert "broker.network=INFO" in tools.run("kafka-configs", "--describe", *other)
-    tools.run("kafka-configs", "--alter", *loggers, "--delete-config", "broker.network")
-    assert "broker.network=INFO" in tools.run("kafka-configs", "--describe", *loggers)
+    assert "tidelog.broker.network=INFO" in tools.run("kafka-configs", "--describe", *other)
+    tools.run("kafka-configs", "--alter", *loggers, "--delete-config", "tidelog.broker.network")
+    assert "tidelog.broker.network=INFO" in tools.run("kafka-configs", "--describe", *loggers)
     failed = tools.call("kafka-configs", "--alter", *loggers, "--delete-config", "root")
     assert "Removing the log level of the root logger is not allowed" in failed.stdout + failed.stderr
 

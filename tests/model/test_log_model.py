@@ -12,15 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from protocol.batch import iterate_headers
-from protocol.compression import Compression
-from protocol.record import read_records
-from protocol.steps import completed
-from storage.config import LogConfig
-from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_log
 from tests.support.logs import NOW_MS, append_marker, batch, end_marker, open_log
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.record import read_records
+from tidelog.protocol.steps import completed
+from tidelog.storage.config import LogConfig
+from tidelog.storage.log import PartitionLog
 
 CONFIG = replace(
     LogConfig(),
@@ -52,7 +52,7 @@ class ModelBatch:
 @pytest.fixture(autouse=True)
 def quiet_storage() -> Iterator[None]:
     """Thousands of repaired logs are not worth thousands of warnings; other tests count theirs."""
-    logger = logging.getLogger("storage")
+    logger = logging.getLogger("tidelog.storage")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
     yield

@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.leader_epoch import EpochEntry, LeaderEpochCache
-from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_log
 from tests.support.logs import NOW_MS, all_records, batch, open_log
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.config import LogConfig
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
+from tidelog.storage.log import PartitionLog
 
 CONFIG = replace(
     LogConfig(),

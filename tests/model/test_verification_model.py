@@ -12,9 +12,9 @@ from itertools import combinations
 
 import pytest
 
-from storage.validation import AppendOrigin
-from storage.verification import Verification
 from tests.support.verification_world import VERIFIED_AGAIN, Fault, Scenario, Violation, explore
+from tidelog.storage.validation import AppendOrigin
+from tidelog.storage.verification import Verification
 
 FAULTS_AT_ONCE_MAX = int(os.environ.get("TIDELOG_FAULTS_AT_ONCE", "1"))
 VERSIONS = [(2, 2), (0, 0), (0, 2), (2, 0)]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.batch import (
+from tests.support.golden_batches import golden_batch, golden_batches
+from tidelog.protocol.batch import (
     ATTRIBUTE_DELETE_HORIZON,
     BATCH_OVERHEAD,
     BatchHeader,
@@ -20,10 +21,9 @@ from protocol.batch import (
     stamp,
     write_header,
 )
-from protocol.compression import Compression
-from protocol.errors import DecodeError
-from protocol.record import BatchBuilder, read_records
-from tests.support.golden_batches import golden_batch, golden_batches
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import BatchBuilder, read_records
 
 
 def a_batch(count: int = 3, base_offset: int = 100) -> bytearray:

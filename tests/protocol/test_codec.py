@@ -7,17 +7,21 @@ from uuid import UUID
 
 import pytest
 
-from protocol.codec import decode, decode_prefix, encode, encode_into
-from protocol.coordinator_records.transaction_log import TransactionLogValue
-from protocol.errors import DecodeError
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, RequestCursor
-from protocol.messages.fetch import FetchRequest, ReplicaState
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.metadata import MetadataResponsePartition as Partition
-from protocol.messages.metadata import MetadataResponseTopic as Topic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.protocol.codec import decode, decode_prefix, encode, encode_into
+from tidelog.protocol.coordinator_records.transaction_log import TransactionLogValue
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+from tidelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, RequestCursor
+from tidelog.protocol.messages.fetch import FetchRequest, ReplicaState
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.messages.metadata import MetadataResponsePartition as Partition
+from tidelog.protocol.messages.metadata import MetadataResponseTopic as Topic
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 EMPTY_API_VERSIONS_RESPONSE = bytes.fromhex("00000100000000")
 """ApiVersionsResponse version 3 up to where its tagged fields are counted."""

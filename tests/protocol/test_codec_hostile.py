@@ -19,16 +19,20 @@ from typing import Any
 
 import pytest
 
-from protocol.codec import decode, decode_prefix, encode
-from protocol.errors import DecodeError
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.primitives import MOST_TAGGED_FIELDS, write_unsigned_varint
-from protocol.schema import ZERO_UUID, Array, Bytes, Message, String, Struct, Uuid
 from tests.support.all_messages import all_messages, versions_of
 from tests.support.mutations import HUGE, mutated
 from tests.support.naive_codec import naive_decode
 from tests.support.random_messages import Declared, Shape, declared_fields, inner_struct, random_message
+from tidelog.protocol.codec import decode, decode_prefix, encode
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.primitives import MOST_TAGGED_FIELDS, write_unsigned_varint
+from tidelog.protocol.schema import ZERO_UUID, Array, Bytes, Message, String, Struct, Uuid
 
 MUTATIONS_PER_VERSION = 25
 RANDOM_FRAMES_PER_VERSION = 8

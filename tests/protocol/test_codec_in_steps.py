@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.codec import (
+from tests.support.all_messages import all_messages, versions_of
+from tests.support.random_messages import random_messages
+from tidelog.protocol.codec import (
     BYTES_PER_ELEMENT,
     ELEMENTS_MAX,
     decode,
@@ -13,26 +15,24 @@ from protocol.codec import (
     encode_in_steps,
     has_more_elements,
 )
-from protocol.errors import DecodeError
-from protocol.framing import encode_response, encode_response_in_steps
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.describe_groups import (
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.framing import encode_response, encode_response_in_steps
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
-from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.metadata import (
+from tidelog.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from tidelog.protocol.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.schema import Message
-from protocol.steps import Steps, completed
-from tests.support.all_messages import all_messages, versions_of
-from tests.support.random_messages import random_messages
+from tidelog.protocol.schema import Message
+from tidelog.protocol.steps import Steps, completed
 
 
 def steps_of(steps: Steps[object]) -> int:

@@ -15,8 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.compression import BoundExceeded, Compression, compress, compress_view, decompress, expand
-from protocol.errors import DecodeError
 from tests.support.bombs import (
     MEBIBYTE,
     bomb,
@@ -25,6 +23,15 @@ from tests.support.bombs import (
     zstd_frame_with_window,
 )
 from tests.support.damage import damaged_copies
+from tidelog.protocol.compression import (
+    BoundExceeded,
+    Compression,
+    compress,
+    compress_view,
+    decompress,
+    expand,
+)
+from tidelog.protocol.errors import DecodeError
 
 CODECS = list(Compression)[1:]
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -241,8 +248,8 @@ def test_bombs_expand_to_what_they_say_when_that_is_allowed(codec: Compression) 
 ATTACK_SCRIPT = """
 import re, sys
 from pathlib import Path
-from protocol.compression import Compression, decompress
-from protocol.errors import DecodeError
+from tidelog.protocol.compression import Compression, decompress
+from tidelog.protocol.errors import DecodeError
 
 def most_ever_kib():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])

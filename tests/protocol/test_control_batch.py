@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.batch import read_header
-from protocol.control_batch import (
+from tests.support.golden_batches import golden_batch
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.control_batch import (
     ControlMessage,
     ControlRecordType,
     control_batch,
@@ -18,7 +19,7 @@ from protocol.control_batch import (
     end_transaction_batch,
     read_control_record,
 )
-from protocol.control_records import (
+from tidelog.protocol.control_records import (
     EndTxnMarker,
     KRaftVersionFeature,
     KRaftVersionRecord,
@@ -30,9 +31,8 @@ from protocol.control_records import (
     VotersRecordEndpoint,
     VotersRecordVoter,
 )
-from protocol.errors import DecodeError
-from protocol.record import Record, read_records
-from tests.support.golden_batches import golden_batch
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import Record, read_records
 
 TIMESTAMP = 1_700_000_000_000
 VOTERS = (Voter(voter_id=1), Voter(voter_id=2))

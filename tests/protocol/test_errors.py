@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 
 def test_numbers_names_and_retriability_are_those_of_kio() -> None:

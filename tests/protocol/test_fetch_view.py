@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import decode, decode_prefix, encode
-from protocol.errors import DecodeError
-from protocol.fetch_view import (
+from tests.support.damage import damaged_copies
+from tests.support.random_messages import random_messages
+from tidelog.protocol.codec import decode, decode_prefix, encode
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.fetch_view import (
     UNKNOWN_HIGH_WATERMARK,
     FetchPartition,
     FetchPartitionResult,
@@ -23,12 +25,10 @@ from protocol.fetch_view import (
     encode_fetch_response,
     read_fetch_request,
 )
-from protocol.framing import encode_response
-from protocol.messages import fetch
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.schema import ZERO_UUID
-from tests.support.damage import damaged_copies
-from tests.support.random_messages import random_messages
+from tidelog.protocol.framing import encode_response
+from tidelog.protocol.messages import fetch
+from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
+from tidelog.protocol.schema import ZERO_UUID
 
 VERSIONS = range(4, 19)
 

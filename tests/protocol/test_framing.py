@@ -6,9 +6,10 @@ import struct
 
 import pytest
 
-from protocol.codec import decode, decode_prefix, encode
-from protocol.errors import DecodeError
-from protocol.framing import (
+from tests.support.all_messages import versions_of
+from tidelog.protocol.codec import decode, decode_prefix, encode
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.framing import (
     SIZE_BYTES,
     RequestHeader,
     encode_request,
@@ -16,17 +17,16 @@ from protocol.framing import (
     read_request_header,
     read_response_header,
 )
-from protocol.messages import headers
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.registry import (
+from tidelog.protocol.messages import headers
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.registry import (
     APIS,
     request_header_version,
     request_type,
     response_header_version,
     response_type,
 )
-from tests.support.all_messages import versions_of
 
 
 def frame_of(data: bytes) -> memoryview:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.ids import TopicPartition, uuid_from_text, uuid_text
-from protocol.schema import ZERO_UUID
+from tidelog.protocol.ids import TopicPartition, uuid_from_text, uuid_text
+from tidelog.protocol.schema import ZERO_UUID
 
 
 def test_a_partition_prints_as_its_directory_is_called() -> None:

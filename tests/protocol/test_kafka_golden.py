@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.codec import decode, encode
-from protocol.schema import Message
 from tests.protocol.test_kio_oracle import UNCOVERED_RECORDS
 from tests.support.all_messages import other_messages, versions_of
 from tests.support.golden import message_from_json, read_golden_records
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.schema import Message
 
 GOLDEN = read_golden_records(Path(__file__).parent / "golden" / "kafka_records.jsonl")
 RECORDS = [cls for cls in other_messages() if cls.__name__ in {line.record for line in GOLDEN}]

@@ -15,12 +15,12 @@ from kio.index import UnknownEntity, load_entity_schema, load_request_schema, lo
 from kio.schema.index import schema_name_map
 from kio.static.constants import EntityType
 
-from protocol.codec import decode, encode
-from protocol.messages.headers import RequestHeader, ResponseHeader
-from protocol.schema import ApiMessage, Message
 from tests.support.all_messages import api_messages, other_messages, versions_of
 from tests.support.kio_messages import kio_decode, kio_encode, limits, to_kio
 from tests.support.random_messages import random_messages
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.messages.headers import RequestHeader, ResponseHeader
+from tidelog.protocol.schema import ApiMessage, Message
 
 UNCOVERED_APIS: dict[str, tuple[list[int], str]] = {}
 """Requests and responses that kio lacks, by class: the versions and the reason. There are none."""

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from protocol.primitives import (
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.primitives import (
     read_unsigned_varint,
     read_varlong,
     skip_tagged_fields,

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.codec import ELEMENTS_MAX, decode, decode_prefix, encode
-from protocol.errors import DecodeError
-from protocol.framing import encode_response
-from protocol.messages.produce import (
+from tests.support.damage import damaged_copies
+from tests.support.random_messages import random_messages
+from tidelog.protocol.codec import ELEMENTS_MAX, decode, decode_prefix, encode
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.framing import encode_response
+from tidelog.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -24,8 +26,8 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.primitives import write_unsigned_varint
-from protocol.produce_view import (
+from tidelog.protocol.primitives import write_unsigned_varint
+from tidelog.protocol.produce_view import (
     ProducePartition,
     ProducePartitionResult,
     ProduceRequestView,
@@ -33,11 +35,9 @@ from protocol.produce_view import (
     encode_produce_response_in_steps,
     read_produce_request,
 )
-from protocol.response_parts import NodeEndpoint as Endpoint
-from protocol.schema import ZERO_UUID
-from protocol.steps import completed
-from tests.support.damage import damaged_copies
-from tests.support.random_messages import random_messages
+from tidelog.protocol.response_parts import NodeEndpoint as Endpoint
+from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import completed
 
 VERSIONS = range(3, 14)
 

@@ -9,11 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.batch import BATCH_OVERHEAD, crc_is_valid, read_header, write_header
-from protocol.compression import Compression
-from protocol.errors import DecodeError
-from protocol.primitives import write_varlong
-from protocol.record import BatchBuilder, Record, RecordHeader, iterate_records, read_records
 from tests.support.damage import damaged_copies
 from tests.support.golden_batches import (
     append_all,
@@ -22,6 +17,11 @@ from tests.support.golden_batches import (
     large_records,
     small_records,
 )
+from tidelog.protocol.batch import BATCH_OVERHEAD, crc_is_valid, read_header, write_header
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.primitives import write_varlong
+from tidelog.protocol.record import BatchBuilder, Record, RecordHeader, iterate_records, read_records
 
 header_lists = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3)
 contents = st.lists(

@@ -19,10 +19,10 @@ from kio.records.schema import RecordHeader as KioRecordHeader
 from kio.records.writers import write_new_batch
 from kio.static.primitive import TZAwareMicros
 
-from protocol.batch import read_header
-from protocol.compression import Compression
-from protocol.record import BatchBuilder, Record, RecordHeader, read_records
 from tests.support.golden_batches import append_all, large_records, small_records
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.record import BatchBuilder, Record, RecordHeader, read_records
 
 # kafka-python takes snappy, lz4 and zstd from packages that are not among ours; aiokafka takes cramjam.
 EVERY_CODEC = list(Compression)

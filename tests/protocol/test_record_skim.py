@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from protocol.batch import BatchHeader, read_header
-from protocol.errors import DecodeError
-from protocol.record import BatchBuilder, iterate_payload, read_payload
-from protocol.record_skim import HEADERS_PER_STEP, RECORDS_PER_STEP, WINDOW_BYTES, RecordSkimmer
-from protocol.steps import completed
 from tests.support.damage import damaged_copies
+from tidelog.protocol.batch import BatchHeader, read_header
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import BatchBuilder, iterate_payload, read_payload
+from tidelog.protocol.record_skim import HEADERS_PER_STEP, RECORDS_PER_STEP, WINDOW_BYTES, RecordSkimmer
+from tidelog.protocol.steps import completed
 
 NOW_MS = 1_700_000_000_000
 

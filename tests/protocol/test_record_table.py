@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.batch import read_header
-from protocol.errors import DecodeError
-from protocol.record import BatchBuilder, iterate_payload, read_payload
-from protocol.record_table import joined, newest_timestamp_delta, scan_records, with_moved_timestamp
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import BatchBuilder, iterate_payload, read_payload
+from tidelog.protocol.record_table import joined, newest_timestamp_delta, scan_records, with_moved_timestamp
 
 KEYS = st.one_of(st.none(), st.binary(max_size=100), st.just(b"k" * 20_000))
 VALUES = st.one_of(st.none(), st.binary(max_size=200), st.just(b"v" * 9_000))

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from protocol.registry import (
+from tests.support.all_messages import versions_of
+from tidelog.protocol.registry import (
     APIS,
     ApiKey,
     Listener,
@@ -16,7 +17,6 @@ from protocol.registry import (
     response_header_version,
     response_type,
 )
-from tests.support.all_messages import versions_of
 
 
 def test_all_89_apis_are_there_and_the_gone_ones_are_not() -> None:
@@ -75,8 +75,8 @@ def test_an_unknown_key_is_a_key_error() -> None:
 
 def test_importing_the_registry_imports_no_message() -> None:
     program = (
-        "import sys, protocol.registry, protocol.framing;"
-        "print([name for name in sys.modules if name.startswith('protocol.messages')])"
+        "import sys, tidelog.protocol.registry, tidelog.protocol.framing;"
+        "print([name for name in sys.modules if name.startswith('tidelog.protocol.messages')])"
     )
     output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert output.stdout.strip() == "[]"

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from protocol.codec import decode, encode
-from protocol.codec_plan import plan_struct
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.sasl_handshake import SaslHandshakeRequest
-from protocol.messages.vote import RequestPartitionData, RequestTopicData, VoteRequest
-from protocol.schema import Array, Bytes, Message, Nested, String, Struct, Versions, versions
 from tests.support.all_messages import all_messages, versions_of
 from tests.support.random_messages import declared_fields, inner_struct
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.codec_plan import plan_struct
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tidelog.protocol.messages.vote import RequestPartitionData, RequestTopicData, VoteRequest
+from tidelog.protocol.schema import Array, Bytes, Message, Nested, String, Struct, Versions, versions
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from remote.object_storage_manager import ManagerSettings, ObjectStorageManager
-from remote.segment_objects.encryption import KeyRing
-from remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 from tests.support.object_stores import FailingStore, How, MemoryStore
 from tests.support.segment_configs import compressible, key_pair
 from tests.support.segments import StoredSegment, make_segment
+from tidelog.remote.object_storage_manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.segment_objects.encryption import KeyRing
+from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 
 SETTINGS = {
     "plain": ManagerSettings(chunk_size=500),

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from remote.object_storage_manager import ManagerSettings, ObjectStorageManager
-from remote.segment_objects.encryption import KeyRing
-from remote.segment_objects.verification import Verification
-from remote.storage_manager import RemoteStorageError
 from tests.support.object_stores import ForgetfulStore, MemoryStore
 from tests.support.segment_configs import compressible, key_pair
 from tests.support.segments import StoredSegment, make_segment
+from tidelog.remote.object_storage_manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.segment_objects.encryption import KeyRing
+from tidelog.remote.segment_objects.verification import Verification
+from tidelog.remote.storage_manager import RemoteStorageError
 
 PLAIN = ManagerSettings(chunk_size=500)
 TRANSFORMED = replace(PLAIN, compression=True, key_ring=KeyRing("key1", {"key1": key_pair()}))

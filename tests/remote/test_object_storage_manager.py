@@ -14,27 +14,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.batch import write_header
-from protocol.compression import Compression
-from remote.chunk_cache.chunk_cache import ChunkCache
-from remote.object_storage_manager import ManagerSettings, ObjectStorageManager
-from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.segment_objects.custom_metadata import CustomField, decode_custom_metadata
-from remote.segment_objects.encryption import KeyRing
-from remote.segment_objects.object_keys import ObjectKeys
-from remote.segment_objects.verification import Verification
-from remote.storage_manager import (
-    IndexType,
-    RemoteResourceNotFound,
-    RemoteStorageError,
-    RemoteStorageManager,
-)
 from tests.remote.chunk_cache.cached_segments import make_cache
 from tests.support.eventually import wait_until
 from tests.support.object_stores import MemoryStore
 from tests.support.producer_batches import data_header
 from tests.support.segment_configs import compressible, key_pair
 from tests.support.segments import StoredSegment, make_segment
+from tidelog.protocol.batch import write_header
+from tidelog.protocol.compression import Compression
+from tidelog.remote.chunk_cache.chunk_cache import ChunkCache
+from tidelog.remote.object_storage_manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.segment_objects.custom_metadata import CustomField, decode_custom_metadata
+from tidelog.remote.segment_objects.encryption import KeyRing
+from tidelog.remote.segment_objects.object_keys import ObjectKeys
+from tidelog.remote.segment_objects.verification import Verification
+from tidelog.remote.storage_manager import (
+    IndexType,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
 
 RING = KeyRing("key1", {"key1": key_pair()})
 
@@ -180,7 +180,7 @@ def test_a_copy_never_holds_the_whole_log(
     def opened(path: str, mode: str) -> BinaryIO:
         return CountingFile(path, mode) if path == segment.files.log else open(path, mode)
 
-    monkeypatch.setattr("remote.object_storage_manager.open", opened, raising=False)
+    monkeypatch.setattr("tidelog.remote.object_storage_manager.open", opened, raising=False)
     store = MemoryStore()
     manager = make_manager(
         store,

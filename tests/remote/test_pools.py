@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from remote.pools import BoundedPool, PoolClosed, PoolFull
 from tests.support.eventually import eventually
 from tests.support.loops import on_both_loops
+from tidelog.remote.pools import BoundedPool, PoolClosed, PoolFull
 
 
 class Gate:

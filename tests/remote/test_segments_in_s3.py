@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from remote.storage_config import storage_manager_from_config
-from remote.storage_manager import RemoteResourceNotFound
 from tests.support.s3_server import S3Server, s3_server
 from tests.support.segment_configs import KINDS, compressible, configs_of, key_pair, write_key_pair
 from tests.support.segments import make_segment
+from tidelog.remote.storage_config import storage_manager_from_config
+from tidelog.remote.storage_manager import RemoteResourceNotFound
 
 
 @pytest.fixture(scope="module")

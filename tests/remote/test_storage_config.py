@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from remote.object_storage_manager import ObjectStorageManager
-from remote.segment_objects.custom_metadata import CustomField
-from remote.storage_config import storage_manager_from_config, unknown_keys
-from remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
-from storage.config_definition import ConfigError
 from tests.support.segment_configs import compressible, encryption_configs, key_pair, write_key_pair
 from tests.support.segments import make_segment
+from tidelog.remote.object_storage_manager import ObjectStorageManager
+from tidelog.remote.segment_objects.custom_metadata import CustomField
+from tidelog.remote.storage_config import storage_manager_from_config, unknown_keys
+from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
+from tidelog.storage.config_definition import ConfigError
 
 AIVEN = "io.aiven.kafka.tieredstorage."
 

@@ -16,7 +16,7 @@ import {module}
 
 
 @pytest.mark.parametrize(
-    "module", ["tidelog", "tidelog.cli.main", "clients.partition_reader", "spark_connector"]
+    "module", ["tidelog", "tidelog.cli.main", "tidelog.clients.partition_reader", "spark_connector"]
 )
 def test_nothing_but_the_source_itself_needs_spark(module: str) -> None:
     code = WITHOUT_THE_EXTRA.format(module=module)
@@ -25,6 +25,6 @@ def test_nothing_but_the_source_itself_needs_spark(module: str) -> None:
 
 
 def test_planning_needs_neither_spark_nor_arrow() -> None:
-    code = WITHOUT_THE_EXTRA.format(module="spark_connector.reading.range_reader")
+    code = WITHOUT_THE_EXTRA.format(module="tidelog.spark_connector.reading.range_reader")
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr

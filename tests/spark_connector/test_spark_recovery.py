@@ -11,7 +11,6 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from clients.admin import Admin
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients.partition_writer import PartitionWriter
 from tests.support.killed_queries import run_until_killed
@@ -19,6 +18,7 @@ from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
 from tests.support.spark_topics import Sent, create_topic, produce
 from tests.support.three_nodes import ThreeNodes
 from tests.support.tiered_topics import TieredTopics
+from tidelog.clients.admin import Admin
 from tidelog.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.spark

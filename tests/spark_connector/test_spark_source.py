@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-import spark_connector
+import tidelog.spark_connector
 from tests.support.eventually import wait_until
 from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
 from tests.support.spark_topics import Sent, create_topic, numbered, produce, rows_by_offset, varied_records
@@ -120,8 +120,8 @@ def test_filters_that_are_pushed_down_leave_out_what_cannot_fit_and_nothing_else
 
 
 def test_who_registers_the_source_that_was_found_already_may(spark: SparkSession) -> None:
-    spark_connector.register(spark)
-    spark_connector.register(spark)
+    tidelog.spark_connector.register(spark)
+    tidelog.spark_connector.register(spark)
     with pytest.raises(Exception, match="exactly one of the options subscribe"):
         spark.read.format("tidelog").option("kafka.bootstrap.servers", "localhost:1").load().count()
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
-from spark_connector.planning.ranges import OffsetRange
-from spark_connector.planning.source_options import read_source_options
-from spark_connector.reading.range_reader import ReadSettings, read_range
 from tests.support.dying_cluster import DyingCluster
 from tests.support.eventually import wait_until
 from tests.support.killed_queries import run_until_killed
 from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
 from tests.support.spark_topics import Sent, produce, rows_by_offset, varied_records
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.source_options import read_source_options
+from tidelog.spark_connector.reading.range_reader import ReadSettings, read_range
 
 pytestmark = pytest.mark.spark
 

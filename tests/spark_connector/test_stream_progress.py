@@ -7,15 +7,15 @@ from collections.abc import Collection
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from protocol.ids import TopicPartition
-from spark_connector.input_partitions import RangePartition
-from spark_connector.planning.data_loss import DataLossError
-from spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, Bound, OffsetSpec
-from spark_connector.planning.offsets_json import Offsets
-from spark_connector.planning.ranges import OffsetRange
-from spark_connector.planning.source_options import read_source_options
-from spark_connector.stream_progress import StreamProgress, start_may_move
-from spark_connector.stream_reader import TidelogStreamReader
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.input_partitions import RangePartition
+from tidelog.spark_connector.planning.data_loss import DataLossError
+from tidelog.spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, Bound, OffsetSpec
+from tidelog.spark_connector.planning.offsets_json import Offsets
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.source_options import read_source_options
+from tidelog.spark_connector.stream_progress import StreamProgress, start_may_move
+from tidelog.spark_connector.stream_reader import TidelogStreamReader
 
 FIRST, SECOND = TopicPartition("tides", 0), TopicPartition("tides", 1)
 
@@ -130,7 +130,7 @@ def test_an_end_that_is_data_loss_does_not_get_into_the_checkpoint(
     monkeypatch: pytest.MonkeyPatch, is_pinned: bool
 ) -> None:
     """It would fail there again and again, also when everything has come back."""
-    monkeypatch.setattr("spark_connector.stream_reader.offset_source", lambda _: Brokers())
+    monkeypatch.setattr("tidelog.spark_connector.stream_reader.offset_source", lambda _: Brokers())
     values = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides"}
     for fails in ("true", "false"):
         read = read_source_options({**values, "failOnDataLoss": fails}, is_streaming=True)
@@ -153,7 +153,7 @@ def test_a_batch_that_is_done_again_does_without_a_topic_that_was_deleted_since_
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
     """Its end is in the checkpoint: tasks would look for the topic, in vain, at every start of the query."""
-    monkeypatch.setattr("spark_connector.stream_reader.offset_source", lambda _: Brokers())
+    monkeypatch.setattr("tidelog.spark_connector.stream_reader.offset_source", lambda _: Brokers())
     values = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides"}
     values["failOnDataLoss"] = str(fails).lower()
     reader = TidelogStreamReader(read_source_options(values, is_streaming=True))
@@ -183,7 +183,7 @@ def test_batch_0_that_is_done_again_after_a_partition_was_added_is_no_data_loss(
         def resolve(self, spec: OffsetSpec, partitions: set[TopicPartition], *, is_start: bool) -> Offsets:
             return dict.fromkeys(partitions, 3 if spec is Bound.EARLIEST else 25)
 
-    monkeypatch.setattr("spark_connector.stream_reader.offset_source", lambda _: Grown())
+    monkeypatch.setattr("tidelog.spark_connector.stream_reader.offset_source", lambda _: Grown())
     values = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides", "startingOffsets": starting}
     reader = TidelogStreamReader(read_source_options(values, is_streaming=True))
     start = reader.initialOffset()

@@ -7,16 +7,16 @@ import zlib
 
 import pytest
 
-from storage.batch_scan import (
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import batch
+from tidelog.storage.batch_scan import (
     VERIFIED_SCAN_BYTES,
     CorruptLog,
     UnsupportedFormat,
     checked_batches,
     headers,
 )
-from storage.files import File
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import batch
+from tidelog.storage.files import File
 
 
 def file_with(*parts: bytes) -> File:

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.ids import TopicPartition, uuid_from_text
-from storage.checkpoints import (
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import EVERY_SURVIVAL, Survival
+from tests.support.crash_points import crash_points
+from tidelog.protocol.ids import TopicPartition, uuid_from_text
+from tidelog.storage.checkpoints import (
     CleanShutdownMarker,
     LeaderEpochCheckpoint,
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from storage.errors import CorruptCheckpoint
-from storage.leader_epoch import EpochEntry
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import EVERY_SURVIVAL, Survival
-from tests.support.crash_points import crash_points
+from tidelog.storage.errors import CorruptCheckpoint
+from tidelog.storage.leader_epoch import EpochEntry
 
 GOLDEN = Path(__file__).parent / "golden"
 KAFKAS_OFFSETS = {

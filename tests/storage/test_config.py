@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 
 import pytest
 
-from storage.config import LogConfig
-from storage.config_definition import ConfigError, value_text
-from storage.topic_configs import TOPIC_CONFIGS, log_config_from
+from tidelog.storage.config import LogConfig
+from tidelog.storage.config_definition import ConfigError, value_text
+from tidelog.storage.topic_configs import TOPIC_CONFIGS, log_config_from
 
 # Keys and defaults that Apache Kafka 4.3.1 prints, and those of KIP-1241; an empty text is an empty list.
 KAFKAS_DEFAULTS = {

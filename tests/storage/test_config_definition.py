@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.config_definition import (
+from tidelog.storage.config_definition import (
     ConfigDefinition,
     ConfigError,
     ConfigKind,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from storage.errors import StorageFailure
 from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
 from tests.support.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.crash_points import CrashPoint, crash_points
+from tidelog.storage.errors import StorageFailure
 
 
 @pytest.fixture

@@ -16,10 +16,6 @@ from uuid import UUID
 
 import pytest
 
-from storage.config import LogConfig
-from storage.directory_checkpoints import CheckpointKind
-from storage.log import PartitionLog
-from storage.log_manager import LogManager
 from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
 from tests.support.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.crash_points import CrashPoint, crash_points
@@ -31,6 +27,10 @@ from tests.support.logs import (
     append_marker,
     batch,
 )
+from tidelog.storage.config import LogConfig
+from tidelog.storage.directory_checkpoints import CheckpointKind
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.log_manager import LogManager
 
 TOPIC_ID = UUID(int=7)
 CONFIG = replace(

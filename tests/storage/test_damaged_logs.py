@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.steps import completed
-from storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
-from storage.directory_checkpoints import CheckpointKind
-from storage.log import PartitionLog
-from storage.log_manager import LogManager
 from tests.support.compaction import COMPACTED, append_keyed, compact, read_log, roll
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_managers import EVENTS, TOPIC_ID, create, found, started
 from tests.support.logs import NOW_MS, append, values_of
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.steps import completed
+from tidelog.storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
+from tidelog.storage.directory_checkpoints import CheckpointKind
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.log_manager import LogManager
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from storage.deleted_files import DeletedFiles
 from tests.support.crash_fs import CrashFileSystem
+from tidelog.storage.deleted_files import DeletedFiles
 
 
 def test_files_and_directories_go_when_they_are_due_and_in_order() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.descriptor_pool import DescriptorPool
-from storage.descriptor_reserve import DescriptorReserve
-from storage.files import File, OsFileSystem, write_atomically
-from storage.on_demand_file import OnDemandFile
+from tidelog.storage.descriptor_pool import DescriptorPool
+from tidelog.storage.descriptor_reserve import DescriptorReserve
+from tidelog.storage.files import File, OsFileSystem, write_atomically
+from tidelog.storage.on_demand_file import OnDemandFile
 
 
 @contextmanager

@@ -11,22 +11,22 @@ from typing import TypeVar
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Offset, TopicPartition
-from storage.config import LogConfig
-from storage.directory_checkpoints import CheckpointKind
-from storage.errors import is_descriptor_shortage
-from storage.leader_epoch import EpochEntry
-from storage.log import PartitionLog
-from storage.log_manager import LogManager
-from storage.producer_entry import ProducerEntry
-from storage.producer_snapshot import encode_snapshot
 from tests.support.compaction import COMPACTED, append_keyed, compact, roll
 from tests.support.crash_images import Survival
 from tests.support.log_checks import check_log
 from tests.support.log_managers import EVENTS, TOPIC_ID, found, started
 from tests.support.logs import NOW_MS, append, append_marker, values_of
 from tests.support.short_of_descriptors import ShortOfDescriptors
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.storage.config import LogConfig
+from tidelog.storage.directory_checkpoints import CheckpointKind
+from tidelog.storage.errors import is_descriptor_shortage
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.producer_entry import ProducerEntry
+from tidelog.storage.producer_snapshot import encode_snapshot
 
 T = TypeVar("T")
 

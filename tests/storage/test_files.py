@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import storage.files
-from protocol.errors import ErrorCode
-from storage.errors import StorageFailure
-from storage.files import OsFileSystem, write_atomically
+import tidelog.storage.files
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import EVERY_SURVIVAL
 from tests.support.crash_points import crash_points
+from tidelog.protocol.errors import ErrorCode
+from tidelog.storage.errors import StorageFailure
+from tidelog.storage.files import OsFileSystem, write_atomically
 
 FS = OsFileSystem()
 
@@ -136,7 +136,7 @@ def test_fsyncgate_a_failed_fsync_is_never_retried(tmp_path: Path, monkeypatch: 
         if len(calls) == 1:
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(storage.files, "_sync_data", failing_once)
+    monkeypatch.setattr(tidelog.storage.files, "_sync_data", failing_once)
     file = FS.open(f"{tmp_path}/a", create=True)
     file.append(b"x")
     with pytest.raises(StorageFailure, match=r"fsync of .*/a failed: Input/output error") as failure:
@@ -157,7 +157,7 @@ def test_syncing_a_closed_file_is_our_own_bug_not_a_disk_failure(tmp_path: Path)
 
 def test_after_a_truncation_metadata_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
-    monkeypatch.setattr(storage.files, "_sync_data", lambda descriptor: synced.append("data"))
+    monkeypatch.setattr(tidelog.storage.files, "_sync_data", lambda descriptor: synced.append("data"))
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append("all"))
     file = FS.open(f"{tmp_path}/a", create=True)
     file.append(b"1234")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from storage.config import LogConfig
-from storage.errors import StorageFailure
-from storage.files import OsFileSystem
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.logs import DIRECTORY, NOW_MS, append, open_log, values_of
+from tidelog.storage.config import LogConfig
+from tidelog.storage.errors import StorageFailure
+from tidelog.storage.files import OsFileSystem
 
 SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 

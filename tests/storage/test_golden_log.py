@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import KafkaError
-from protocol.steps import completed
-from storage.files import OsFileSystem
-from storage.log import AppendOrigin, PartitionLog
-from storage.producer_snapshot import decode_snapshot
-from storage.topic_configs import log_config_from
 from tests.support.log_checks import check_log
 from tests.support.logs import NOW_MS, TOPIC_PARTITION, all_records, open_log
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.steps import completed
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.log import AppendOrigin, PartitionLog
+from tidelog.storage.producer_snapshot import decode_snapshot
+from tidelog.storage.topic_configs import log_config_from
 
 GOLDEN = Path(__file__).parent / "golden"
 CONFIG = log_config_from({"internal.segment.bytes": "2500", "index.interval.bytes": "300"})

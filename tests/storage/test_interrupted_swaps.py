@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from protocol.batch import read_header
-from storage.config import LogConfig
-from storage.interrupted_swaps import finish_interrupted_swaps
-from storage.log import PartitionLog
-from storage.segment import LogSegment
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import EVERY_SURVIVAL
 from tests.support.crash_points import crash_points
 from tests.support.log_checks import check_log
 from tests.support.logs import DIRECTORY, append, batch, open_log, values_of
+from tidelog.protocol.batch import read_header
+from tidelog.storage.config import LogConfig
+from tidelog.storage.interrupted_swaps import finish_interrupted_swaps
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.segment import LogSegment
 
 COMPACTED = replace(LogConfig(), cleanup_policy=("compact",))
 

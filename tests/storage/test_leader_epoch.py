@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from storage.leader_epoch import UNDEFINED, EpochEntry, LeaderEpochCache
+from tidelog.storage.leader_epoch import UNDEFINED, EpochEntry, LeaderEpochCache
 
 TRANSCRIPT = Path(__file__).parent / "golden" / "leader-epochs.transcript"
 

@@ -8,15 +8,6 @@ from typing import Any
 
 import pytest
 
-from protocol.batch import read_header
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record import read_records
-from storage.config import LogConfig
-from storage.errors import StorageFailure
-from storage.leader_epoch import EpochEntry
-from storage.log import AppendOrigin, PartitionLog
-from storage.segment import LogSegment
-from storage.txn_index import AbortedTransaction
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_log
 from tests.support.logs import (
@@ -30,6 +21,15 @@ from tests.support.logs import (
     open_log,
     values_of,
 )
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.record import read_records
+from tidelog.storage.config import LogConfig
+from tidelog.storage.errors import StorageFailure
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log import AppendOrigin, PartitionLog
+from tidelog.storage.segment import LogSegment
+from tidelog.storage.txn_index import AbortedTransaction
 
 SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.log_files import base_offset_of, file_name, is_index, is_segment_log
+from tidelog.storage.log_files import base_offset_of, file_name, is_index, is_segment_log
 
 
 def test_a_name_is_the_offset_in_twenty_digits() -> None:

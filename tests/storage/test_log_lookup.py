@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from crc32c import crc32c
 
-from protocol.compression import Compression
-from protocol.steps import completed
-from storage.config import LogConfig
-from storage.log import PartitionLog
-from storage.log_lookup import RecordPlace
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, append, batch, open_log
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.steps import completed
+from tidelog.storage.config import LogConfig
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.log_lookup import RecordPlace
 
 SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 

@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.steps import completed
-from storage.config import LogConfig
-from storage.config_definition import ConfigError
-from storage.directory_checkpoints import CheckpointKind
-from storage.log_dir_description import PartitionSize, describe_log_dir
-from storage.log_manager import LogManager
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.log_checks import check_log
 from tests.support.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
 from tests.support.logs import NOW_MS, append, batch, values_of
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.steps import completed
+from tidelog.storage.config import LogConfig
+from tidelog.storage.config_definition import ConfigError
+from tidelog.storage.directory_checkpoints import CheckpointKind
+from tidelog.storage.log_dir_description import PartitionSize, describe_log_dir
+from tidelog.storage.log_manager import LogManager
 
 
 @pytest.fixture

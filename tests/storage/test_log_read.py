@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch import iterate_headers
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.files import OsFileSystem
-from storage.log import PartitionLog
-from storage.segment import BOUNDARIES_MAX
-from storage.txn_index import AbortedTransaction
 from tests.support.crash_fs import CrashFile, CrashFileSystem
 from tests.support.logs import NOW_MS, append, append_marker, batch, open_log
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.config import LogConfig
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.segment import BOUNDARIES_MAX
+from tidelog.storage.txn_index import AbortedTransaction
 
 SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 BATCH_BYTES = len(batch(["xx"]))

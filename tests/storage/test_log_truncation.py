@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.leader_epoch import EpochEntry
-from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_log
 from tests.support.logs import DIRECTORY, NOW_MS, append, append_marker, batch, open_log, values_of
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.config import LogConfig
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log import PartitionLog
 
 SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 

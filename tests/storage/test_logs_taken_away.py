@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
-from storage.directory_checkpoints import CheckpointKind
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
 from tests.support.logs import NOW_MS, append, values_of
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.directory_checkpoints import CheckpointKind
 
 
 @pytest.fixture

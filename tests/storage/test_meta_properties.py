@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.ids import uuid_from_text
-from storage.errors import CorruptCheckpoint
-from storage.meta_properties import MetaProperties, MetaPropertiesFile
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import EVERY_SURVIVAL
 from tests.support.crash_points import crash_points
+from tidelog.protocol.ids import uuid_from_text
+from tidelog.storage.errors import CorruptCheckpoint
+from tidelog.storage.meta_properties import MetaProperties, MetaPropertiesFile
 
 GOLDEN = Path(__file__).parent / "golden"
 KAFKAS = MetaProperties(

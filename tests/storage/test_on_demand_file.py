@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.descriptor_pool import DescriptorPool
-from storage.files import File, OsFileSystem
-from storage.on_demand_file import OnDemandFile
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
+from tidelog.storage.descriptor_pool import DescriptorPool
+from tidelog.storage.files import File, OsFileSystem
+from tidelog.storage.on_demand_file import OnDemandFile
 
 
 def open_paths(folder: Path) -> list[str]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.ids import TopicPartition
-from storage.partition_directory import (
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.partition_directory import (
     DirectoryKind,
     directory_name,
     parse_directory_name,

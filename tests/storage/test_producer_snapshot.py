@@ -9,9 +9,9 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import CorruptSnapshot
-from storage.producer_entry import BatchMetadata, ProducerEntry
-from storage.producer_snapshot import decode_snapshot, encode_snapshot
+from tidelog.storage.errors import CorruptSnapshot
+from tidelog.storage.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
 
 GOLDEN = Path(__file__).parent / "golden"
 KAFKAS = (GOLDEN / "producers.snapshot").read_bytes()

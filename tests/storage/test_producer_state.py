@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from storage.producer_entry import BatchMetadata, ProducerEntry
-from storage.producer_state import CompletedTransaction, ProducerStateManager
-from storage.transaction_marker import EndTransactionMarker
-from storage.validation import AppendOrigin
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.producer_batches import data_header, marker_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producer_state import CompletedTransaction, ProducerStateManager
+from tidelog.storage.transaction_marker import EndTransactionMarker
+from tidelog.storage.validation import AppendOrigin
 
 TRANSCRIPT = Path(__file__).parent / "golden" / "producers.transcript"
 HIGHEST_SEQUENCE = 2**31 - 1

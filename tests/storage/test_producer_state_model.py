@@ -8,14 +8,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from protocol.batch import BatchHeader
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from storage.producer_state import ProducerStateManager
-from storage.transaction_marker import EndTransactionMarker
-from storage.validation import AppendOrigin
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.producer_batches import data_header, marker_header
+from tidelog.protocol.batch import BatchHeader
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.producer_state import ProducerStateManager
+from tidelog.storage.transaction_marker import EndTransactionMarker
+from tidelog.storage.validation import AppendOrigin
 
 producer_ids = st.integers(1, 3)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.read_only_files import ReadOnlyFileSystem
+from tidelog.storage.read_only_files import ReadOnlyFileSystem
 
 
 def test_reading_ends_where_the_file_ended_when_it_was_opened(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.compression import Compression
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record import BatchBuilder
-from protocol.steps import completed
-from storage.config import LogConfig
-from storage.record_bounds import MEBIBYTE, RECORDS_MAX, decompressed_bytes_max
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, open_log
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.steps import completed
+from tidelog.storage.config import LogConfig
+from tidelog.storage.record_bounds import MEBIBYTE, RECORDS_MAX, decompressed_bytes_max
 
 
 def test_the_bound_follows_from_the_largest_message_between_two_limits() -> None:

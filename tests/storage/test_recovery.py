@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from storage.batch_scan import CorruptLog, UnsupportedFormat
-from storage.config import LogConfig
-from storage.leader_epoch import EpochEntry
-from storage.log import PartitionLog
-from storage.txn_index import AbortedTransaction
 from tests.storage.test_batch_scan import old_message
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_log
 from tests.support.logs import DIRECTORY, NOW_MS, append, append_marker, batch, open_log, values_of
+from tidelog.storage.batch_scan import CorruptLog, UnsupportedFormat
+from tidelog.storage.config import LogConfig
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.txn_index import AbortedTransaction
 
 SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 

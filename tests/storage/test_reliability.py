@@ -11,21 +11,21 @@ from uuid import UUID
 
 import pytest
 
-from protocol.batch import iterate_headers
-from protocol.compression import Compression
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.steps import completed
-from storage.config import LogConfig
-from storage.directory_checkpoints import CheckpointKind
-from storage.errors import StorageFailure
-from storage.log import AppendOrigin, PartitionLog
-from storage.log_manager import LogManager
-from storage.record_bounds import LOOKED_UP_BYTES_MAX
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import EVERY_SURVIVAL
 from tests.support.crash_points import crash_points
 from tests.support.logs import NOW_MS, append, batch, end_marker, open_log, values_of
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.steps import completed
+from tidelog.storage.config import LogConfig
+from tidelog.storage.directory_checkpoints import CheckpointKind
+from tidelog.storage.errors import StorageFailure
+from tidelog.storage.log import AppendOrigin, PartitionLog
+from tidelog.storage.log_manager import LogManager
+from tidelog.storage.record_bounds import LOOKED_UP_BYTES_MAX
 
 SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 EVENTS = TopicPartition("events", 0)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.config import LogConfig
-from storage.retention import LogBounds, RetentionLimits, expired_segments
+from tidelog.storage.config import LogConfig
+from tidelog.storage.retention import LogBounds, RetentionLimits, expired_segments
 
 KEEP_ALL = replace(LogConfig(), retention_ms=-1, retention_bytes=-1)
 

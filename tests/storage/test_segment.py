@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.batch import read_header
-from storage.config import LogConfig
-from storage.segment import BOUNDARIES_MAX, LogSegment
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_indexes
 from tests.support.logs import batch
+from tidelog.protocol.batch import read_header
+from tidelog.storage.config import LogConfig
+from tidelog.storage.segment import BOUNDARIES_MAX, LogSegment
 
 CONFIG = replace(LogConfig(), index_interval_bytes=150)
 

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch import BATCH_OVERHEAD, iterate_headers, read_header, write_header
-from protocol.compression import Compression
-from storage.batch_scan import CorruptLog
-from storage.config import LogConfig
-from storage.errors import CorruptCheckpoint, CorruptFile, CorruptIndex
-from storage.index_checks import check_leader_epochs
-from storage.leader_epoch import EpochEntry
-from storage.log_files import LOG_SUFFIX, file_name
-from storage.read_only_files import ReadOnlyFileSystem
-from storage.segment_inspection import SegmentInspection
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import DIRECTORY, NOW_MS, append, append_marker, open_log
+from tidelog.protocol.batch import BATCH_OVERHEAD, iterate_headers, read_header, write_header
+from tidelog.protocol.compression import Compression
+from tidelog.storage.batch_scan import CorruptLog
+from tidelog.storage.config import LogConfig
+from tidelog.storage.errors import CorruptCheckpoint, CorruptFile, CorruptIndex
+from tidelog.storage.index_checks import check_leader_epochs
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log_files import LOG_SUFFIX, file_name
+from tidelog.storage.read_only_files import ReadOnlyFileSystem
+from tidelog.storage.segment_inspection import SegmentInspection
 
 GOLDEN = Path(__file__).parent / "golden" / "events-0"
 SEGMENT = f"{DIRECTORY}/{file_name(0, LOG_SUFFIX)}"

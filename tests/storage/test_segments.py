@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from storage.config import LogConfig
-from storage.segment import LogSegment
-from storage.segments import Segments
 from tests.support.crash_fs import CrashFileSystem
+from tidelog.storage.config import LogConfig
+from tidelog.storage.segment import LogSegment
+from tidelog.storage.segments import Segments
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from storage.producer_entry import ProducerEntry
-from storage.snapshot_files import SnapshotFiles, flush_snapshot
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.crash_points import crash_points
+from tidelog.storage.producer_entry import ProducerEntry
+from tidelog.storage.snapshot_files import SnapshotFiles, flush_snapshot
 
 
 @pytest.fixture

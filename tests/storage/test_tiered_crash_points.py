@@ -14,17 +14,17 @@ from uuid import UUID
 
 import pytest
 
-from protocol.record import Record
-from storage.config import LogConfig
-from storage.directory_checkpoints import CheckpointKind
-from storage.leader_epoch import LeaderEpochCache
-from storage.log import PartitionLog
-from storage.log_manager import LogManager
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.crash_points import CrashPoint, crash_points
 from tests.support.log_checks import check_log
 from tests.support.logs import NOW_MS, TOPIC_PARTITION, all_records, batch
+from tidelog.protocol.record import Record
+from tidelog.storage.config import LogConfig
+from tidelog.storage.directory_checkpoints import CheckpointKind
+from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.log_manager import LogManager
 
 TOPIC_ID = UUID(int=7)
 CONFIG = replace(

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Offset
-from protocol.steps import completed
-from storage.config import LogConfig
-from storage.leader_epoch import EpochEntry
-from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import DIRECTORY, NOW_MS, append, append_marker, batch, open_log, values_of
 from tests.support.tiered_logs import TIERED, three_segments, tiered_log
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import Offset
+from tidelog.protocol.steps import completed
+from tidelog.storage.config import LogConfig
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log import PartitionLog
 
 
 def test_an_offset_that_only_remote_storage_has_is_told_apart_from_one_that_nobody_has() -> None:

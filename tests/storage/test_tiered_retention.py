@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.ids import TopicPartition
-from storage.config import LogConfig
-from storage.retention import LogBounds
-from storage.tiered_retention import RemoteBounds, is_tiered, local_retention
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.config import LogConfig
+from tidelog.storage.retention import LogBounds
+from tidelog.storage.tiered_retention import RemoteBounds, is_tiered, local_retention
 
 TIERED = replace(LogConfig(), remote_storage_enable=True, retention_ms=-1, retention_bytes=-1)
 

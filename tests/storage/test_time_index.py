@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import CorruptIndex
-from storage.files import OsFileSystem
-from storage.time_index import ENTRY_SIZE, TimeIndex, TimestampOffset
 from tests.support.crash_fs import CrashFileSystem
+from tidelog.storage.errors import CorruptIndex
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.time_index import ENTRY_SIZE, TimeIndex, TimestampOffset
 
 GOLDEN = Path(__file__).parent / "golden"
 BASE = 1000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.batch import read_header
-from protocol.errors import DecodeError
-from protocol.record import BatchBuilder
-from storage.transaction_marker import EndTransactionMarker, read_end_transaction_marker
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import BatchBuilder
+from tidelog.storage.transaction_marker import EndTransactionMarker, read_end_transaction_marker
 
 
 def control_batch(*records: tuple[bytes | None, bytes | None]) -> bytes:

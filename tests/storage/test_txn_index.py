@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.errors import CorruptIndex
-from storage.on_demand_file import OnDemandFile
-from storage.txn_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
 from tests.support.crash_fs import CrashFileSystem
+from tidelog.storage.errors import CorruptIndex
+from tidelog.storage.on_demand_file import OnDemandFile
+from tidelog.storage.txn_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
 
 GOLDEN = Path(__file__).parent / "golden" / "00000000000000001000.txnindex"
 BASE = 1000

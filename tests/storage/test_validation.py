@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.batch import crc_is_valid, read_header, write_header
-from protocol.compression import Compression
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record import BatchBuilder, read_records
-from protocol.steps import completed
-from storage.config import LogConfig
-from storage.errors import InvalidRecords
-from storage.record_validation import RECORD_ERRORS_MAX
-from storage.validation import AppendOrigin, read_single_batch, validation
-from storage.validation_rules import ValidatedBatch, ValidationRules
 from tests.support.logs import NOW_MS, batch, end_marker
+from tidelog.protocol.batch import crc_is_valid, read_header, write_header
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.protocol.steps import completed
+from tidelog.storage.config import LogConfig
+from tidelog.storage.errors import InvalidRecords
+from tidelog.storage.record_validation import RECORD_ERRORS_MAX
+from tidelog.storage.validation import AppendOrigin, read_single_batch, validation
+from tidelog.storage.validation_rules import ValidatedBatch, ValidationRules
 
 HOUR_MS = 3_600_000
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode, KafkaError
-from storage.log import AppendInfo, AppendOrigin, PartitionLog
-from storage.verification import NO_VERIFICATION, Verification
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, batch, end_marker, open_log
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.log import AppendInfo, AppendOrigin, PartitionLog
+from tidelog.storage.verification import NO_VERIFICATION, Verification
 
 PRODUCER = 7
 

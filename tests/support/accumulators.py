@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from clients.accumulator import RecordAccumulator, record_size_bound
-from clients.backoff import ExponentialBackoff
-from clients.metadata import ClusterMetadata
-from clients.produce_core import ProduceCore
-from clients.producer_batch import ProducerBatch, RecordMetadata
-from clients.producer_identity import ProducerIdentity
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.metadata import (
+from tidelog.clients.accumulator import RecordAccumulator, record_size_bound
+from tidelog.clients.backoff import ExponentialBackoff
+from tidelog.clients.metadata import ClusterMetadata
+from tidelog.clients.produce_core import ProduceCore
+from tidelog.clients.producer_batch import ProducerBatch, RecordMetadata
+from tidelog.clients.producer_identity import ProducerIdentity
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from remote.storage_manager import IndexType
 from tests.support.segments import StoredSegment
+from tidelog.remote.storage_manager import IndexType
 
 DRIVER = Path(__file__).resolve().parent.parent / "kafka_tools" / "aiven" / "SegmentDriver.java"
 PLUGIN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"

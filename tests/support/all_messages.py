@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from types import ModuleType
 
-import protocol
-from protocol.registry import APIS, request_type, response_type
-from protocol.schema import ApiMessage, Message, Struct
+import tidelog.protocol
+from tidelog.protocol.registry import APIS, request_type, response_type
+from tidelog.protocol.schema import ApiMessage, Message, Struct
 
 
 def api_messages() -> list[type[ApiMessage]]:
@@ -22,7 +22,7 @@ def other_messages() -> list[type[Message]]:
     """Headers, records of the internal topics and of the metadata log, control records, member data."""
     found = [
         member
-        for module in _modules(protocol)
+        for module in _modules(tidelog.protocol)
         for member in vars(module).values()
         if inspect.isclass(member)
         and issubclass(member, Message)

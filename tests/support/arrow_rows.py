@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from protocol.batch import iterate_headers
-from protocol.ids import TopicPartition
-from protocol.record import read_records
-from spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.record import read_records
+from tidelog.spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
 
 TIDES = TopicPartition("tides", 3)
 

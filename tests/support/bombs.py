@@ -7,7 +7,7 @@ import zlib
 
 import cramjam
 
-from protocol.compression import Compression
+from tidelog.protocol.compression import Compression
 
 MEBIBYTE = 1 << 20
 _SNAPPY_FRAMING = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)

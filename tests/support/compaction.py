@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from protocol.batch import iterate_headers
-from protocol.compression import Compression
-from protocol.ids import Offset
-from protocol.record import BatchBuilder, Record, read_records
-from storage.cleaner.cleanable import Cleanable, find_cleanable
-from storage.cleaner.cleaning import GroupCleaner, Pace, fill_offset_map, groups_to_clean
-from storage.cleaner.offset_map import OffsetMap
-from storage.cleaner.plan import last_records, plan_cleaning
-from storage.cleaner.segment_replacement import replace_segments
-from storage.config import LogConfig
-from storage.log import PartitionLog
 from tests.support.logs import NOW_MS
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.ids import Offset
+from tidelog.protocol.record import BatchBuilder, Record, read_records
+from tidelog.storage.cleaner.cleanable import Cleanable, find_cleanable
+from tidelog.storage.cleaner.cleaning import GroupCleaner, Pace, fill_offset_map, groups_to_clean
+from tidelog.storage.cleaner.offset_map import OffsetMap
+from tidelog.storage.cleaner.plan import last_records, plan_cleaning
+from tidelog.storage.cleaner.segment_replacement import replace_segments
+from tidelog.storage.config import LogConfig
+from tidelog.storage.log import PartitionLog
 
 COMPACTED = replace(LogConfig(), cleanup_policy=("compact",), delete_retention_ms=1000)
 

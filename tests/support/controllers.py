@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from broker.clock import SystemClock
-from broker.controller.envelope import EnvelopeHandler
-from broker.controller.local import InProcessController
-from broker.controller_channel import ControllerChannel
-from broker.dispatch import Dispatcher
-from broker.handlers.api_versions import ApiVersionsHandler, Features
-from broker.network.request_channel import RequestChannel
-from broker.request_metrics import RequestMetrics
-from broker.slices import Slices
-from clients.connecting import ConnectionSettings
-from clients.environment import SystemEnvironment
-from clients.metadata import BrokerAddress
-from protocol.errors import ErrorCode, KafkaError
-from protocol.registry import ApiKey
 from tests.support.network import Served, serving
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.controller.envelope import EnvelopeHandler
+from tidelog.broker.controller.local import InProcessController
+from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.handlers.api_versions import ApiVersionsHandler, Features
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.request_metrics import RequestMetrics
+from tidelog.broker.slices import Slices
+from tidelog.clients.connecting import ConnectionSettings
+from tidelog.clients.environment import SystemEnvironment
+from tidelog.clients.metadata import BrokerAddress
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.registry import ApiKey
 
 SETTINGS = ConnectionSettings(
     client_id="1", max_response_bytes=1_000_000, request_timeout_ms=5_000, setup_timeout_ms=5_000

@@ -6,16 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from clients.consumer_types import ConsumerGroupMetadata
-from clients.producer import Producer
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.messages.api_versions import FinalizedFeatureKey
-from protocol.messages.end_txn import EndTxnResponse
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from protocol.registry import ApiKey
 from tests.support.scripted_broker import Answer, ScriptedBroker, Seen, scripted_brokers
 from tests.support.transactional_producers import (
     ended,
@@ -24,6 +14,16 @@ from tests.support.transactional_producers import (
     offsets_committed,
     partitions_added,
 )
+from tidelog.clients.consumer_types import ConsumerGroupMetadata
+from tidelog.clients.producer import Producer
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.api_versions import FinalizedFeatureKey
+from tidelog.protocol.messages.end_txn import EndTxnResponse
+from tidelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from tidelog.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from tidelog.protocol.registry import ApiKey
 
 P0 = TopicPartition("tides", 0)
 GROUP = ConsumerGroupMetadata("harbour", 3, "member")

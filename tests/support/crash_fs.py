@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from storage.descriptor_pool import DescriptorPool
-from storage.errors import StorageFailure
-from storage.files import Buffer, DiskSpace, File, FileLock, FileSystem
 from tests.support.crash_images import Cut, Survival, Write, apply, random_part, surviving_image
+from tidelog.storage.descriptor_pool import DescriptorPool
+from tidelog.storage.errors import StorageFailure
+from tidelog.storage.files import Buffer, DiskSpace, File, FileLock, FileSystem
 
 TOTAL_BYTES = 1 << 40
 

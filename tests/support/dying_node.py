@@ -19,19 +19,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import broker.process
-import broker.remote.managers
-import broker.remote.part
-from broker.node import BrokerNode
-from protocol.ids import Offset
-from remote.log_manager.fault_points import FaultPoint
-from remote.log_manager.manager import RemoteLogManager
-from remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from remote.metadata.topic_clients import TopicWriter
-from remote.object_store.local_directory import LocalDirectoryStore
-from remote.object_store.port import Content
-from storage.files import File, OsFileSystem
-from storage.log import PartitionLog
+import tidelog.broker.process
+import tidelog.broker.remote.managers
+import tidelog.broker.remote.part
+from tidelog.broker.node import BrokerNode
+from tidelog.protocol.ids import Offset
+from tidelog.remote.log_manager.fault_points import FaultPoint
+from tidelog.remote.log_manager.manager import RemoteLogManager
+from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from tidelog.remote.metadata.topic_clients import TopicWriter
+from tidelog.remote.object_store.local_directory import LocalDirectoryStore
+from tidelog.remote.object_store.port import Content
+from tidelog.storage.files import File, OsFileSystem
+from tidelog.storage.log import PartitionLog
 
 ARMED_FILE = "dies-at"
 DIED_FILE = "died-at"
@@ -137,10 +137,10 @@ class DyingFileSystem(OsFileSystem):
 def install(death: Death) -> None:
     """Have this process die where `death` says."""
     disk = DyingFileSystem(death)
-    replace(broker.process, "BrokerNode", partial(BrokerNode, fs=disk))
-    replace(broker.remote.part, "RemoteLogManager", partial(RemoteLogManager, faults=death))
+    replace(tidelog.broker.process, "BrokerNode", partial(BrokerNode, fs=disk))
+    replace(tidelog.broker.remote.part, "RemoteLogManager", partial(RemoteLogManager, faults=death))
     replace(
-        broker.remote.managers,
+        tidelog.broker.remote.managers,
         "TopicBasedRemoteLogMetadataManager",
         partial(TopicBasedRemoteLogMetadataManager, snapshot_interval_s=SNAPSHOT_INTERVAL_S),
     )
@@ -212,7 +212,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", required=True)
     install(Death(Path(parser.parse_args().config).parent))
-    return broker.process.main()
+    return tidelog.broker.process.main()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from protocol.schema import Struct
 from tests.support.random_messages import declared_fields, inner_struct
+from tidelog.protocol.schema import Struct
 
 StructT = TypeVar("StructT", bound=Struct)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from cluster.replication.follower_fetcher import FollowerFetcher
-from cluster.replication.follower_state import Action, Append, RestartAt, RestartFromRemote, Truncate
-from storage.leader_epoch import LeaderEpochCache
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher
+from tidelog.cluster.replication.follower_state import Action, Append, RestartAt, RestartFromRemote, Truncate
+from tidelog.storage.leader_epoch import LeaderEpochCache
 
 
 @dataclass

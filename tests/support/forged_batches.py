@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
-from protocol.compression import Compression, compress
-from protocol.record import BatchBuilder
+from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
+from tidelog.protocol.compression import Compression, compress
+from tidelog.protocol.record import BatchBuilder
 
 
 def now_ms() -> int:

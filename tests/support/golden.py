@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from protocol.schema import Array, Bytes, Kind, Message, Nested, Struct, Uuid
 from tests.support.random_messages import declared_fields
+from tidelog.protocol.schema import Array, Bytes, Kind, Message, Nested, Struct, Uuid
 
 
 class GoldenRecord(NamedTuple):

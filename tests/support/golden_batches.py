@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from protocol.record import BatchBuilder, Record, RecordHeader
+from tidelog.protocol.record import BatchBuilder, Record, RecordHeader
 
 _PATH = Path(__file__).parent.parent / "protocol" / "golden" / "kafka_batches.jsonl"
 _START_MS = 1_700_000_000_000

@@ -7,28 +7,32 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
-from broker.coordinator.moment import Moment
-from broker.coordinator.outcome import Outcome
-from broker.groups.config import GroupConfig
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.member import Client
-from broker.groups.outcome import Writes
-from broker.groups.pending import Pending
-from broker.groups.records import decode_record, encode_record
-from protocol.codec import encode
-from protocol.consumer_protocol import ConsumerProtocolSubscription
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from protocol.messages.offset_commit import (
+from tidelog.broker.coordinator.moment import Moment
+from tidelog.broker.coordinator.outcome import Outcome
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.broker.groups.coordinator import GroupCoordinator
+from tidelog.broker.groups.member import Client
+from tidelog.broker.groups.outcome import Writes
+from tidelog.broker.groups.pending import Pending
+from tidelog.broker.groups.records import decode_record, encode_record
+from tidelog.protocol.codec import encode
+from tidelog.protocol.consumer_protocol import ConsumerProtocolSubscription
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequestTopics
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.steps import completed
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestTopics
+from tidelog.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tidelog.protocol.steps import completed
 
 R = TypeVar("R")
 

@@ -19,8 +19,8 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from protocol.schema import ZERO_UUID, Message, Struct
 from tests.support.random_messages import Declared, Domain, Sampler, declared_fields, inner_struct
+from tidelog.protocol.schema import ZERO_UUID, Message, Struct
 
 _ERROR_CODES = [int(code) for code in ErrorCode]
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -9,8 +9,8 @@ from dataclasses import replace
 import confluent_kafka
 import pytest
 
-import clients.api_versions
-from protocol.registry import APIS, ApiKey
+import tidelog.clients.api_versions
+from tidelog.protocol.registry import APIS, ApiKey
 
 # The mock offers these flexible versions but reads or writes their arrays in the old form; librdkafka
 # itself never speaks them.
@@ -41,4 +41,4 @@ def keep_to_sound_versions(monkeypatch: pytest.MonkeyPatch) -> None:
         int(key): replace(APIS[key], highest=min(highest, APIS[key].highest))
         for key, highest in _SOUND_VERSIONS.items()
     }
-    monkeypatch.setattr(clients.api_versions, "APIS", {**APIS, **lowered})
+    monkeypatch.setattr(tidelog.clients.api_versions, "APIS", {**APIS, **lowered})

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import spark_connector
-from spark_connector.jobs.local_settings import LOOPBACK, quiet_settings, run_workers_from
+import tidelog.spark_connector
+from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings, run_workers_from
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -36,7 +36,7 @@ def local_spark(folder: Path, jars: Sequence[str] = ()) -> Iterator[SparkSession
         yield running
         return
     run_workers_from(ROOT)
-    builder = spark_connector.configure(SparkSession.builder.master("local[2]"))
+    builder = tidelog.spark_connector.configure(SparkSession.builder.master("local[2]"))
     settings: dict[str, bool | float | int | str | None] = {
         **quiet_settings(folder),
         **LOOPBACK,

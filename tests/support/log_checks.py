@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from protocol.batch import crc_is_valid, read_header
-from storage.log import PartitionLog
-from storage.producer_state import ProducerStateManager
-from storage.recovery import replay_producer
-from storage.segment import LogSegment
 from tests.support.crash_fs import CrashFileSystem
+from tidelog.protocol.batch import crc_is_valid, read_header
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.producer_state import ProducerStateManager
+from tidelog.storage.recovery import replay_producer
+from tidelog.storage.segment import LogSegment
 
 
 def check_log(log: PartitionLog) -> None:

@@ -6,12 +6,12 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
-from protocol.ids import TopicPartition
-from storage.config import LogConfig
-from storage.log import PartitionLog
-from storage.log_manager import LogManager
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.config import LogConfig
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.log_manager import LogManager
 
 TOPIC_ID = UUID(int=1)
 EVENTS = TopicPartition("events", 0)

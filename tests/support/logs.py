@@ -5,13 +5,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from protocol.batch import iterate_headers
-from protocol.compression import Compression
-from protocol.ids import LeaderEpoch, Offset, TopicPartition
-from protocol.record import BatchBuilder, Record, read_records
-from storage.config import LogConfig
-from storage.files import FileSystem
-from storage.log import AppendOrigin, PartitionLog
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.protocol.record import BatchBuilder, Record, read_records
+from tidelog.storage.config import LogConfig
+from tidelog.storage.files import FileSystem
+from tidelog.storage.log import AppendOrigin, PartitionLog
 
 TOPIC_PARTITION = TopicPartition("events", 0)
 DIRECTORY = "/data/events-0"

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.raft.log import MetadataLog
-from cluster.quorum.effects import Appended, AppendRefused, Effect, HighWatermark, LeaderChanged, Persist
-from cluster.quorum.events import Append, Event, Persisted, Resign, Tick
-from cluster.quorum.quorum_record import QuorumRecord
-from cluster.quorum.voter_set import VoterSet
-from protocol.control_batch import ControlRecordType, control_batch
-from protocol.control_records import LeaderChangeMessage, Voter
-from protocol.ids import BrokerId, LeaderEpoch, Offset
-from protocol.record import BatchBuilder
+from tidelog.broker.raft.log import MetadataLog
+from tidelog.cluster.quorum.effects import (
+    Appended,
+    AppendRefused,
+    Effect,
+    HighWatermark,
+    LeaderChanged,
+    Persist,
+)
+from tidelog.cluster.quorum.events import Append, Event, Persisted, Resign, Tick
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.voter_set import VoterSet
+from tidelog.protocol.control_batch import ControlRecordType, control_batch
+from tidelog.protocol.control_records import LeaderChangeMessage, Voter
+from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.protocol.record import BatchBuilder
 
 
 class LonelyQuorum:

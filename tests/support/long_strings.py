@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from protocol.schema import Array, Kind, Nested, String, Struct
 from tests.support.random_messages import declared_fields, inner_struct
+from tidelog.protocol.schema import Array, Kind, Nested, String, Struct
 
 LONGEST_STRING: Final = "s" * 32_767
 

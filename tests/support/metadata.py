@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 from uuid import UUID
 
-from cluster.controller.bootstrap import bootstrap_records
-from cluster.controller.create_topics import create_topics
-from cluster.controller.result import ControllerResult
-from cluster.controller.settings import ControllerSettings
-from cluster.delta import MetadataDelta
-from cluster.image import MetadataImage
-from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
-from protocol.schema import MetadataRecord
+from tidelog.cluster.controller.bootstrap import bootstrap_records
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from tidelog.protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
+from tidelog.protocol.schema import MetadataRecord
 
 R = TypeVar("R")
 

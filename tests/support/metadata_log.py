@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import Offset
-from remote.metadata.log_ports import LogBounds, LogRecord, MetadataTopic, ReadRecords
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import Offset
+from tidelog.remote.metadata.log_ports import LogBounds, LogRecord, MetadataTopic, ReadRecords
 
 
 class MemoryTopic(MetadataTopic):

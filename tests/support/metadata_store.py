@@ -8,29 +8,29 @@ from concurrent.futures import Executor, Future
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker.clock import Clock
-from broker.config import BrokerConfig
-from broker.controller.controller import Controller
-from broker.controller_channel import ControllerChannel
-from broker.listeners import Listener, SecurityProtocol
-from broker.metadata.snapshotter import SnapshotSettings
-from broker.metadata.store import MetadataStore
-from broker.network.request_channel import RequestChannel
-from broker.raft.log import MetadataLog, MetadataLogConfig
-from broker.raft.raft_node import RaftConfig, RaftNode
-from broker.registration import registration_request
-from broker.request_metrics import RequestMetrics
-from broker.slices import Slices
-from clients.connecting import ConnectionSettings
-from clients.environment import SystemEnvironment
-from cluster.controller.bootstrap import bootstrap_records
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from protocol.messages.broker_registration import BrokerRegistrationResponse
-from storage.files import FileSystem
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
 from tests.support.lonely_quorum import LonelyQuorum
 from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
+from tidelog.broker.clock import Clock
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.controller.controller import Controller
+from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.broker.listeners import Listener, SecurityProtocol
+from tidelog.broker.metadata.snapshotter import SnapshotSettings
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
+from tidelog.broker.raft.raft_node import RaftConfig, RaftNode
+from tidelog.broker.registration import registration_request
+from tidelog.broker.request_metrics import RequestMetrics
+from tidelog.broker.slices import Slices
+from tidelog.clients.connecting import ConnectionSettings
+from tidelog.clients.environment import SystemEnvironment
+from tidelog.cluster.controller.bootstrap import bootstrap_records
+from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from tidelog.protocol.messages.broker_registration import BrokerRegistrationResponse
+from tidelog.storage.files import FileSystem
 
 DIRECTORY = "/data"
 

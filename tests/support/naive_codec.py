@@ -10,8 +10,9 @@ import struct
 from typing import Any
 from uuid import UUID
 
-from protocol.errors import DecodeError
-from protocol.schema import (
+from tests.support.random_messages import Declared, declared_fields
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.schema import (
     Array,
     Bool,
     Float64,
@@ -29,7 +30,6 @@ from protocol.schema import (
     UInt32,
     Uuid,
 )
-from tests.support.random_messages import Declared, declared_fields
 
 FIXED: dict[type[Kind], str] = {
     Bool: ">?",

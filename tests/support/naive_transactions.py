@@ -10,17 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from clients.produce_core import BatchAnswer
-from clients.producer_batch import ProducerBatch
-from clients.transaction_requests import CoordinatorRequest
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from protocol.messages.end_txn import EndTxnRequest
-from protocol.messages.init_producer_id import InitProducerIdRequest
-from protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from protocol.schema import ApiMessage
 from tests.support.transactional_producers import (
     ended,
     initialized,
@@ -28,6 +17,17 @@ from tests.support.transactional_producers import (
     offsets_committed,
     partitions_added,
 )
+from tidelog.clients.produce_core import BatchAnswer
+from tidelog.clients.producer_batch import ProducerBatch
+from tidelog.clients.transaction_requests import CoordinatorRequest
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from tidelog.protocol.messages.end_txn import EndTxnRequest
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from tidelog.protocol.schema import ApiMessage
 
 PRODUCER_ID = 7
 E = ErrorCode

@@ -8,10 +8,10 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from broker.clock import Clock
-from broker.network.config import ListenerConfig, NetworkConfig
-from broker.network.request import Request
-from broker.network.server import NetworkServer
+from tidelog.broker.clock import Clock
+from tidelog.broker.network.config import ListenerConfig, NetworkConfig
+from tidelog.broker.network.request import Request
+from tidelog.broker.network.server import NetworkServer
 
 
 def frame(body: bytes) -> bytes:

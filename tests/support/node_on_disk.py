@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from broker.config import BrokerConfig
-from broker.node import BrokerNode
-from protocol.codec import decode
-from protocol.framing import encode_request, read_response_header
-from protocol.schema import ApiMessage
 from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.node import BrokerNode
+from tidelog.protocol.codec import decode
+from tidelog.protocol.framing import encode_request, read_response_header
+from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 ResultT = TypeVar("ResultT")

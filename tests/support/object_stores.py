@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
-from remote.object_store.port import Content, InvalidRange, ObjectInfo
-from remote.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageError
+from tidelog.remote.object_store.port import Content, InvalidRange, ObjectInfo
+from tidelog.remote.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageError
 
 
 class Call(NamedTuple):

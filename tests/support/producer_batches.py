@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.batch import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader
-from protocol.ids import NO_SEQUENCE
+from tidelog.protocol.batch import ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader
+from tidelog.protocol.ids import NO_SEQUENCE
 
 
 def data_header(

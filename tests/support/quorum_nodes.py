@@ -9,26 +9,26 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from broker.config import BrokerConfig
-from broker.metadata.randomness import SystemRandomness
-from broker.metadata.store import MetadataStore
-from broker.node import BrokerNode
-from broker.raft.formatting import InitialVoter, format_directories
-from cluster.controller.result import ControllerResult
-from cluster.image import MetadataImage
-from cluster.quorum.quorum import Quorum
 from harness.ports import free_ports
-from protocol.codec import decode
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import encode_request, read_response_header
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.registry import APIS
-from protocol.schema import ApiMessage
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.loops import until
 from tests.support.metadata import CLUSTER_ID
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metadata.randomness import SystemRandomness
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.node import BrokerNode
+from tidelog.broker.raft.formatting import InitialVoter, format_directories
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
+from tidelog.protocol.codec import decode
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import encode_request, read_response_header
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.registry import APIS
+from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 

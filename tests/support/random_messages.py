@@ -15,7 +15,7 @@ from random import Random
 from typing import Any, get_type_hints
 from uuid import UUID
 
-from protocol.schema import (
+from tidelog.protocol.schema import (
     ZERO_UUID,
     Array,
     Bool,

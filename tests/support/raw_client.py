@@ -7,11 +7,11 @@ import socket
 import struct
 from typing import TypeVar
 
-from protocol.codec import decode
-from protocol.framing import encode_request, read_response_header
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.registry import APIS, ApiKey, request_type, response_type
-from protocol.schema import ApiMessage
+from tidelog.protocol.codec import decode
+from tidelog.protocol.framing import encode_request, read_response_header
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.registry import APIS, ApiKey, request_type, response_type
+from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 

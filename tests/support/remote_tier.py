@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from protocol.ids import Offset
-from remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
-from remote.segment_metadata import (
+from tidelog.protocol.ids import Offset
+from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
+from tidelog.remote.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -18,18 +18,18 @@ from remote.segment_metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from remote.storage_manager import (
+from tidelog.remote.storage_manager import (
     IndexType,
     LogSegmentData,
     ReadableStream,
     RemoteResourceNotFound,
     RemoteStorageError,
 )
-from storage.checkpoints import encode_leader_epochs
-from storage.leader_epoch import LeaderEpochCache
-from storage.log import PartitionLog
-from storage.segment import LogSegment
-from storage.txn_index import AbortedTransaction
+from tidelog.storage.checkpoints import encode_leader_epochs
+from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.segment import LogSegment
+from tidelog.storage.txn_index import AbortedTransaction
 
 PARTITION = TopicIdPartition(UUID(int=7), "events", 0)
 

@@ -10,30 +10,30 @@ from collections.abc import Mapping
 from typing import cast
 from uuid import UUID
 
-from broker.clock import SystemClock
-from broker.partition import ACKS_ALL, Partition
-from broker.replication.fetcher import FetcherPorts
-from broker.replication.fetcher_manager import FetcherManager
-from broker.replication.isr_updates import IsrUpdates
-from clients.connection import BrokerConnection
-from cluster.controller.alter_partition import alter_partition
-from cluster.controller.broker_changes import fenced, unfenced
-from cluster.controller.settings import ControllerSettings
-from cluster.delta import MetadataDelta
-from cluster.image import PartitionImage
-from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.throttle import ReplicationQuota
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import BrokerId, TopicPartition
-from protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from protocol.schema import MetadataRecord
 from tests.support.logs import batch
 from tests.support.replica_pair import LeaderConnection, bytes_of
 from tests.support.replicas import NOW_MS, HandClock, Replicas
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.partition import ACKS_ALL, Partition
+from tidelog.broker.replication.fetcher import FetcherPorts
+from tidelog.broker.replication.fetcher_manager import FetcherManager
+from tidelog.broker.replication.isr_updates import IsrUpdates
+from tidelog.clients.connection import BrokerConnection
+from tidelog.cluster.controller.alter_partition import alter_partition
+from tidelog.cluster.controller.broker_changes import fenced, unfenced
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import PartitionImage
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.throttle import ReplicationQuota
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.schema import MetadataRecord
 
 TOPIC_ID = UUID(int=4_711)
 THE_PARTITION = TopicPartition("t", 0)

@@ -8,36 +8,36 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from broker.fetch_sessions import FetchSessionCache
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.list_offsets import ListOffsetsHandler
-from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from broker.network.request import ClientInformation
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
-from broker.replication.current_leaders import CurrentLeaders
-from broker.replication.fetcher import FetcherPorts
-from broker.replication.fetcher_manager import FetcherManager
-from broker.replication.remote_tier import FollowersTier
-from broker.request_context import RequestContext
-from broker.slices import Slices
-from broker.topic_traffic import TopicTraffic
-from clients.connection import BrokerConnection
-from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.throttle import ReplicationQuota
-from protocol.batch import iterate_headers
-from protocol.codec import decode, encode
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import RequestHeader
-from protocol.ids import TopicPartition
-from protocol.messages.list_offsets import ListOffsetsRequest
-from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from protocol.registry import APIS, ApiKey
-from protocol.schema import ApiMessage, MetadataRecord
-from protocol.steps import completed
-from storage.log import PartitionLog
 from tests.support.logs import batch
 from tests.support.replicas import NOW_MS, FakeRequest, Replicas
+from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.broker.replication.fetcher import FetcherPorts
+from tidelog.broker.replication.fetcher_manager import FetcherManager
+from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.slices import Slices
+from tidelog.broker.topic_traffic import TopicTraffic
+from tidelog.clients.connection import BrokerConnection
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.throttle import ReplicationQuota
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.list_offsets import ListOffsetsRequest
+from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from tidelog.protocol.registry import APIS, ApiKey
+from tidelog.protocol.schema import ApiMessage, MetadataRecord
+from tidelog.protocol.steps import completed
+from tidelog.storage.log import PartitionLog
 
 LEADER, FOLLOWER = 1, 2
 

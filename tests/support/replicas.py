@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.network.request import Answer, Request
-from broker.purgatory.purgatory import Purgatory
-from broker.replica_manager import ReplicaManager
-from broker.replication.isr_updates import LedPartition
-from broker.replication.leadership import Leadership
-from broker.replication.waiting import WaitingRequests
-from cluster.delta import MetadataDelta
-from cluster.image import MetadataImage
-from cluster.replication.leader_isr import IsrCommitted, IsrProposal
-from cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
-from protocol.codec import decode, encode
-from protocol.framing import RequestHeader, read_response_header
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from protocol.registry import ApiKey, response_type
-from protocol.schema import ApiMessage, MetadataRecord
-from storage.config import LogConfig
-from storage.file_slice import FileSlice
-from storage.log_manager import LogManager
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.metadata import broker_registration_record
+from tidelog.broker.network.request import Answer, Request
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.replication.isr_updates import LedPartition
+from tidelog.broker.replication.leadership import Leadership
+from tidelog.broker.replication.waiting import WaitingRequests
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.framing import RequestHeader, read_response_header
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.registry import ApiKey, response_type
+from tidelog.protocol.schema import ApiMessage, MetadataRecord
+from tidelog.storage.config import LogConfig
+from tidelog.storage.file_slice import FileSlice
+from tidelog.storage.log_manager import LogManager
 
 NODE = 1
 NOW_MS = 1_700_000_000_000

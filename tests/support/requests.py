@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from broker.network.request import ClientInformation
-from broker.request_context import RequestContext
-from protocol.codec import decode, encode
-from protocol.framing import RequestHeader
-from protocol.schema import ApiMessage
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.request_context import RequestContext
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.schema import ApiMessage
 
 M = TypeVar("M", bound=ApiMessage)
 

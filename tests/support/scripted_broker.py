@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from protocol.codec import decode
-from protocol.framing import encode_response, read_request_header
-from protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.messages.metadata import (
+from tidelog.protocol.codec import decode
+from tidelog.protocol.framing import encode_response, read_request_header
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from tidelog.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.registry import APIS, ApiKey, request_type
-from protocol.schema import ApiMessage
+from tidelog.protocol.registry import APIS, ApiKey, request_type
+from tidelog.protocol.schema import ApiMessage
 
 
 class Seen(NamedTuple):

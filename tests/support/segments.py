@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import UUID
 
-from protocol.ids import uuid_text
-from remote.segment_metadata import (
+from tidelog.protocol.ids import uuid_text
+from tidelog.remote.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from remote.storage_manager import IndexType, LogSegmentData
+from tidelog.remote.storage_manager import IndexType, LogSegmentData
 
 TOPIC_ID = UUID("959eafbe-66a3-4d62-8305-44d5e92400b5")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 
-from storage.files import File
 from tests.support.crash_fs import CrashFileSystem
+from tidelog.storage.files import File
 
 
 class ShortOfDescriptors(CrashFileSystem):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from broker.metadata.store import MetadataStore
-from cluster.controller.result import ControllerResult
-from protocol.schema import MetadataRecord
 from tests.support.metadata import broker_registration_record
 from tests.support.metadata_store import running_store
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.protocol.schema import MetadataRecord
 
 
 async def write(store: MetadataStore, records: Iterable[MetadataRecord]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from broker.coordinator.state_log import AppendedRecords
-from protocol.batch import read_header
-from protocol.errors import ErrorCode, KafkaError
-from protocol.record import BatchBuilder
+from tidelog.broker.coordinator.state_log import AppendedRecords
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.record import BatchBuilder
 
 
 class MemoryStateLog:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.node import BrokerNode
-from cluster.image import BrokerImage, PartitionImage
 from tests.support.eventually import wait_until
+from tidelog.broker.node import BrokerNode
+from tidelog.cluster.image import BrokerImage, PartitionImage
 from tidelog.embedded import EmbeddedCluster
 
 TIMEOUT_S = 30.0

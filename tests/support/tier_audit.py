@@ -19,15 +19,15 @@ from uuid import UUID
 
 import confluent_kafka
 
-from clients.admin import Admin, OffsetSpec
-from clients.consumer import Consumer
-from protocol.errors import DecodeError, KafkaError
-from protocol.ids import TopicPartition, uuid_text
-from remote.metadata.config import METADATA_TOPIC
-from remote.metadata.record_codec import decode_event
-from remote.metadata.store import PartitionMetadataStore, partition_of
-from remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from remote.segment_objects.object_keys import ObjectKeys
+from tidelog.clients.admin import Admin, OffsetSpec
+from tidelog.clients.consumer import Consumer
+from tidelog.protocol.errors import DecodeError, KafkaError
+from tidelog.protocol.ids import TopicPartition, uuid_text
+from tidelog.remote.metadata.config import METADATA_TOPIC
+from tidelog.remote.metadata.record_codec import decode_event
+from tidelog.remote.metadata.store import PartitionMetadataStore, partition_of
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tidelog.remote.segment_objects.object_keys import ObjectKeys
 
 TIMEOUT_S = 60.0
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

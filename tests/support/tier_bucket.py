@@ -6,28 +6,34 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from protocol.ids import Offset
-from remote.inspection.bucket import Bucket
-from remote.inspection.findings import Finding
-from remote.inspection.fsck import bucket_findings, deep_findings, metadata_findings
-from remote.inspection.history import MetadataHistory, RecordPlace
-from remote.inspection.views import PartitionOffsets, PartitionView
-from remote.metadata.record_codec import encode_event
-from remote.metadata.store import RemoteLogEvent
-from remote.segment_metadata import (
+from tests.support.logs import NOW_MS, append, append_marker, open_log
+from tests.support.remote_tier import PARTITION, segment_metadata
+from tidelog.protocol.ids import Offset
+from tidelog.remote.inspection.bucket import Bucket
+from tidelog.remote.inspection.findings import Finding
+from tidelog.remote.inspection.fsck import bucket_findings, deep_findings, metadata_findings
+from tidelog.remote.inspection.history import MetadataHistory, RecordPlace
+from tidelog.remote.inspection.views import PartitionOffsets, PartitionView
+from tidelog.remote.metadata.record_codec import encode_event
+from tidelog.remote.metadata.store import RemoteLogEvent
+from tidelog.remote.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
-from remote.storage_manager import LogSegmentData
-from storage.checkpoints import encode_leader_epochs
-from storage.config import LogConfig
-from storage.files import OsFileSystem
-from storage.leader_epoch import EpochEntry
-from storage.log_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
-from storage.segment import LogSegment
-from tests.support.logs import NOW_MS, append, append_marker, open_log
-from tests.support.remote_tier import PARTITION, segment_metadata
+from tidelog.remote.storage_manager import LogSegmentData
+from tidelog.storage.checkpoints import encode_leader_epochs
+from tidelog.storage.config import LogConfig
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    file_name,
+)
+from tidelog.storage.segment import LogSegment
 
 CONFIG = LogConfig(remote_storage_enable=True, retention_ms=-1, index_interval_bytes=256)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from protocol.ids import Offset
-from remote.inspection.history import PartitionHistory, RecordPlace
-from remote.inspection.views import PartitionOffsets, PartitionView
-from remote.log_manager.remote_lineage import highest_remote_offset
-from remote.metadata.store import RemoteLogEvent
-from remote.segment_metadata import RemoteLogSegmentMetadata
-from storage.config import LogConfig
-from storage.leader_epoch import EpochEntry, LeaderEpochCache
 from tests.support.remote_segments import FINISHED, PARTITION, started, step
+from tidelog.protocol.ids import Offset
+from tidelog.remote.inspection.history import PartitionHistory, RecordPlace
+from tidelog.remote.inspection.views import PartitionOffsets, PartitionView
+from tidelog.remote.log_manager.remote_lineage import highest_remote_offset
+from tidelog.remote.metadata.store import RemoteLogEvent
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.storage.config import LogConfig
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 NOW_MS = 10_000_000
 TIERED = LogConfig(remote_storage_enable=True, retention_ms=-1)

@@ -15,35 +15,35 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from protocol.batch import iterate_headers
-from protocol.ids import LeaderEpoch, Offset
-from remote.log_manager.context import RemoteLogContext
-from remote.log_manager.copy_task import CopyTask
-from remote.log_manager.expiration_task import ExpirationTask
-from remote.log_manager.fault_points import FaultPoints, no_faults
-from remote.log_manager.follower_task import FollowerTask
-from remote.log_manager.replica import Role, TieredReplica
-from remote.log_manager.settings import RemoteLogManagerSettings
-from remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from remote.metadata_manager import RemoteMetadataError
-from remote.segment_metadata import (
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import NOW_MS, batch, end_marker, open_log
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.remote.log_manager.context import RemoteLogContext
+from tidelog.remote.log_manager.copy_task import CopyTask
+from tidelog.remote.log_manager.expiration_task import ExpirationTask
+from tidelog.remote.log_manager.fault_points import FaultPoints, no_faults
+from tidelog.remote.log_manager.follower_task import FollowerTask
+from tidelog.remote.log_manager.replica import Role, TieredReplica
+from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
+from tidelog.remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from remote.storage_manager import (
+from tidelog.remote.storage_manager import (
     IndexType,
     LogSegmentData,
     ReadableStream,
     RemoteResourceNotFound,
     RemoteStorageError,
 )
-from storage.config import LogConfig
-from storage.files import FileSystem
-from storage.log import AppendOrigin, PartitionLog
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import NOW_MS, batch, end_marker, open_log
+from tidelog.storage.config import LogConfig
+from tidelog.storage.files import FileSystem
+from tidelog.storage.log import AppendOrigin, PartitionLog
 
 PARTITION = TopicIdPartition(UUID(int=7), "events", 0)
 T = TypeVar("T")

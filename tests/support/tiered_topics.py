@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.node import BrokerNode
-from clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
-from storage.log import PartitionLog
 from tests.support.eventually import wait_until
+from tidelog.broker.node import BrokerNode
+from tidelog.clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.log import PartitionLog
 
 TIMEOUT_S = 30.0
 TIERED = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
-from broker.remote_fetch import RemoteAccess, RemoteFetchMemory
-from protocol.ids import Offset
-from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
-from storage.log import PartitionLog, RecordPlace
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.remote_fetch import RemoteAccess, RemoteFetchMemory
+from tidelog.protocol.ids import Offset
+from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.storage.log import PartitionLog, RecordPlace
 
 
 @dataclass(eq=False)

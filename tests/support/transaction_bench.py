@@ -7,18 +7,18 @@ from typing import TypeVar
 
 import pytest
 
-from broker.coordinator.moment import Moment
-from broker.coordinator.outcome import Outcome, Writes
-from broker.transactions.config import TransactionConfig
-from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.init_producer import ProducerIdAndEpoch, ProducerIdNeeded
-from broker.transactions.marking import Marking
-from broker.transactions.metadata import TransactionMetadata
-from broker.transactions.records import TransactionRecord
-from broker.transactions.safeguards import NONE_DISABLED, SafeguardSet
-from broker.transactions.states import TransactionState
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import ProducerId, TopicPartition
+from tidelog.broker.coordinator.moment import Moment
+from tidelog.broker.coordinator.outcome import Outcome, Writes
+from tidelog.broker.transactions.config import TransactionConfig
+from tidelog.broker.transactions.coordinator import TransactionCoordinator
+from tidelog.broker.transactions.init_producer import ProducerIdAndEpoch, ProducerIdNeeded
+from tidelog.broker.transactions.marking import Marking
+from tidelog.broker.transactions.metadata import TransactionMetadata
+from tidelog.broker.transactions.records import TransactionRecord
+from tidelog.broker.transactions.safeguards import NONE_DISABLED, SafeguardSet
+from tidelog.broker.transactions.states import TransactionState
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import ProducerId, TopicPartition
 
 R = TypeVar("R")
 

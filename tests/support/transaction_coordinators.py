@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import TypeVar, cast
 
-from broker.clock import Clock
-from broker.verification.coordinator_questions import CoordinatorQuestions
-from broker.verification.verifier import TransactionVerifier, VerificationSettings
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import BrokerId, TopicPartition
-from protocol.messages.add_partitions_to_txn import (
+from tests.support.replicas import Replicas
+from tidelog.broker.clock import Clock
+from tidelog.broker.verification.coordinator_questions import CoordinatorQuestions
+from tidelog.broker.verification.verifier import TransactionVerifier, VerificationSettings
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -19,8 +20,7 @@ from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from protocol.schema import ApiMessage
-from tests.support.replicas import Replicas
+from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 

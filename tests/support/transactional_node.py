@@ -10,65 +10,65 @@ import asyncio
 from typing import cast
 from uuid import UUID
 
-from broker.consumer_offsets import TransactionalOffsetsLog
-from broker.coordinator_logs import StateTopic, TopicStateLog
-from broker.fetch_sessions import FetchSessionCache
-from broker.flusher import Flusher
-from broker.groups.config import GroupConfig
-from broker.groups.service import GroupService
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.produce import ProduceHandler
-from broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
-from broker.handlers.write_txn_markers import WriteTxnMarkersHandler
-from broker.leadership_lease import LeadershipLease
-from broker.network.request import ClientInformation
-from broker.partition import Partition
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
-from broker.replication.current_leaders import CurrentLeaders
-from broker.request_context import RequestContext
-from broker.slices import Slices
-from broker.topic_traffic import TopicTraffic
-from broker.verification.coordinator_questions import CoordinatorQuestions
-from broker.verification.verifier import VerificationSettings
-from cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
-from protocol.framing import RequestHeader
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.offset_commit import (
+from tests.support.logs import batch, values_of
+from tests.support.replicas import NODE, FakeRequest, Replicas
+from tests.support.transaction_coordinators import ScriptedCoordinator, VerificationBench
+from tidelog.broker.consumer_offsets import TransactionalOffsetsLog
+from tidelog.broker.coordinator_logs import StateTopic, TopicStateLog
+from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.flusher import Flusher
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.broker.groups.service import GroupService
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
+from tidelog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
+from tidelog.broker.leadership_lease import LeadershipLease
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.partition import Partition
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.slices import Slices
+from tidelog.broker.topic_traffic import TopicTraffic
+from tidelog.broker.verification.coordinator_questions import CoordinatorQuestions
+from tidelog.broker.verification.verifier import VerificationSettings
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.produce import (
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.messages.txn_offset_commit import (
+from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.messages.write_txn_markers import (
+from tidelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from protocol.registry import ApiKey
-from tests.support.logs import batch, values_of
-from tests.support.replicas import NODE, FakeRequest, Replicas
-from tests.support.transaction_coordinators import ScriptedCoordinator, VerificationBench
+from tidelog.protocol.registry import ApiKey
 
 T0 = TopicPartition("t", 0)
 OFFSETS = TopicPartition(GROUP_METADATA_TOPIC, 0)

@@ -6,27 +6,27 @@ from typing import Any
 
 import pytest
 
-from clients.consumer_types import OffsetAndMetadata
-from clients.produce_core import ProduceCore
-from clients.transaction_life import TransactionState
-from clients.transaction_manager import Step, TransactionManager
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
-from protocol.messages.add_partitions_to_txn import (
+from tests.support.accumulators import P0, P1, Outcome, cluster, core, must_put
+from tidelog.clients.consumer_types import OffsetAndMetadata
+from tidelog.clients.produce_core import ProduceCore
+from tidelog.clients.transaction_life import TransactionState
+from tidelog.clients.transaction_manager import Step, TransactionManager
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
-from protocol.messages.end_txn import EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdResponse
-from protocol.messages.txn_offset_commit import (
+from tidelog.protocol.messages.end_txn import EndTxnResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.schema import ApiMessage
-from tests.support.accumulators import P0, P1, Outcome, cluster, core, must_put
+from tidelog.protocol.schema import ApiMessage
 
 TRANSACTIONAL_ID = "gauge"
 TIMEOUT_MS = 30_000

@@ -15,18 +15,18 @@ from dataclasses import astuple, dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from broker.transactions.init_producer import ProducerIdAndEpoch
-from broker.transactions.marking import Marking
-from broker.transactions.states import AT_REST
-from protocol.batch import BatchHeader
-from protocol.errors import ErrorCode, KafkaError
-from storage.producer_state import ProducerStateManager
-from storage.transaction_marker import EndTransactionMarker
-from storage.validation import AppendOrigin
-from storage.verification import NO_VERIFICATION, Verification
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.producer_batches import data_header, marker_header
 from tests.support.transaction_bench import A, TransactionBench
+from tidelog.broker.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.transactions.marking import Marking
+from tidelog.broker.transactions.states import AT_REST
+from tidelog.protocol.batch import BatchHeader
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.producer_state import ProducerStateManager
+from tidelog.storage.transaction_marker import EndTransactionMarker
+from tidelog.storage.validation import AppendOrigin
+from tidelog.storage.verification import NO_VERIFICATION, Verification
 
 NOW_MS = 0
 TRANSACTION_VERSION_2 = 2

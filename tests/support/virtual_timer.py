@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.purgatory.timers import Timers
-from broker.purgatory.timing_wheel import TimerEntry
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.purgatory.timing_wheel import TimerEntry
 
 
 class VirtualTime:

@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from clients.admin import ActiveProducer, Admin, TransactionDescription
-from clients.admin_transactions import TransactionListing
-from clients.admin_types import TopicDescription
-from clients.metadata import PartitionMetadata
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.schema import ZERO_UUID
 from tidelog.cli.hanging_transactions import find_hanging, now_ms
+from tidelog.clients.admin import ActiveProducer, Admin, TransactionDescription
+from tidelog.clients.admin_transactions import TransactionListing
+from tidelog.clients.admin_types import TopicDescription
+from tidelog.clients.metadata import PartitionMetadata
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.schema import ZERO_UUID
 
 P0, P1 = TopicPartition("tides", 0), TopicPartition("tides", 1)
 HOUR_MS = 3_600_000

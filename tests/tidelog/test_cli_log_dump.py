@@ -10,26 +10,26 @@ from typing import Any
 
 import pytest
 
-from broker.groups.records import (
+from tests.support.cli import tidelog, tidelog_failure, tidelog_output
+from tests.support.logs import NOW_MS, append, append_marker, batch, open_log
+from tidelog.broker.groups.records import (
     CommittedOffset,
     group_tombstone,
     offset_commit,
     offset_tombstone,
 )
-from broker.groups.records import encode_record as encode_group_record
-from cluster.metadata_log_codec import encode_record as encode_metadata_record
-from protocol.batch import iterate_headers
-from protocol.codec import encode
-from protocol.control_batch import ControlRecordType, control_batch
-from protocol.control_records import LeaderChangeMessage
-from protocol.coordinator_records.transaction_log import TransactionLogKey, TransactionLogValue
-from protocol.metadata_records.topic_record import TopicRecord
-from protocol.record import BatchBuilder
-from storage.config import LogConfig
-from storage.files import OsFileSystem
-from storage.log import AppendOrigin, PartitionLog
-from tests.support.cli import tidelog, tidelog_failure, tidelog_output
-from tests.support.logs import NOW_MS, append, append_marker, batch, open_log
+from tidelog.broker.groups.records import encode_record as encode_group_record
+from tidelog.cluster.metadata_log_codec import encode_record as encode_metadata_record
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.codec import encode
+from tidelog.protocol.control_batch import ControlRecordType, control_batch
+from tidelog.protocol.control_records import LeaderChangeMessage
+from tidelog.protocol.coordinator_records.transaction_log import TransactionLogKey, TransactionLogValue
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.record import BatchBuilder
+from tidelog.storage.config import LogConfig
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.log import AppendOrigin, PartitionLog
 
 GOLDEN = Path(__file__).parents[1] / "storage" / "golden"
 FIRST = "00000000000000000000"

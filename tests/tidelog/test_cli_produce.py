@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 import tidelog.cli.produce
-from protocol.errors import ErrorCode
-from protocol.registry import ApiKey
 from tests.support.coordinated_brokers import Coordinated, coordinated, in_turn
 from tests.support.transactional_producers import ended
 from tidelog.cli.input_records import RecordSplitter
 from tidelog.cli.produce import Target, _produce
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.registry import ApiKey
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from clients.admin import Admin
-from protocol.errors import ErrorCode, KafkaError
 from tests.support.cli import tidelog_failure, tidelog_output
+from tidelog.clients.admin import Admin
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.ids import uuid_from_text
 from tests.support.cli import tidelog_failure, tidelog_output
+from tidelog.protocol.ids import uuid_from_text
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 

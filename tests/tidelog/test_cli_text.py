@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.config import ConsumerConfig, ProducerConfig
-from clients.consumer_types import ConsumerRecord, TimestampType
-from clients.options import ConfigError
 from tidelog.cli.escapes import unescape
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.input_records import InputRecord, RecordSplitter
@@ -21,6 +18,9 @@ from tidelog.cli.offset_choice import OffsetChoice, Start, parse_offset_choices
 from tidelog.cli.options import client_options, key_values
 from tidelog.cli.output import json_text, print_table
 from tidelog.cli.record_format import DEFAULT_FORMAT, compile_format, json_line
+from tidelog.clients.config import ConsumerConfig, ProducerConfig
+from tidelog.clients.consumer_types import ConsumerRecord, TimestampType
+from tidelog.clients.options import ConfigError
 
 
 def record(

@@ -12,26 +12,26 @@ from uuid import uuid4
 
 import pytest
 
-from clients.admin import Admin, TopicDescription
-from clients.producer import Producer
-from protocol.batch import iterate_headers
-from protocol.ids import TopicPartition, uuid_from_text
-from remote.inspection.placing import Place
-from remote.metadata.config import METADATA_TOPIC
-from remote.metadata.partitioning import metadata_partition
-from remote.metadata.record_codec import encode_event
-from remote.segment_metadata import (
-    RemoteLogSegmentId,
-    RemoteLogSegmentMetadataUpdate,
-    RemoteLogSegmentState,
-    TopicIdPartition,
-)
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
 from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.clients.admin import Admin, TopicDescription
+from tidelog.clients.producer import Producer
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.ids import TopicPartition, uuid_from_text
+from tidelog.remote.inspection.placing import Place
+from tidelog.remote.metadata.config import METADATA_TOPIC
+from tidelog.remote.metadata.partitioning import metadata_partition
+from tidelog.remote.metadata.record_codec import encode_event
+from tidelog.remote.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
 
 CONFLUENT = CLIENTS["confluent"]
 SENT = [Message(b"%d " % number + bytes(900)) for number in range(4000)]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from clients.admin import Admin
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
 from tests.support.tiered_topics import TieredTopics
+from tidelog.clients.admin import Admin
 from tidelog.demo.progress import Progress
 from tidelog.demo.tier_view import Border, Segments, TierView, border_table
 from tidelog.demo.tier_watch import TierWatch

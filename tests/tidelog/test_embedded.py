@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.config_definition import ConfigError
 from tidelog.embedded import EmbeddedCluster
+from tidelog.storage.config_definition import ConfigError
 
 
 @pytest.mark.parametrize(

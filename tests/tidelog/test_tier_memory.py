@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 import tempfile
 
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.list_offsets import (
+from tests.harness.hostile.target import Target
+from tests.support.eventually import wait_until
+from tests.support.raw_client import RawClient
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.produce import (
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record import BatchBuilder
-from tests.harness.hostile.target import Target
-from tests.support.eventually import wait_until
-from tests.support.raw_client import RawClient
+from tidelog.protocol.record import BatchBuilder
 
 MIB = 1024 * 1024
 CACHE_BYTES = 16 * MIB

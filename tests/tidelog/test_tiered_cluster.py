@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from clients.admin import Admin, ElectionType
-from protocol.ids import TopicPartition
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
 from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.clients.admin import Admin, ElectionType
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.ids import TopicPartition
 
 NODES = (1, 2, 3)
 CONFLUENT, AIOKAFKA, TIDELOG = CLIENTS["confluent"], CLIENTS["aiokafka"], CLIENTS["tidelog"]

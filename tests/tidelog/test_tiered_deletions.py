@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.remote.part import RemotePart
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
 from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.broker.remote.part import RemotePart
 from tidelog.embedded import EmbeddedCluster
 
 

@@ -10,14 +10,14 @@ from uuid import uuid4
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
 
-from broker.exposition import Exposition
-from broker.node import BrokerNode
-from broker.remote.part import RemotePart
-from clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, Message
 from tests.support.foreign_clients.opening import Opened
 from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.broker.exposition import Exposition
+from tidelog.broker.node import BrokerNode
+from tidelog.broker.remote.part import RemotePart
+from tidelog.clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.embedded import EmbeddedCluster
 
 CONFLUENT = CLIENTS["confluent"]

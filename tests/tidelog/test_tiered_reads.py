@@ -7,15 +7,15 @@ import random
 
 import pytest
 
-from broker.node import BrokerNode
-from protocol.batch import iterate_headers
-from protocol.compression import Compression
 from tests.support.eventually import wait_until
 from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
 from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.partition_writer import PartitionWriter
 from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.broker.node import BrokerNode
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.compression import Compression
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import BrokerConfig
-from remote.metadata.config import METADATA_TOPIC
 from tests.support.eventually import wait_until
+from tidelog.broker.config import BrokerConfig
 from tidelog.cli.dev import DEV_SETTINGS
 from tidelog.embedded import SINGLE_NODE_DEFAULTS, EmbeddedCluster
 from tidelog.local_cluster.layout import new_layout
 from tidelog.local_cluster.tiering import metadata_topic_settings, tiered_settings
+from tidelog.remote.metadata.config import METADATA_TOPIC
 
 
 @pytest.mark.parametrize(("nodes", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])

@@ -7,11 +7,11 @@ from typing import Final, TypeVar
 
 import typer
 
-from clients.admin import Admin
-from protocol.errors import KafkaError
 from tidelog.cli.failures import EXIT_FAILURE, complain, kafka_error_text
 from tidelog.cli.options import CONNECT_TIMEOUT_MS
 from tidelog.cli.running import run
+from tidelog.clients.admin import Admin
+from tidelog.protocol.errors import KafkaError
 
 # What the cluster may take for a change, once it is reached.
 OPERATION_TIMEOUT_MS: Final = 60_000

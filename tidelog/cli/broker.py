@@ -18,6 +18,6 @@ def broker(context: typer.Context) -> None:
     if context.args[:1] and context.args[0] in broker_admin.COMMANDS:
         command = get_command(broker_admin.app)
         raise typer.Exit(command.main(context.args, prog_name="tidelog broker", standalone_mode=False) or 0)
-    from broker.__main__ import main
+    from tidelog.broker.__main__ import main
 
     raise typer.Exit(main(context.args, program="tidelog broker"))

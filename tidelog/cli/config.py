@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-from clients.admin import (
+from tidelog.cli.admin import with_admin
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
+from tidelog.cli.output import print_json, print_table
+from tidelog.clients.admin import (
     Admin,
     AlterOperation,
     ConfigChange,
@@ -15,11 +19,7 @@ from clients.admin import (
     ConfigResource,
     ResourceType,
 )
-from protocol.errors import KafkaError
-from tidelog.cli.admin import with_admin
-from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
-from tidelog.cli.output import print_json, print_table
+from tidelog.protocol.errors import KafkaError
 
 app = typer.Typer(
     help="Show and change configurations of topics and brokers, and log levels.",

@@ -7,9 +7,6 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.config import ConsumerConfig
-from clients.consumer import Consumer
-from protocol.ids import TopicPartition
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.offset_choice import OffsetChoice, Start, parse_offset_choices
 from tidelog.cli.options import (
@@ -22,6 +19,9 @@ from tidelog.cli.options import (
 from tidelog.cli.reading import Bounds, start_at, topics_partitions
 from tidelog.cli.record_format import DEFAULT_FORMAT, RecordFormatter, compile_format, json_line
 from tidelog.cli.running import run
+from tidelog.clients.config import ConsumerConfig
+from tidelog.clients.consumer import Consumer
+from tidelog.protocol.ids import TopicPartition
 
 POLL_MS = 100
 FETCH_WAIT_MS = 500

@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.control_batch import read_control_record
-from protocol.errors import DecodeError
-from protocol.record import Record, read_records
-from storage.batch_scan import CheckedBatch, CorruptLog
-from storage.errors import CorruptFile
-from storage.log_files import (
+from tidelog.cli.dump_output import Output
+from tidelog.cli.dump_small_files import SMALL_FILES, entries_of
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.internal_records import Decoder
+from tidelog.protocol.control_batch import read_control_record
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import Record, read_records
+from tidelog.storage.batch_scan import CheckedBatch, CorruptLog
+from tidelog.storage.errors import CorruptFile
+from tidelog.storage.log_files import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     base_offset_of,
     is_segment_log,
 )
-from storage.partition_directory import parse_directory_name
-from storage.read_only_files import ReadOnlyFileSystem
-from storage.segment_inspection import SegmentInspection, open_index
-from tidelog.cli.dump_output import Output
-from tidelog.cli.dump_small_files import SMALL_FILES, entries_of
-from tidelog.cli.failures import UsageFailure
-from tidelog.cli.internal_records import Decoder
+from tidelog.storage.partition_directory import parse_directory_name
+from tidelog.storage.read_only_files import ReadOnlyFileSystem
+from tidelog.storage.segment_inspection import SegmentInspection, open_index
 
 METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 

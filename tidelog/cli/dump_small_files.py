@@ -8,8 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from protocol.ids import uuid_text
-from storage.checkpoints import (
+from tidelog.protocol.ids import uuid_text
+from tidelog.storage.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -19,10 +19,10 @@ from storage.checkpoints import (
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from storage.files import FileSystem
-from storage.index_checks import check_leader_epochs
-from storage.log_files import SNAPSHOT_SUFFIX
-from storage.producer_snapshot import decode_snapshot
+from tidelog.storage.files import FileSystem
+from tidelog.storage.index_checks import check_leader_epochs
+from tidelog.storage.log_files import SNAPSHOT_SUFFIX
+from tidelog.storage.producer_snapshot import decode_snapshot
 
 SMALL_FILES: Final = frozenset(
     {

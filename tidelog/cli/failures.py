@@ -22,7 +22,7 @@ import typer
 from typer.exceptions import TyperException
 
 if TYPE_CHECKING:
-    from protocol.errors import KafkaError
+    from tidelog.protocol.errors import KafkaError
 
 EXIT_FAILURE: Final = 1
 EXIT_USAGE: Final = 2
@@ -80,13 +80,13 @@ def exit_codes_for_failures() -> Iterator[None]:
 def _explain(error: Exception) -> tuple[int, str]:
     """Exit code and words for an error."""
     # Imported here: nothing of these is needed while all goes well.
-    from clients.options import ConfigError as ClientConfigError
-    from protocol.errors import DecodeError, KafkaError
-    from remote.storage_manager import RemoteStorageError
-    from spark_connector.jobs.failures import JobFailure
-    from spark_connector.planning.option_values import OptionError
-    from storage.config_definition import ConfigError
-    from storage.errors import CorruptFile
+    from tidelog.clients.options import ConfigError as ClientConfigError
+    from tidelog.protocol.errors import DecodeError, KafkaError
+    from tidelog.remote.storage_manager import RemoteStorageError
+    from tidelog.spark_connector.jobs.failures import JobFailure
+    from tidelog.spark_connector.planning.option_values import OptionError
+    from tidelog.storage.config_definition import ConfigError
+    from tidelog.storage.errors import CorruptFile
 
     if isinstance(error, UsageFailure | ClientConfigError | ConfigError | OptionError):
         return EXIT_USAGE, str(error)

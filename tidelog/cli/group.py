@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from clients.admin import Admin, GroupDescription, GroupMember, ListedOffset, OffsetSpec
-from clients.consumer_types import OffsetAndMetadata
-from protocol.ids import Offset, TopicPartition
 from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
+from tidelog.clients.admin import Admin, GroupDescription, GroupMember, ListedOffset, OffsetSpec
+from tidelog.clients.consumer_types import OffsetAndMetadata
+from tidelog.protocol.ids import Offset, TopicPartition
 
 app = typer.Typer(
     help="List, describe and delete consumer groups.",

@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from clients.admin import ActiveProducer, Admin, TransactionDescription
-from clients.admin_types import TopicDescription
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import BrokerId, Offset, TopicPartition
 from tidelog.cli.admin import succeeded
+from tidelog.clients.admin import ActiveProducer, Admin, TransactionDescription
+from tidelog.clients.admin_types import TopicDescription
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, Offset, TopicPartition
 
 _PARTITIONS_AT_ONCE = 500
 

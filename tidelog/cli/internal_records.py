@@ -15,13 +15,13 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from protocol.codec import decode
-from protocol.coordinator_records.transaction_log import TransactionLogKey, TransactionLogValue
-from protocol.errors import DecodeError
-from protocol.record import Record
-from protocol.schema import Message
-from storage.partition_directory import parse_directory_name
 from tidelog.cli.output import to_json
+from tidelog.protocol.codec import decode
+from tidelog.protocol.coordinator_records.transaction_log import TransactionLogKey, TransactionLogValue
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import Record
+from tidelog.protocol.schema import Message
+from tidelog.storage.partition_directory import parse_directory_name
 
 Decoder: TypeAlias = Callable[[Record], dict[str, Any]]
 
@@ -47,7 +47,7 @@ def decoder_named(name: str) -> Decoder:
 
 
 def _offsets(record: Record) -> dict[str, Any]:
-    from broker.groups.records import decode_record
+    from tidelog.broker.groups.records import decode_record
 
     found = decode_record(record.key, record.value)
     if found is None:
@@ -66,7 +66,7 @@ def _transactions(record: Record) -> dict[str, Any]:
 
 
 def _metadata(record: Record) -> dict[str, Any]:
-    from cluster.metadata_log_codec import decode_record
+    from tidelog.cluster.metadata_log_codec import decode_record
 
     found = decode_record(record.value or b"")
     return {"type": type(found).__name__, "value": to_json(found)}

@@ -1,6 +1,6 @@
 """The entry of the `tidelog` command.
 
-`tidelog broker` goes straight to `broker.__main__`: a container starts it, and neither typer nor rich
+`tidelog broker` goes straight to `tidelog.broker.__main__`: a container starts it, and neither typer nor rich
 has anything to add there.
 """
 
@@ -17,7 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _open_closed_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["broker"] and given[1:2] not in (["list"], ["unregister"]):
-        from broker.__main__ import main as run_broker
+        from tidelog.broker.__main__ import main as run_broker
 
         sys.exit(run_broker(given[1:], program="tidelog broker"))
 

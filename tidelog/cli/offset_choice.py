@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from protocol.ids import Offset
+from tidelog.protocol.ids import Offset
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
 _TIME: Final = re.compile(r"[se]@([0-9]{1,18})")

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, Final
 from uuid import UUID
 
-from protocol.ids import uuid_text
+from tidelog.protocol.ids import uuid_text
 
 NOTHING: Final = "-"
 

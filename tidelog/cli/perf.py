@@ -11,9 +11,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from clients.config import ConsumerConfig, ProducerConfig
-from clients.consumer import Consumer
-from clients.producer import DeliveryFuture, Producer
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.latency import LatencyHistogram
 from tidelog.cli.offset_choice import OffsetChoice, Start
@@ -29,6 +26,9 @@ from tidelog.cli.output import print_json
 from tidelog.cli.progress import bar
 from tidelog.cli.reading import Bounds, start_at, topics_partitions
 from tidelog.cli.running import run
+from tidelog.clients.config import ConsumerConfig, ProducerConfig
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.producer import DeliveryFuture, Producer
 
 PAYLOADS: Final = 256
 RECORDS_PER_STEP: Final = 1_000

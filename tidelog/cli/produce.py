@@ -11,10 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from clients.config import ProducerConfig
-from clients.producer import DeliveryFuture, Producer
-from protocol.errors import KafkaError
-from protocol.record import RecordHeader
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS
 from tidelog.cli.escapes import unescape
 from tidelog.cli.failures import UsageFailure, complain, kafka_error_text
@@ -29,6 +25,10 @@ from tidelog.cli.options import (
 )
 from tidelog.cli.progress import counting
 from tidelog.cli.running import run
+from tidelog.clients.config import ProducerConfig
+from tidelog.clients.producer import DeliveryFuture, Producer
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.record import RecordHeader
 
 # Lines are small: fewer, larger requests, at the price of some latency.
 LINGER_MS = 5

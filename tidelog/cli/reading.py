@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from clients.consumer import Consumer
-from clients.consumer_types import ConsumerRecord
-from protocol.ids import Offset, TopicPartition
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.offset_choice import OffsetChoice, Start
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.consumer_types import ConsumerRecord
+from tidelog.protocol.ids import Offset, TopicPartition
 
 
 async def topics_partitions(

@@ -20,9 +20,9 @@ import struct
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from clients.consumer_types import ConsumerRecord
 from tidelog.cli.escapes import read_escape
 from tidelog.cli.output import bytes_to_json, json_text
+from tidelog.clients.consumer_types import ConsumerRecord
 
 RecordFormatter: TypeAlias = Callable[[ConsumerRecord], bytes]
 

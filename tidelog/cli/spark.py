@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spark_connector.jobs.runtime import require_spark
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
 from tidelog.cli.spark_jobs import (
@@ -33,10 +32,11 @@ from tidelog.cli.tier_sources import (
     opened_bucket,
     storage_values,
 )
+from tidelog.spark_connector.jobs.runtime import require_spark
 
 if TYPE_CHECKING:
-    from remote.inspection.findings import Finding
-    from remote.segment_metadata import RemoteLogSegmentMetadata
+    from tidelog.remote.inspection.findings import Finding
+    from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
 
 app = typer.Typer(
     help="Run pipelines over topics on Spark: archive, verify, transform, count.",
@@ -100,11 +100,11 @@ def archive(
 
     A further run goes on at the next offset, also after a crash; nothing is written twice.
     """
-    from spark_connector.jobs.archive import ArchiveRequest
-    from spark_connector.jobs.archive import archive as run_archive
-    from spark_connector.jobs.topic_span import require_topics
     from tidelog.cli.progress import bar
     from tidelog.cli.spark_output import print_archive
+    from tidelog.spark_connector.jobs.archive import ArchiveRequest
+    from tidelog.spark_connector.jobs.archive import archive as run_archive
+    from tidelog.spark_connector.jobs.topic_span import require_topics
 
     require_spark()
     from_ms, to_ms = times(begin, end)
@@ -144,9 +144,9 @@ def verify(
 
     Exits with 0 when it is clean, 1 when something was found, 2 when it could not be looked at.
     """
-    from spark_connector.jobs.verify import inspect_with_spark
     from tidelog.cli.progress import bar
     from tidelog.cli.tier_fsck import FsckOptions, exit_when_blind, run_fsck
+    from tidelog.spark_connector.jobs.verify import inspect_with_spark
 
     if bool(topics) is everything:
         raise UsageFailure("give topics, or --all")
@@ -201,11 +201,11 @@ def transform(
 
     At least once: after a crash the last records may be written again.
     """
-    from spark_connector.jobs.topic_span import require_topics
-    from spark_connector.jobs.transform import TransformRequest, TransformResult
-    from spark_connector.jobs.transform import transform as run_transform
     from tidelog.cli.progress import counting
     from tidelog.cli.spark_output import print_transform
+    from tidelog.spark_connector.jobs.topic_span import require_topics
+    from tidelog.spark_connector.jobs.transform import TransformRequest, TransformResult
+    from tidelog.spark_connector.jobs.transform import transform as run_transform
 
     require_spark()
     request = TransformRequest(
@@ -247,9 +247,9 @@ def stats(
     as_json: AsJson = False,
 ) -> None:
     """Count keys, sizes and times, and tell how unequal the partitions are."""
-    from spark_connector.jobs.stats import StatsRequest, count_topics
     from tidelog.cli.progress import bar
     from tidelog.cli.spark_output import print_stats
+    from tidelog.spark_connector.jobs.stats import StatsRequest, count_topics
 
     require_spark()
     source = topic_source(bootstrap, topics, options, TierChoice(tier, config, storage))

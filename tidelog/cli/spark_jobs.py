@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from spark_connector.jobs.session import SessionSettings, job_session
-from spark_connector.jobs.times import read_time_ms
-from spark_connector.jobs.topic_span import TopicSource, TopicSpan, find_span
-from spark_connector.planning.tier_options import STORAGE_PREFIX
 from tidelog.cli.failures import Terminated, UsageFailure
 from tidelog.cli.options import key_values
 from tidelog.cli.running import set_up_logging
 from tidelog.cli.tier_sources import storage_values
+from tidelog.spark_connector.jobs.session import SessionSettings, job_session
+from tidelog.spark_connector.jobs.times import read_time_ms
+from tidelog.spark_connector.jobs.topic_span import TopicSource, TopicSpan, find_span
+from tidelog.spark_connector.planning.tier_options import STORAGE_PREFIX
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_connector.jobs.stats_report import Counts, KeyCount, TopicStats
-from spark_connector.jobs.times import time_text
 from tidelog.cli.output import print_json, print_table
+from tidelog.spark_connector.jobs.stats_report import Counts, KeyCount, TopicStats
+from tidelog.spark_connector.jobs.times import time_text
 
 if TYPE_CHECKING:
-    from spark_connector.jobs.archive import ArchiveResult
-    from spark_connector.jobs.transform import TransformResult
+    from tidelog.spark_connector.jobs.archive import ArchiveResult
+    from tidelog.spark_connector.jobs.transform import TransformResult
 
 _KEY_CHARACTERS = 40
 

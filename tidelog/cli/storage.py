@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from broker.config import BrokerConfig
-from broker.metadata.randomness import SystemRandomness
-from broker.process import load_config
-from broker.raft.formatting import FormatError, InitialVoter, format_directories, parse_initial_voters
-from protocol.ids import uuid_text
-from storage.files import OsFileSystem
-from storage.meta_properties import MetaPropertiesFile
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metadata.randomness import SystemRandomness
+from tidelog.broker.process import load_config
+from tidelog.broker.raft.formatting import FormatError, InitialVoter, format_directories, parse_initial_voters
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.output import print_json, print_table
+from tidelog.protocol.ids import uuid_text
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.meta_properties import MetaPropertiesFile
 
 app = typer.Typer(
     help="Prepare the directories of a node for its cluster.",

@@ -86,9 +86,9 @@ def explain(
 
     With the bucket's settings also in which bytes of which object the offset is.
     """
-    from remote.inspection.byte_range import byte_range
-    from remote.inspection.placing import locate
     from tidelog.cli import tier_output as output
+    from tidelog.remote.inspection.byte_range import byte_range
+    from tidelog.remote.inspection.placing import locate
 
     topic, number = split_name(name)
     if number is None:

@@ -17,28 +17,28 @@ from typing import Final
 
 import typer
 
-from clients.options import ConfigError as ClientConfigError
-from protocol.errors import KafkaError
-from remote.inspection.bucket import Bucket
-from remote.inspection.findings import Finding, Severity
-from remote.inspection.fsck import (
+from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text
+from tidelog.cli.output import print_json
+from tidelog.cli.progress import bar
+from tidelog.cli.tier_sources import gather
+from tidelog.clients.options import ConfigError as ClientConfigError
+from tidelog.protocol.errors import KafkaError
+from tidelog.remote.inspection.bucket import Bucket
+from tidelog.remote.inspection.findings import Finding, Severity
+from tidelog.remote.inspection.fsck import (
     bucket_findings,
     confirmed,
     deep_findings,
     metadata_findings,
     segments_to_read,
 )
-from remote.inspection.offline import offline_views
-from remote.inspection.states import history_findings
-from remote.inspection.views import PartitionView, finished
-from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.storage_manager import RemoteStorageError
-from spark_connector.jobs.failures import JobFailure
-from storage.config_definition import ConfigError
-from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text
-from tidelog.cli.output import print_json
-from tidelog.cli.progress import bar
-from tidelog.cli.tier_sources import gather
+from tidelog.remote.inspection.offline import offline_views
+from tidelog.remote.inspection.states import history_findings
+from tidelog.remote.inspection.views import PartitionView, finished
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.spark_connector.jobs.failures import JobFailure
+from tidelog.storage.config_definition import ConfigError
 
 EXIT_CANNOT_LOOK: Final = 2
 

@@ -7,21 +7,21 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from protocol.ids import uuid_text
-from remote.inspection.bucket import Bucket
-from remote.inspection.byte_range import ByteRange
-from remote.inspection.departures import Departure, departures, local_only_bytes
-from remote.inspection.placing import (
+from tidelog.cli.output import print_table
+from tidelog.protocol.ids import uuid_text
+from tidelog.remote.inspection.bucket import Bucket
+from tidelog.remote.inspection.byte_range import ByteRange
+from tidelog.remote.inspection.departures import Departure, departures, local_only_bytes
+from tidelog.remote.inspection.placing import (
     Place,
     UploadReason,
     Whereabouts,
     pending_offset,
     upload_reasons,
 )
-from remote.inspection.views import PartitionView, epoch_spans, finished
-from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.segment_objects.custom_metadata import decode_custom_metadata
-from tidelog.cli.output import print_table
+from tidelog.remote.inspection.views import PartitionView, epoch_spans, finished
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.segment_objects.custom_metadata import decode_custom_metadata
 
 PARTITION_COLUMNS = (
     "partition",
@@ -111,7 +111,7 @@ def segment_document(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -
 
 def object_key(segment: RemoteLogSegmentMetadata, bucket: Bucket | None) -> str:
     """The key of the segment's log; without a bucket as it is without a prefix."""
-    from remote.segment_objects.object_keys import ObjectKeys
+    from tidelog.remote.segment_objects.object_keys import ObjectKeys
 
     keys = ObjectKeys().of(segment) if bucket is None else bucket.keys(segment)
     return keys.shown(keys.log)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from clients.admin import Admin
-from protocol.errors import ErrorCode, KafkaError
 from tidelog.cli.admin import with_admin
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import key_values
+from tidelog.clients.admin import Admin
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from remote.inspection.bucket import Bucket
-    from remote.inspection.cluster import ClusterView
+    from tidelog.remote.inspection.bucket import Bucket
+    from tidelog.remote.inspection.cluster import ClusterView
 
 _PREFIX_KEY: Final = "remote.log.storage.manager.impl.prefix"
 _PREFIX: Final = "rsm.config."
@@ -53,7 +53,7 @@ StorageValues = Annotated[
 
 def storage_values(file: Path | None, given: Sequence[str]) -> dict[str, str]:
     """The storage manager's settings without prefix; what is `given` counts more than the `file`."""
-    from broker.properties import parse_properties
+    from tidelog.broker.properties import parse_properties
 
     values: dict[str, str] = {}
     if file is not None:
@@ -76,7 +76,7 @@ def opened_bucket(values: dict[str, str]) -> Iterator[Bucket]:
     """The bucket of these settings. Errors: ConfigError; UsageFailure when there are none."""
     if not values:
         raise UsageFailure("which bucket? Give --config FILE, or -C storage.backend.class=... and its keys")
-    from remote.inspection.bucket import Bucket
+    from tidelog.remote.inspection.bucket import Bucket
 
     bucket = Bucket.open(values)
     try:
@@ -93,7 +93,7 @@ def gather(
     whole_history: bool = False,
 ) -> ClusterView:
     """What brokers know of the topics `names` (None: of all tiered ones)."""
-    from remote.inspection.cluster import Gatherer
+    from tidelog.remote.inspection.cluster import Gatherer
 
     async def work(admin: Admin) -> ClusterView:
         gatherer = Gatherer(admin, bootstrap)

@@ -6,7 +6,12 @@ from typing import Annotated
 
 import typer
 
-from clients.admin import (
+from tidelog.cli import topic_moves
+from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
+from tidelog.cli.failures import UsageFailure
+from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
+from tidelog.cli.output import numbers_text, print_json, print_table
+from tidelog.clients.admin import (
     Admin,
     AlterOperation,
     ConfigChange,
@@ -21,13 +26,8 @@ from clients.admin import (
     TopicDescription,
     TopicListing,
 )
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition, uuid_text
-from tidelog.cli import topic_moves
-from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
-from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
-from tidelog.cli.output import numbers_text, print_json, print_table
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition, uuid_text
 
 app = typer.Typer(
     help="Create, list, describe, alter, move and delete topics.",

@@ -8,13 +8,13 @@ from typing import Annotated, Final
 
 import typer
 
-from clients.admin import Admin, ElectionType, PartitionReassignment, TopicDescription
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import BrokerId, TopicPartition
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import numbers_text, print_json, print_table
+from tidelog.clients.admin import Admin, ElectionType, PartitionReassignment, TopicDescription
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, TopicPartition
 
 _POLL_S: Final = 0.2
 

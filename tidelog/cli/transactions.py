@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from clients.admin import ActiveProducer, Admin, TransactionDescription
-from clients.admin_base import one_result
-from protocol.ids import TopicPartition
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure
 from tidelog.cli.hanging_transactions import HangingTransaction, find_hanging, now_ms
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
+from tidelog.clients.admin import ActiveProducer, Admin, TransactionDescription
+from tidelog.clients.admin_base import one_result
+from tidelog.protocol.ids import TopicPartition
 
 DEFAULT_TIMEOUT_MINUTES = 15
 """Kafka's default of transaction.max.timeout.ms: no transaction is open for longer, unless it hangs."""

@@ -11,11 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from clients.admin import Admin, ElectionType
-from clients.producer import Producer
-from spark_connector.jobs.failures import JobFailure
-from spark_connector.jobs.runtime import require_spark
-from spark_connector.planning.tier_options import STORAGE_PREFIX
+from tidelog.clients.admin import Admin, ElectionType
+from tidelog.clients.producer import Producer
 from tidelog.demo.comparison import Content, Fingerprint, Received
 from tidelog.demo.corpus import Corpus
 from tidelog.demo.progress import Progress
@@ -25,6 +22,9 @@ from tidelog.demo.tier_view import MEGA, TierView
 from tidelog.demo.tier_watch import TierWatch
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.tiering import TIER_FOLDER, tiered_settings
+from tidelog.spark_connector.jobs.failures import JobFailure
+from tidelog.spark_connector.jobs.runtime import require_spark
+from tidelog.spark_connector.planning.tier_options import STORAGE_PREFIX
 
 TOPIC = "standard-library"
 NODES = 3

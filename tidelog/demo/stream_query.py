@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from spark_connector.jobs.failures import JobFailure
-from spark_connector.jobs.session import SessionSettings, job_session
 from tidelog.demo.comparison import Fingerprint
+from tidelog.spark_connector.jobs.failures import JobFailure
+from tidelog.spark_connector.jobs.session import SessionSettings, job_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,10 +15,10 @@ from typing import Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from clients.admin import Admin, OffsetSpec, TopicDescription
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition, uuid_text
+from tidelog.clients.admin import Admin, OffsetSpec, TopicDescription
 from tidelog.local_cluster.layout import ClusterLayout
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition, uuid_text
 
 ASKED: Final = (
     OffsetSpec.EARLIEST,

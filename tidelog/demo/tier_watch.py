@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from clients.admin import Admin
-from protocol.errors import KafkaError
+from tidelog.clients.admin import Admin
 from tidelog.demo.tier_view import Border, TierView, border_table
+from tidelog.protocol.errors import KafkaError
 
 POLL_S: Final = 0.4
 DEADLINE_S: Final = 120.0

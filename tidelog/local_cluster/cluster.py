@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from clients.admin import Admin
-from protocol.errors import KafkaError
+from tidelog.clients.admin import Admin
 from tidelog.local_cluster.layout import ClusterLayout, new_layout, read_layout
 from tidelog.local_cluster.node_process import NodeProcess
+from tidelog.protocol.errors import KafkaError
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0

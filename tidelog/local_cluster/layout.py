@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
-from protocol.ids import uuid_text
-from storage.files import OsFileSystem
-from storage.meta_properties import MetaProperties, MetaPropertiesFile
 from tidelog.local_cluster.tiering import metadata_topic_settings
+from tidelog.protocol.ids import uuid_text
+from tidelog.storage.files import OsFileSystem
+from tidelog.storage.meta_properties import MetaProperties, MetaPropertiesFile
 
 CLUSTER_FILE: Final = "cluster.json"
 CLIENT_LISTENER: Final = "PLAINTEXT"

@@ -18,9 +18,12 @@ POLL_S: Final = 0.02
 
 
 class NodeProcess:
-    """`python -m broker` on a properties file, or another `module`; `folder` keeps its pid and its log."""
+    """One node as a process of its own: `python -m tidelog.broker`, or another `module`, on a properties file.
 
-    def __init__(self, folder: Path, module: str = "broker") -> None:
+    `folder` keeps its pid and its log.
+    """
+
+    def __init__(self, folder: Path, module: str = "tidelog.broker") -> None:
         self.folder = folder
         self._module = module
         self.log_path = folder / "node.log"

@@ -11,11 +11,11 @@ from benchmarks.kafka.brokers import START_WITHIN_S, Brokers
 from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Setup, Suite, TargetOf
 from benchmarks.loads.pipelined import ask, connect
 from benchmarks.processes import BenchmarkError
-from protocol.codec import decode
-from protocol.framing import encode_request, read_response_header
-from protocol.messages.create_topics import CreateTopicsResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from protocol.registry import ApiKey
+from tidelog.protocol.codec import decode
+from tidelog.protocol.framing import encode_request, read_response_header
+from tidelog.protocol.messages.create_topics import CreateTopicsResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.protocol.registry import ApiKey
 
 CONNECT_POLL_S: Final = 0.005
 CREATE_POLL_S: Final = 0.05

@@ -27,9 +27,9 @@ from benchmarks.kafka.case import (
     Suite,
 )
 from benchmarks.processes import BenchmarkError, run_load
-from clients.admin import Admin, OffsetSpec
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
+from tidelog.clients.admin import Admin, OffsetSpec
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 TOPIC: Final = "tiered"
 AIVEN: Final = "io.aiven.kafka.tieredstorage"

@@ -12,23 +12,23 @@ from typing import Any
 
 import pytest
 
-from broker.cleaning.log_cleaner import LogCleaner
-from broker.cleaning.metrics import report_cleaning
-from broker.clock import SystemClock
-from broker.config import BrokerConfig
-from broker.metrics import BrokerMetrics
-from protocol.ids import TopicPartition
-from storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
-from storage.cleaner.cleaning import Pace, fill_offset_map
-from storage.cleaner.offset_map import OffsetMap
-from storage.cleaner.plan import CleaningPlan
-from storage.log import PartitionLog
-from storage.log_manager import LogManager
 from tests.support.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
 from tests.support.exposed import exposed
 from tests.support.log_managers import TOPIC_ID, started
+from tidelog.broker.cleaning.log_cleaner import LogCleaner
+from tidelog.broker.cleaning.metrics import report_cleaning
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metrics import BrokerMetrics
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from tidelog.storage.cleaner.cleaning import Pace, fill_offset_map
+from tidelog.storage.cleaner.offset_map import OffsetMap
+from tidelog.storage.cleaner.plan import CleaningPlan
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.log_manager import LogManager
 
 
 class HeldThread(ThreadPoolExecutor):
@@ -231,7 +231,7 @@ async def test_a_log_that_is_cut_while_it_is_read_does_not_pass_for_a_damaged_on
 
         return fill_offset_map(plan, offsets, held_pace)
 
-    monkeypatch.setattr("broker.cleaning.round.fill_offset_map", held_fill)
+    monkeypatch.setattr("tidelog.broker.cleaning.round.fill_offset_map", held_fill)
     world.cleaner.start()
     await eventually(reading.is_set)
     log.truncate_to(3, below_high_watermark=True)
@@ -297,7 +297,7 @@ async def test_a_fault_of_ours_sets_a_log_aside_and_ends_no_cleaner(
     def failing(*_: Any) -> None:
         raise AssertionError("a fault of ours")
 
-    monkeypatch.setattr("broker.cleaning.round.fill_offset_map", failing)
+    monkeypatch.setattr("tidelog.broker.cleaning.round.fill_offset_map", failing)
     log = world.log("t")
     world.cleaner.start()
     await eventually(lambda: log in world.cleaner.uncleanable)

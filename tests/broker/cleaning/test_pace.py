@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from broker.cleaning.pace import REST_S, WORK_NS, CleanerPace, CleaningAborted
+from tidelog.broker.cleaning.pace import REST_S, WORK_NS, CleanerPace, CleaningAborted
 
 
 class WorkClock:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.controller.metrics import report_cluster
-from broker.metrics import BrokerMetrics
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tests.support.exposed import exposed
 from tests.support.metadata import creatable, image_with_brokers, replayed, with_topics
+from tidelog.broker.controller.metrics import report_cluster
+from tidelog.broker.metrics import BrokerMetrics
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
 PREFIX = "kafka_controller_kafkacontroller_"
 

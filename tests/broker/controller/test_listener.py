@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.controller.envelope import FORWARDABLE
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from protocol.registry import ApiKey
 from tests.support.eventually import wait_until
 from tests.support.raw_client import RawClient
 from tests.support.three_nodes import ThreeNodes
+from tidelog.broker.controller.envelope import FORWARDABLE
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from tidelog.protocol.registry import ApiKey
 
 # Delegation tokens come with authentication.
 NOT_SERVED = {

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-from broker.clock import SystemClock
-from broker.controller.registration import ControllerRegistration
-from broker.listeners import Listener, SecurityProtocol
-from broker.metadata.store import MetadataStore
-from protocol.metadata_records.register_controller_record import RegisterControllerRecord
 from tests.support.eventually import eventually
 from tests.support.metadata_store import channel_of
 from tests.support.single_controller import store_with_brokers, write
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.controller.registration import ControllerRegistration
+from tidelog.broker.listeners import Listener, SecurityProtocol
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.protocol.metadata_records.register_controller_record import RegisterControllerRecord
 
 OWN = UUID(int=77)
 

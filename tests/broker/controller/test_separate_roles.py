@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from broker.config import BrokerConfig
-from broker.node import BrokerNode
-from clients.admin import Admin
-from protocol.errors import ErrorCode, KafkaError
-from storage.files import FileSystem
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
 from tests.support.metadata import CLUSTER_ID
 from tests.support.quorum_nodes import DIRECTORY, QUICK, QuorumNodes
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.node import BrokerNode
+from tidelog.clients.admin import Admin
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.files import FileSystem
 
 SETTINGS = {"broker.heartbeat.interval.ms": "100", "broker.session.timeout.ms": "1000"}
 

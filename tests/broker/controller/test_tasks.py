@@ -9,23 +9,27 @@ from typing import Any
 
 import pytest
 
-from broker.clock import Clock, SystemClock
-from broker.config import BrokerConfig
-from broker.controller.tasks import ControllerTasks, TaskIntervals
-from broker.metadata.store import MetadataStore
-from cluster.controller.create_topics import create_topics
-from cluster.controller.heartbeats import BrokerHeartbeats
-from cluster.controller.result import ControllerResult
-from cluster.controller.settings import ControllerSettings
-from cluster.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tests.support.eventually import eventually
 from tests.support.metadata import SeededRandomness
 from tests.support.metadata_store import FixedClock
 from tests.support.single_controller import store_with_brokers, write
+from tidelog.broker.clock import Clock, SystemClock
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
 SETTINGS = ControllerSettings(node_id=1)
 NEVER = TaskIntervals(fences=False, balance_ms=None, unclean_election_ms=None, idle_ms=None)
@@ -107,7 +111,7 @@ async def test_fencing_that_the_log_refuses_is_tried_again_after_a_pause(
         attempts.append(loop.time())
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
 
-    monkeypatch.setattr("broker.controller.tasks.fence_stale_broker", refuse)
+    monkeypatch.setattr("tidelog.broker.controller.tasks.fence_stale_broker", refuse)
     async with store_with_brokers(1) as store, tasks(store, intervals(fences=True), session_ms=20):
         await eventually(lambda: len(attempts) == 2)
     assert attempts[1] - attempts[0] > 0.2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinator.partitioning import java_string_hash, partition_for
+from tidelog.broker.coordinator.partitioning import java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.coordinator.moment import Moment
-from broker.coordinator.outcome import Writes
-from broker.coordinator.shard import RecordForm, ShardState
-from broker.coordinator.shards import LOADS_AT_ONCE_MAX, Shards
 from tests.support.eventually import eventually
 from tests.support.state_log import MemoryStateLog
 from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.coordinator.moment import Moment
+from tidelog.broker.coordinator.outcome import Writes
+from tidelog.broker.coordinator.shard import RecordForm, ShardState
+from tidelog.broker.coordinator.shards import LOADS_AT_ONCE_MAX, Shards
 
 PARTITIONS = LOADS_AT_ONCE_MAX + 1
 LAST = PARTITIONS - 1

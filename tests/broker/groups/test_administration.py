@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
-from protocol.steps import completed
 from tests.support.group_bench import GroupBench
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import completed
 
 
 def listed(bench: GroupBench, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> dict[str, str]:

@@ -18,14 +18,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.groups.config import GroupConfig
-from broker.groups.deadlines import DeadlineKey, DeadlineKind
-from broker.groups.group import Group
-from broker.groups.member_memory import MEMBER_BYTES, size_of
-from broker.groups.states import GroupState
-from protocol.errors import ErrorCode
-from protocol.messages.join_group import JoinGroupResponse
 from tests.support.group_bench import GroupBench, Waiting, subscription
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.broker.groups.deadlines import DeadlineKey, DeadlineKind
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.member_memory import MEMBER_BYTES, size_of
+from tidelog.broker.groups.states import GroupState
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.join_group import JoinGroupResponse
 
 SESSION_MS = 6_000
 REBALANCE_MS = 9_000

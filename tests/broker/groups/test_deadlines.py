@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
+from tidelog.broker.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
 
 KEYS = [DeadlineKey(DeadlineKind.SESSION, "g", str(index)) for index in range(5)]
 

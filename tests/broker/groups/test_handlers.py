@@ -11,63 +11,63 @@ from uuid import UUID
 
 import pytest
 
-from broker.coordinator.partitioning import partition_for
-from broker.groups.config import GroupConfig
-from broker.groups.service import GroupService
-from broker.handlers.delete_groups import DeleteGroupsHandler
-from broker.handlers.describe_groups import ALL_GROUP_OPERATIONS, DescribeGroupsHandler
-from broker.handlers.find_coordinator import (
+from tests.support.metadata import LISTENER, broker_registration_record, replayed
+from tests.support.state_log import MemoryStateLog
+from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.coordinator.partitioning import partition_for
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.broker.groups.service import GroupService
+from tidelog.broker.handlers.delete_groups import DeleteGroupsHandler
+from tidelog.broker.handlers.describe_groups import ALL_GROUP_OPERATIONS, DescribeGroupsHandler
+from tidelog.broker.handlers.find_coordinator import (
     CoordinatorTopic,
     CoordinatorType,
     FindCoordinatorHandler,
 )
-from broker.handlers.heartbeat import HeartbeatHandler
-from broker.handlers.join_group import JoinGroupHandler
-from broker.handlers.leave_group import LeaveGroupHandler
-from broker.handlers.list_groups import ListGroupsHandler
-from broker.handlers.offset_commit import OffsetCommitHandler
-from broker.handlers.offset_delete import OffsetDeleteHandler
-from broker.handlers.offset_fetch import OffsetFetchHandler
-from broker.handlers.sync_group import SyncGroupHandler
-from broker.network.request import ClientInformation
-from broker.request_context import RequestContext
-from broker.slices import Slices
-from cluster.image import MetadataImage
-from protocol.codec import decode, encode
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import RequestHeader
-from protocol.messages.delete_groups import DeleteGroupsRequest
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_commit import (
+from tidelog.broker.handlers.heartbeat import HeartbeatHandler
+from tidelog.broker.handlers.join_group import JoinGroupHandler
+from tidelog.broker.handlers.leave_group import LeaveGroupHandler
+from tidelog.broker.handlers.list_groups import ListGroupsHandler
+from tidelog.broker.handlers.offset_commit import OffsetCommitHandler
+from tidelog.broker.handlers.offset_delete import OffsetDeleteHandler
+from tidelog.broker.handlers.offset_fetch import OffsetFetchHandler
+from tidelog.broker.handlers.sync_group import SyncGroupHandler
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.slices import Slices
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest
+from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tidelog.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.protocol.messages.list_groups import ListGroupsRequest
+from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import (
+from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from protocol.registry import response_type
-from protocol.schema import ZERO_UUID, ApiMessage, MetadataRecord
-from protocol.steps import completed
-from tests.support.metadata import LISTENER, broker_registration_record, replayed
-from tests.support.state_log import MemoryStateLog
-from tests.support.virtual_timer import VirtualTime
+from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.registry import response_type
+from tidelog.protocol.schema import ZERO_UUID, ApiMessage, MetadataRecord
+from tidelog.protocol.steps import completed
 
 TOPIC_ID, OFFSETS_ID, UNKNOWN_ID = UUID(int=11), UUID(int=12), UUID(int=13)
 CLIENT = ClientInformation()

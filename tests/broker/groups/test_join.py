@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from protocol.errors import ErrorCode
-from protocol.steps import completed
 from tests.support.group_bench import GroupBench
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import completed
 
 
 def test_the_first_member_is_given_an_id_and_leads_when_the_initial_delay_is_over() -> None:

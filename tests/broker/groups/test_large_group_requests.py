@@ -8,19 +8,19 @@ from uuid import UUID
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from broker.groups.service import GroupService
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.support.loops import until
 from tests.support.state_log import MemoryStateLog
 from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.broker.groups.service import GroupService
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 
 MANY = 3_000
 SLICES_OF_MANY = MANY // STEPS_PER_SLICE

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.groups.config import GroupConfig
-from protocol.errors import ErrorCode
 from tests.support.group_bench import GroupBench
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.protocol.errors import ErrorCode
 
 MIB = 1_048_576
 LIMIT = 16 * MIB

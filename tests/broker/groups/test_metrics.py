@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.metrics import BrokerMetrics
-from clients.admin import Admin
-from clients.consumer import Consumer
 from tests.support.exposed import exposed
+from tidelog.broker.metrics import BrokerMetrics
+from tidelog.clients.admin import Admin
+from tidelog.clients.consumer import Consumer
 from tidelog.embedded import EmbeddedCluster
 
 PREFIX = "kafka_coordinator_group_groupmetadatamanager_"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from broker.groups.records import GroupMetadataRecord, decode_record
-from protocol.codec import encode
-from protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue
-from protocol.errors import ErrorCode
-from protocol.steps import completed
 from tests.support.group_bench import GroupBench, subscription
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.broker.groups.records import GroupMetadataRecord, decode_record
+from tidelog.protocol.codec import encode
+from tidelog.protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import completed
 
 MINUTE_MS = 60_000
 CONFIG = GroupConfig(offsets_retention_minutes=10)

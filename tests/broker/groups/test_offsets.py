@@ -6,22 +6,22 @@ from uuid import UUID
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.offset_commit import (
+from tests.support.group_bench import GroupBench, subscription
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequestTopics
-from protocol.schema import ZERO_UUID
-from protocol.steps import completed
-from tests.support.group_bench import GroupBench, subscription
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestTopics
+from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import completed
 
 ID_1, ID_2 = UUID(int=1), UUID(int=2)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.groups.records import (
+from tidelog.broker.groups.records import (
     CommittedOffset,
     GroupMetadataRecord,
     OffsetCommitRecord,
@@ -18,10 +18,14 @@ from broker.groups.records import (
     offset_commit,
     offset_tombstone,
 )
-from protocol.codec import encode
-from protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from protocol.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
-from protocol.errors import DecodeError
+from tidelog.protocol.codec import encode
+from tidelog.protocol.coordinator_records.group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from tidelog.protocol.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from tidelog.protocol.errors import DecodeError
 
 
 def test_an_offset_commit_is_written_in_version_4_with_the_topic_id_as_a_tag() -> None:

@@ -6,8 +6,8 @@ makes the first joiner that changes something start the rebalance; all who come 
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
 from tests.support.group_bench import GroupBench, Waiting
+from tidelog.protocol.errors import ErrorCode
 
 
 def generation(join: Waiting) -> int:

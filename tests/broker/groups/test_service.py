@@ -8,38 +8,46 @@ from uuid import UUID
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from broker.groups.member import Client
-from broker.groups.records import CommittedOffset, GroupMetadataRecord, encode_record, offset_commit
-from broker.groups.service import GroupService
-from broker.groups.states import GroupState
-from broker.role_changes import RoleChanges
-from broker.slices import Slices
-from broker.wiring.topic_followers import CoordinatorRoles
-from cluster.image import MetadataImage
-from cluster.topic_names import GROUP_METADATA_TOPIC
-from protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.heartbeat import HeartbeatRequest
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from protocol.messages.offset_commit import (
+from tests.support.state_log import MemoryStateLog
+from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.broker.groups.member import Client
+from tidelog.broker.groups.records import CommittedOffset, GroupMetadataRecord, encode_record, offset_commit
+from tidelog.broker.groups.service import GroupService
+from tidelog.broker.groups.states import GroupState
+from tidelog.broker.role_changes import RoleChanges
+from tidelog.broker.slices import Slices
+from tidelog.broker.wiring.topic_followers import CoordinatorRoles
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
+from tidelog.protocol.coordinator_records.group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidelog.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.offset_delete import (
+from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
-from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from protocol.record import BatchBuilder
-from protocol.steps import completed
-from tests.support.state_log import MemoryStateLog
-from tests.support.virtual_timer import VirtualTime
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tidelog.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.steps import completed
 
 CONFIG = GroupConfig(offsets_commit_timeout_ms=40)
 GROUP = "c"  # kept in partition 0 of 3, "a" in partition 1

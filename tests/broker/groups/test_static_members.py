@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
 from tests.support.group_bench import GroupBench
+from tidelog.protocol.errors import ErrorCode
 
 
 def stable(bench: GroupBench, *instances: str, **options: object) -> dict[str, str]:

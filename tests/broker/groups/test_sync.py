@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode
 from tests.support.group_bench import GroupBench
+from tidelog.protocol.errors import ErrorCode
 
 
 def joined(bench: GroupBench, size: int = 2) -> list[str]:

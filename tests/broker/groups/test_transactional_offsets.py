@@ -6,21 +6,21 @@ from uuid import UUID
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from broker.groups.records import CommittedOffset, offset_commit
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.offset_delete import (
+from tests.support.group_bench import GroupBench
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.broker.groups.records import CommittedOffset, offset_commit
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from protocol.messages.txn_offset_commit import (
+from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.steps import completed
-from tests.support.group_bench import GroupBench
+from tidelog.protocol.steps import completed
 
 PRODUCER, OTHER_PRODUCER = 77, 78
 TOPIC_ID = UUID(int=9)

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.groups.config import GroupConfig
-from broker.groups.coordinator import GroupCoordinator
-from broker.groups.loading import replay_batches
-from protocol.errors import ErrorCode
-from protocol.messages.offset_fetch import OffsetFetchRequestTopics
-from protocol.steps import completed
 from tests.support.transactional_node import OFFSETS, TransactionalNode
+from tidelog.broker.groups.config import GroupConfig
+from tidelog.broker.groups.coordinator import GroupCoordinator
+from tidelog.broker.groups.loading import replay_batches
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestTopics
+from tidelog.protocol.steps import completed
 
 PARTITIONS = (0, 1)
 PRODUCERS = (7, 8, 9)

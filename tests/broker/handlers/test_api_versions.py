@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.api_versions import ApiVersionsHandler, Features
-from broker.network.request import ClientInformation
-from broker.request_context import RequestContext
-from protocol.errors import ErrorCode
-from protocol.framing import RequestHeader
-from protocol.messages.api_versions import (
+from tidelog.broker.handlers.api_versions import ApiVersionsHandler, Features
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.request_context import RequestContext
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.messages.api_versions import (
     ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from protocol.registry import APIS, ApiKey
+from tidelog.protocol.registry import APIS, ApiKey
 
 METADATA_VERSION = SupportedFeatureKey(name="metadata.version", min_version=7, max_version=27)
 FROM_ZERO = SupportedFeatureKey(name="group.version", min_version=0, max_version=1)

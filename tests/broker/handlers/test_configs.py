@@ -8,39 +8,39 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.dynamic_configs import DynamicBrokerConfig
-from broker.handlers.alter_configs import ALTER_CONFIGS
-from broker.handlers.config_alteration import ConfigAlterationForwarder, ConfigAlterationHandler
-from broker.handlers.create_partitions import CreatePartitionsHandler
-from broker.handlers.create_topics import CreateTopicsHandler
-from broker.handlers.delete_topics import DeleteTopicsHandler
-from broker.handlers.describe_configs import DescribeConfigsHandler
-from broker.handlers.incremental_alter_configs import (
+from tests.support.loops import on_both_loops
+from tests.support.metadata import SeededRandomness, creatable
+from tests.support.metadata_store import running_store
+from tests.support.requests import over_the_wire, request_context
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.dynamic_configs import DynamicBrokerConfig
+from tidelog.broker.handlers.alter_configs import ALTER_CONFIGS
+from tidelog.broker.handlers.config_alteration import ConfigAlterationForwarder, ConfigAlterationHandler
+from tidelog.broker.handlers.create_partitions import CreatePartitionsHandler
+from tidelog.broker.handlers.create_topics import CreateTopicsHandler
+from tidelog.broker.handlers.delete_topics import DeleteTopicsHandler
+from tidelog.broker.handlers.describe_configs import DescribeConfigsHandler
+from tidelog.broker.handlers.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
 )
-from broker.handlers.logger_changes import LoggerChanges
-from broker.logger_levels import LoggerLevels
-from broker.metadata.settings import controller_settings
-from broker.metadata.store import MetadataStore
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import alter_configs, incremental_alter_configs
-from protocol.messages.alter_configs import AlterConfigsRequest
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.messages.describe_configs import (
+from tidelog.broker.handlers.logger_changes import LoggerChanges
+from tidelog.broker.logger_levels import LoggerLevels
+from tidelog.broker.metadata.settings import controller_settings
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages import alter_configs, incremental_alter_configs
+from tidelog.protocol.messages.alter_configs import AlterConfigsRequest
+from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tidelog.protocol.messages.create_topics import CreateTopicsRequest
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
-from protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from protocol.steps import completed
-from tests.support.loops import on_both_loops
-from tests.support.metadata import SeededRandomness, creatable
-from tests.support.metadata_store import running_store
-from tests.support.requests import over_the_wire, request_context
+from tidelog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from tidelog.protocol.steps import completed
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 CONFIG = BrokerConfig(
@@ -62,7 +62,7 @@ class Admin:
         self.store = store
         root = logging.RootLogger(logging.INFO)
         self.loggers = logging.Manager(root)
-        self.loggers.getLogger("broker.network.listener")
+        self.loggers.getLogger("tidelog.broker.network.listener")
         levels = LoggerLevels(self.loggers)
         loggers = LoggerChanges(config.node_id, levels)
         self._describe = DescribeConfigsHandler(lambda: store.image, config, levels)
@@ -425,23 +425,23 @@ async def test_the_loggers_of_the_node_are_described_and_altered() -> None:
         assert levels == {
             "root": "INFO",
             "broker": "INFO",
-            "broker.network": "INFO",
-            "broker.network.listener": "INFO",
+            "tidelog.broker.network": "INFO",
+            "tidelog.broker.network.listener": "INFO",
         }
         assert {(entry.config_source, entry.read_only, entry.is_sensitive) for entry in result.configs} == {
             (6, False, False)
         }
-        code = await node.change(8, "1", ("broker.network", SET, "TRACE"), ("root", SET, "FATAL"))
+        code = await node.change(8, "1", ("tidelog.broker.network", SET, "TRACE"), ("root", SET, "FATAL"))
         assert code is ErrorCode.NONE
         levels = {entry.name: entry.value for entry in node.describe(8, "1").configs}
         assert levels == {
             "root": "FATAL",
             "broker": "FATAL",
-            "broker.network": "TRACE",
-            "broker.network.listener": "TRACE",
+            "tidelog.broker.network": "TRACE",
+            "tidelog.broker.network.listener": "TRACE",
         }
-        assert await node.change(8, "1", ("broker.network", DELETE, None)) is ErrorCode.NONE
-        assert node.entry(8, "1", "broker.network.listener").value == "FATAL"
+        assert await node.change(8, "1", ("tidelog.broker.network", DELETE, None)) is ErrorCode.NONE
+        assert node.entry(8, "1", "tidelog.broker.network.listener").value == "FATAL"
         # Not a record of it: levels are the process's own.
         assert node.store.image is before
 

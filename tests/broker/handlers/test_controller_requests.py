@@ -8,45 +8,49 @@ from uuid import UUID
 
 import pytest
 
-from broker.handlers.alter_partition import AlterPartitionHandler
-from broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
-from broker.handlers.assign_replicas_to_dirs import AssignReplicasToDirsHandler
-from broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
-from broker.handlers.broker_registration import BrokerRegistrationHandler
-from broker.handlers.elect_leaders import ElectLeadersHandler
-from broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
-from broker.handlers.unregister_broker import UnregisterBrokerHandler
-from broker.metadata.store import MetadataStore
-from broker.network.request import ClientInformation
-from broker.request_context import RequestContext
-from cluster.controller.brokers import supported_features
-from cluster.controller.create_topics import create_topics
-from cluster.controller.heartbeats import BrokerHeartbeats
-from cluster.controller.settings import ControllerSettings
-from cluster.image import PartitionImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import RequestHeader
-from protocol.messages.alter_partition import (
+from tests.support.metadata import CLUSTER_ID, SeededRandomness
+from tests.support.metadata_store import FixedClock
+from tests.support.single_controller import store_with_brokers
+from tidelog.broker.handlers.alter_partition import AlterPartitionHandler
+from tidelog.broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
+from tidelog.broker.handlers.assign_replicas_to_dirs import AssignReplicasToDirsHandler
+from tidelog.broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
+from tidelog.broker.handlers.broker_registration import BrokerRegistrationHandler
+from tidelog.broker.handlers.elect_leaders import ElectLeadersHandler
+from tidelog.broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
+from tidelog.broker.handlers.unregister_broker import UnregisterBrokerHandler
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.request_context import RequestContext
+from tidelog.cluster.controller.brokers import supported_features
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import PartitionImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
     RequestPartitionData,
     RequestTopicData,
 )
-from protocol.messages.alter_partition_reassignments import (
+from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
-from protocol.messages.create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
-from protocol.messages.elect_leaders import ElectLeadersRequest
-from protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
-from protocol.messages.unregister_broker import UnregisterBrokerRequest
-from tests.support.metadata import CLUSTER_ID, SeededRandomness
-from tests.support.metadata_store import FixedClock
-from tests.support.single_controller import store_with_brokers
+from tidelog.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
+from tidelog.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
+from tidelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 SETTINGS = ControllerSettings(node_id=1)
 SESSION_MS = 9000

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.describe_cluster import DescribeClusterHandler
-from broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
-from broker.handlers.list_config_resources import ListConfigResourcesHandler
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from protocol.messages.describe_topic_partitions import (
+from tests.support.metadata import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
+from tests.support.requests import over_the_wire, request_context
+from tidelog.broker.handlers.describe_cluster import DescribeClusterHandler
+from tidelog.broker.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from tidelog.broker.handlers.list_config_resources import ListConfigResourcesHandler
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     RequestCursor,
     ResponseCursor,
     TopicRequest,
 )
-from protocol.messages.list_config_resources import ListConfigResourcesRequest
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.fence_broker_record import FenceBrokerRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.steps import completed
-from tests.support.metadata import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
-from tests.support.requests import over_the_wire, request_context
+from tidelog.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.fence_broker_record import FenceBrokerRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.steps import completed
 
 IMAGE = replayed(
     [

@@ -7,59 +7,65 @@ from typing import cast
 
 import pytest
 
-from broker.fetch_sessions import FetchSessionCache
-from broker.flusher import Flusher
-from broker.handlers.delete_records import DeleteRecordsHandler
-from broker.handlers.describe_producers import DescribeProducersHandler
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.list_offsets import LATEST, ListOffsetsHandler
-from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from broker.handlers.produce import ProduceHandler
-from broker.network.request import ClientInformation
-from broker.partition import Partition
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
-from broker.replication.current_leaders import CurrentLeaders
-from broker.replication.replica_selector import same_rack, selector_named
-from broker.request_context import RequestContext
-from broker.slices import Slices
-from broker.topic_traffic import TopicTraffic
-from cluster.replication.throttle import ReplicationQuota
-from protocol.errors import ErrorCode
-from protocol.framing import RequestHeader
-from protocol.ids import TopicPartition
-from protocol.messages.delete_records import (
+from tests.support.logs import batch
+from tests.support.replicas import NODE, NOW_MS, FakeRequest, Replicas
+from tests.support.transaction_coordinators import VerificationBench
+from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.flusher import Flusher
+from tidelog.broker.handlers.delete_records import DeleteRecordsHandler
+from tidelog.broker.handlers.describe_producers import DescribeProducersHandler
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.list_offsets import LATEST, ListOffsetsHandler
+from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.partition import Partition
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.broker.replication.replica_selector import same_rack, selector_named
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.slices import Slices
+from tidelog.broker.topic_traffic import TopicTraffic
+from tidelog.cluster.replication.throttle import ReplicationQuota
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
-from protocol.messages.fetch import PartitionData as FetchedPartition
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.offset_for_leader_epoch import (
+from tidelog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from tidelog.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ReplicaState,
+)
+from tidelog.protocol.messages.fetch import PartitionData as FetchedPartition
+from tidelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.messages.produce import (
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.fence_broker_record import FenceBrokerRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from protocol.steps import completed
-from storage.config_definition import ConfigError
-from storage.log import PartitionLog
-from tests.support.logs import batch
-from tests.support.replicas import NODE, NOW_MS, FakeRequest, Replicas
-from tests.support.transaction_coordinators import VerificationBench
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.fence_broker_record import FenceBrokerRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.steps import completed
+from tidelog.storage.config_definition import ConfigError
+from tidelog.storage.log import PartitionLog
 
 SECOND, THIRD = 2, 3
 ME = TopicPartition("t", 0)

@@ -7,18 +7,18 @@ from uuid import UUID
 
 import pytest
 
-from broker.handlers.metadata import MetadataHandler
-from cluster.image import MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.metadata_records.fence_broker_record import FenceBrokerRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
-from protocol.metadata_records.unregister_broker_record import UnregisterBrokerRecord
-from protocol.schema import ZERO_UUID, MetadataRecord
-from protocol.steps import completed
 from tests.support.metadata import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
 from tests.support.requests import over_the_wire, request_context
+from tidelog.broker.handlers.metadata import MetadataHandler
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.metadata_records.fence_broker_record import FenceBrokerRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
+from tidelog.protocol.metadata_records.unregister_broker_record import UnregisterBrokerRecord
+from tidelog.protocol.schema import ZERO_UUID, MetadataRecord
+from tidelog.protocol.steps import completed
 
 IMAGE = with_topics(
     image_with_brokers(1, 2, 3),

@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers.delete_records import DeleteRecordsHandler
-from broker.handlers.describe_log_dirs import DescribeLogDirsHandler
-from broker.handlers.describe_producers import DescribeProducersHandler
-from broker.handlers.list_offsets import ListOffsetsHandler
-from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from broker.network.request import ClientInformation
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
-from broker.request_context import RequestContext
-from broker.slices import Slices
-from protocol.errors import ErrorCode
-from protocol.framing import RequestHeader
-from protocol.ids import TopicPartition
-from protocol.messages.delete_records import (
+from tests.support.logs import batch, end_marker
+from tests.support.replicas import NOW_MS, HandClock, Replicas
+from tidelog.broker.handlers.delete_records import DeleteRecordsHandler
+from tidelog.broker.handlers.describe_log_dirs import DescribeLogDirsHandler
+from tidelog.broker.handlers.describe_producers import DescribeProducersHandler
+from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.slices import Slices
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.list_offsets import (
+from tidelog.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from tidelog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from tidelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.steps import completed
-from tests.support.logs import batch, end_marker
-from tests.support.replicas import NOW_MS, HandClock, Replicas
+from tidelog.protocol.steps import completed
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
@@ -124,7 +124,7 @@ def test_an_open_transaction_hides_the_end_from_readers_of_committed_data(replic
     partition.append(open_batch, 1, NOW_MS)
     assert list_offset(replicas, LATEST, isolation=1).offset == 3
     assert list_offset(replicas, LATEST, isolation=0).offset == 4
-    from storage.log import AppendOrigin
+    from tidelog.storage.log import AppendOrigin
 
     partition.append(end_marker(5), 1, NOW_MS, AppendOrigin.COORDINATOR)
     assert list_offset(replicas, LATEST, isolation=1).offset == 5

@@ -8,32 +8,32 @@ from typing import cast
 
 import pytest
 
-from broker.fetch_sessions import FetchSessionCache
-from broker.flusher import Flusher
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.produce import ProduceHandler
-from broker.partition import FetchIsolation, Partition
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
-from broker.replication.current_leaders import CurrentLeaders
-from broker.slices import Slices
-from broker.topic_traffic import TopicTraffic
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.fetch import PartitionData as FetchedPartition
-from protocol.messages.produce import (
+from tests.support.logs import all_records, append, append_marker
+from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
+from tests.support.transaction_coordinators import VerificationBench
+from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.flusher import Flusher
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.partition import FetchIsolation, Partition
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.broker.slices import Slices
+from tidelog.broker.topic_traffic import TopicTraffic
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.fetch import PartitionData as FetchedPartition
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record import BatchBuilder, read_records
-from storage.log import AppendInfo
-from tests.support.logs import all_records, append, append_marker
-from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
-from tests.support.transaction_coordinators import VerificationBench
+from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.storage.log import AppendInfo
 
 
 def batch(*values: bytes, timestamp: int = NOW_MS) -> bytes:
@@ -400,7 +400,7 @@ def test_a_parked_fetch_that_fails_is_answered_without_its_frame(
     def fault(*_: object, **__: object) -> None:
         raise RuntimeError("a fault of our own")
 
-    monkeypatch.setattr("broker.delayed_fetch.read_partitions", fault)
+    monkeypatch.setattr("tidelog.broker.delayed_fetch.read_partitions", fault)
     broker.produce(batch(b"a"))
     (partition,) = fetched(waiting)
     assert partition.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
@@ -463,7 +463,7 @@ def test_a_fault_in_one_partition_says_nothing_false_of_what_was_appended_to_oth
 
 
 def test_a_waiting_fetch_ends_when_its_topic_is_deleted(broker: Broker) -> None:
-    from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+    from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 
     topic_id = broker.replicas.image.topics_by_name["t"].id
     waiting = broker.fetch(at(0), max_wait_ms=500)

@@ -7,43 +7,43 @@ from typing import cast
 
 import pytest
 
-from broker.fetch_sessions import FetchSessionCache
-from broker.flusher import Flusher
-from broker.handlers.fetch import FetchHandler
-from broker.handlers.list_offsets import ListOffsetsHandler
-from broker.handlers.produce import ProduceHandler
-from broker.partition import ACKS_ALL
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
-from broker.replication.current_leaders import CurrentLeaders
-from broker.topic_traffic import TopicTraffic
-from protocol.compression import Compression
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.list_offsets import (
+from tests.support.loops import until
+from tests.support.replicas import NOW_MS, FakeRequest, Replicas
+from tests.support.requests import request_context
+from tests.support.transaction_coordinators import VerificationBench
+from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.flusher import Flusher
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.handlers.produce import ProduceHandler
+from tidelog.broker.partition import ACKS_ALL
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.broker.topic_traffic import TopicTraffic
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.produce import (
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from protocol.record import BatchBuilder
-from protocol.record_skim import RECORDS_PER_STEP
-from storage.log import PartitionLog
-from tests.support.loops import until
-from tests.support.replicas import NOW_MS, FakeRequest, Replicas
-from tests.support.requests import request_context
-from tests.support.transaction_coordinators import VerificationBench
-from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record_skim import RECORDS_PER_STEP
+from tidelog.storage.log import PartitionLog
 
 MANY = 40 * RECORDS_PER_STEP
 SLICES_OF_MANY = MANY // RECORDS_PER_STEP // STEPS_PER_SLICE

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from broker.handlers.list_offsets import ListOffsetsHandler
-from broker.slices import Slices
-from protocol.batch import iterate_headers
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchResponse, PartitionData
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.registry import ApiKey
-from protocol.steps import completed
 from tests.support.replicas import FakeRequest
 from tests.support.transactional_node import T0, TransactionalNode, answered, request_context, turns
+from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.slices import Slices
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.fetch import FetchResponse, PartitionData
+from tidelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.steps import completed
 
 LATEST = -1
 WAIT_MS = 500

@@ -7,25 +7,25 @@ from typing import cast
 
 import pytest
 
-from broker.fetch_sessions import FetchSessionCache
-from broker.handlers.fetch import FetchHandler
-from broker.partition import Partition
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
-from broker.replication.current_leaders import CurrentLeaders
-from broker.topic_traffic import TopicTraffic
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.fetch import PartitionData as FetchedPartition
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from remote.pools import PoolFull
-from remote.reader.requests import RemoteRead
-from storage.txn_index import AbortedTransaction
 from tests.support.logs import append, batch
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
 from tests.support.tiering import FakeTier, move_to_remote, settled
+from tidelog.broker.fetch_sessions import FetchSessionCache
+from tidelog.broker.handlers.fetch import FetchHandler
+from tidelog.broker.partition import Partition
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.broker.topic_traffic import TopicTraffic
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.fetch import PartitionData as FetchedPartition
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.remote.pools import PoolFull
+from tidelog.remote.reader.requests import RemoteRead
+from tidelog.storage.txn_index import AbortedTransaction
 
 SMALL = 90
 """Bytes that no batch fits in."""

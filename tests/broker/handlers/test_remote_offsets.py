@@ -8,42 +8,42 @@ from typing import cast
 
 import pytest
 
-from broker.handlers.delete_records import DeleteRecordsHandler
-from broker.handlers.list_offsets import ListOffsetsHandler
-from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from broker.network.request import ClientInformation
-from broker.partition import Partition
-from broker.purgatory.purgatory import Purgatory
-from broker.purgatory.timers import Timers
-from broker.request_context import RequestContext
-from broker.slices import Slices
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import RequestHeader
-from protocol.ids import TopicPartition
-from protocol.messages.delete_records import (
+from tests.support.logs import append, batch
+from tests.support.replicas import NODE, NOW_MS, HandClock, Replicas
+from tests.support.tiering import FakeTier, move_to_remote, settled
+from tidelog.broker.handlers.delete_records import DeleteRecordsHandler
+from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.partition import Partition
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.slices import Slices
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from protocol.messages.list_offsets import (
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.steps import completed
-from storage.log import RecordPlace
-from tests.support.logs import append, batch
-from tests.support.replicas import NODE, NOW_MS, HandClock, Replicas
-from tests.support.tiering import FakeTier, move_to_remote, settled
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.steps import completed
+from tidelog.storage.log import RecordPlace
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6

@@ -9,16 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from broker.verification.verifier import VerificationSettings
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tests.support.logs import batch
 from tests.support.replicas import NODE, FakeRequest
 from tests.support.transactional_node import (
@@ -30,6 +20,16 @@ from tests.support.transactional_node import (
     answered,
     turns,
 )
+from tidelog.broker.verification.verifier import VerificationSettings
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
 
 def outcome(request: FakeRequest) -> ErrorCode:

@@ -8,35 +8,35 @@ from typing import Any
 
 import pytest
 
-from broker.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
-from broker.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
-from broker.handlers.describe_transactions import DescribeTransactionsHandler
-from broker.handlers.end_txn import EndTxnHandler
-from broker.handlers.init_producer_id import InitProducerIdHandler
-from broker.handlers.list_transactions import ListTransactionsHandler
-from broker.network.request import ClientInformation
-from broker.request_context import RequestContext
-from broker.transactions.config import TransactionConfig
-from broker.transactions.marking import Marking
-from broker.transactions.service import TransactionService
-from cluster.topic_names import GROUP_METADATA_TOPIC
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import RequestHeader
-from protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
-from protocol.messages.add_partitions_to_txn import (
+from tests.support.eventually import eventually
+from tests.support.state_log import MemoryStateLog
+from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
+from tidelog.broker.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
+from tidelog.broker.handlers.describe_transactions import DescribeTransactionsHandler
+from tidelog.broker.handlers.end_txn import EndTxnHandler
+from tidelog.broker.handlers.init_producer_id import InitProducerIdHandler
+from tidelog.broker.handlers.list_transactions import ListTransactionsHandler
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.transactions.config import TransactionConfig
+from tidelog.broker.transactions.marking import Marking
+from tidelog.broker.transactions.service import TransactionService
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from protocol.messages.describe_transactions import DescribeTransactionsRequest
-from protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.list_transactions import ListTransactionsRequest
-from protocol.steps import completed
-from tests.support.eventually import eventually
-from tests.support.state_log import MemoryStateLog
-from tests.support.virtual_timer import VirtualTime
+from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
+from tidelog.protocol.steps import completed
 
 ID = "tides"
 GROUP_PARTITION = 3

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.verification.verifier import VerificationSettings
-from protocol.batch import iterate_headers
-from protocol.errors import ErrorCode
 from tests.support.transactional_node import OFFSETS, PRODUCER, TransactionalNode, turns
+from tidelog.broker.verification.verifier import VerificationSettings
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import ErrorCode
 
 DONE, UNSTABLE = ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT
 

@@ -7,16 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from broker.handlers.describe_producers import DescribeProducersHandler
-from protocol.batch import iterate_headers
-from protocol.control_batch import ControlRecordType, control_type
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
-from protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.registry import ApiKey
-from protocol.steps import completed
 from tests.support.logs import all_records
 from tests.support.transactional_node import (
     OFFSETS,
@@ -27,6 +17,16 @@ from tests.support.transactional_node import (
     request_context,
     turns,
 )
+from tidelog.broker.handlers.describe_producers import DescribeProducersHandler
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.control_batch import ControlRecordType, control_type
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from tidelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.steps import completed
 
 T1 = TopicPartition("t", 1)
 DONE = ErrorCode.NONE

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.directories import Identity, prepare_directories
-from broker.metadata.randomness import SystemRandomness
-from protocol.ids import uuid_from_text, uuid_text
-from storage.config_definition import ConfigError
-from storage.files import FileSystem
-from storage.meta_properties import MetaProperties, MetaPropertiesFile
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.crash_points import crash_points
 from tests.support.metadata import CLUSTER_ID, SeededRandomness
+from tidelog.broker.metadata.directories import Identity, prepare_directories
+from tidelog.broker.metadata.randomness import SystemRandomness
+from tidelog.protocol.ids import uuid_from_text, uuid_text
+from tidelog.storage.config_definition import ConfigError
+from tidelog.storage.files import FileSystem
+from tidelog.storage.meta_properties import MetaProperties, MetaPropertiesFile
 
 DIRECTORIES = ("/a", "/b")
 CHANCE = SeededRandomness()

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from broker.metadata.snapshotter import SnapshotSettings
-from broker.raft.log import MetadataLog
-from cluster.controller.result import ControllerResult
-from protocol.errors import ErrorCode, KafkaError
-from protocol.metadata_records.no_op_record import NoOpRecord
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.loops import on_both_loops, until
 from tests.support.metadata_store import make_replica, started
+from tidelog.broker.metadata.snapshotter import SnapshotSettings
+from tidelog.broker.raft.log import MetadataLog
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
 
 
 @on_both_loops

@@ -7,25 +7,6 @@ from functools import partial
 
 import pytest
 
-from broker.metadata.batches import encode_records
-from broker.raft.driver import Turn
-from broker.raft.log import MetadataLog
-from cluster.controller.create_topics import create_topics
-from cluster.controller.delete_topics import delete_topics
-from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
-from cluster.controller.settings import ControllerSettings
-from cluster.delta import MetadataDelta
-from cluster.image import MetadataImage
-from cluster.quorum.effects import Appended
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest
-from protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from protocol.record import BatchBuilder
-from protocol.schema import MetadataRecord
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.loops import on_both_loops, until
@@ -39,6 +20,25 @@ from tests.support.metadata_store import (
     running_store,
     started,
 )
+from tidelog.broker.metadata.batches import encode_records
+from tidelog.broker.raft.driver import Turn
+from tidelog.broker.raft.log import MetadataLog
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.delete_topics import delete_topics
+from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.quorum.effects import Appended
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.create_topics import CreateTopicsRequest
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from tidelog.protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.schema import MetadataRecord
 
 SETTINGS = ControllerSettings(node_id=1)
 

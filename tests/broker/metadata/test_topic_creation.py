@@ -7,14 +7,14 @@ import logging
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.metadata import topic_creation
-from broker.metadata.producer_ids import ProducerIds
-from broker.metadata.topic_creation import TopicCreation, creatable_topic
-from protocol.errors import ErrorCode, KafkaError
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.loops import on_both_loops, until
 from tests.support.metadata_store import FixedClock, InlineExecutor, channel_of, running_store
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metadata import topic_creation
+from tidelog.broker.metadata.producer_ids import ProducerIds
+from tidelog.broker.metadata.topic_creation import TopicCreation, creatable_topic
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 CONFIG = BrokerConfig(
     {

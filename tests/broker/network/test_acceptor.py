@@ -11,12 +11,12 @@ from itertools import pairwise
 
 import pytest
 
-from broker.descriptor_budget import raise_open_file_limit
-from broker.network import acceptor
-from broker.network.acceptor import BATCH, Acceptor, accept_queue_size
-from broker.network.config import NetworkConfig
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Served, frame, serving
+from tidelog.broker.descriptor_budget import raise_open_file_limit
+from tidelog.broker.network import acceptor
+from tidelog.broker.network.acceptor import BATCH, Acceptor, accept_queue_size
+from tidelog.broker.network.config import NetworkConfig
 
 
 def connected_at_once(served: Served, count: int) -> list[socket.socket]:

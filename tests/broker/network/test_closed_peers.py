@@ -7,12 +7,12 @@ import os
 
 import pytest
 
-from broker.network.config import NetworkConfig
-from broker.network.receive_buffer import NORMAL_BYTES, SPARE_FRAME_BYTES
-from broker.network.request import Request
-from broker.network.server import PEER_CLOSED_MS_MAX
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Client, FakeClock, Served, echo, frame, serving
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.receive_buffer import NORMAL_BYTES, SPARE_FRAME_BYTES
+from tidelog.broker.network.request import Request
+from tidelog.broker.network.server import PEER_CLOSED_MS_MAX
 
 PRODUCE = b"\0\0"
 

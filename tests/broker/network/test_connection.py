@@ -6,11 +6,11 @@ import asyncio
 import struct
 import weakref
 
-from broker.network.config import NetworkConfig
-from broker.network.receive_buffer import FIRST_BYTES
-from broker.network.request import Request
 from tests.support.loops import on_both_loops, until
 from tests.support.network import echo, frame, serving
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.receive_buffer import FIRST_BYTES
+from tidelog.broker.network.request import Request
 
 
 class Parking:

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from broker.network.config import UNLIMITED, NetworkConfig, parse_address_limits
-from broker.network.connection_quota import ConnectionQuota
-from storage.config_definition import ConfigError
+from tidelog.broker.network.config import UNLIMITED, NetworkConfig, parse_address_limits
+from tidelog.broker.network.connection_quota import ConnectionQuota
+from tidelog.storage.config_definition import ConfigError
 
 
 def quota_of(config: NetworkConfig, **listener_limits: int) -> ConnectionQuota:

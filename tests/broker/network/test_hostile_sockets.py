@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from broker.descriptor_budget import raise_open_file_limit
-from broker.network.config import NetworkConfig
-from broker.network.receive_buffer import GRANT_BYTES
-from broker.network.request import Request
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Client, FakeClock, Served, echo, frame, serving
+from tidelog.broker.descriptor_budget import raise_open_file_limit
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.receive_buffer import GRANT_BYTES
+from tidelog.broker.network.request import Request
 
 MEBIBYTE = 1024 * 1024
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.network.config import NetworkConfig
-from broker.network.owed_answers import OWED_MAX
-from broker.network.request import Request
 from tests.support.loops import on_both_loops, until
 from tests.support.network import echo, frame, serving
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.owed_answers import OWED_MAX
+from tidelog.broker.network.request import Request
 
 PRODUCE = b"\0\0"
 FETCH = b"\0\1"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.network.memory import SpareMemory
-from broker.network.receive_buffer import (
+from tidelog.broker.network.memory import SpareMemory
+from tidelog.broker.network.receive_buffer import (
     FIRST_BYTES,
     GRANT_BYTES,
     NORMAL_BYTES,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import struct
 
-from broker.network.config import NetworkConfig
-from broker.network.memory import (
+from tests.support.loops import on_both_loops, until
+from tests.support.network import FakeClock, Served, echo, frame, serving
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.memory import (
     MESSAGE_BYTES_MAX,
     MESSAGE_FACTOR,
     UNCOUNTED_BYTES,
     Admission,
     RequestMemory,
 )
-from broker.network.receive_buffer import NORMAL_BYTES
-from broker.network.request import Request
-from broker.network.server import STALLED_MS
-from protocol.registry import ApiKey
-from tests.support.loops import on_both_loops, until
-from tests.support.network import FakeClock, Served, echo, frame, serving
+from tidelog.broker.network.receive_buffer import NORMAL_BYTES
+from tidelog.broker.network.request import Request
+from tidelog.broker.network.server import STALLED_MS
+from tidelog.protocol.registry import ApiKey
 
 MIB = 1024 * 1024
 PRODUCE = struct.pack(">h", ApiKey.PRODUCE)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.network.config import NetworkConfig
-from broker.network.request import Request
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Client, Served, frame, serving
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.request import Request
 
 MIB = 1024 * 1024
 

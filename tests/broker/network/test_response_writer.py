@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.config import NetworkConfig
-from broker.network.request import AnswerPart, Request
-from broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
-from broker.network.socket_watcher import SocketWatcher
-from storage.file_slice import FileSlice
-from storage.files import File, OsFileSystem
 from tests.support.loops import on_both_loops, until
 from tests.support.network import echo, frame, serving
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.request import AnswerPart, Request
+from tidelog.broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
+from tidelog.broker.network.socket_watcher import SocketWatcher
+from tidelog.storage.file_slice import FileSlice
+from tidelog.storage.files import File, OsFileSystem
 
 MEBIBYTE = 1024 * 1024
 

@@ -8,11 +8,11 @@ import socket
 
 import pytest
 
-from broker.network.config import ListenerConfig, NetworkConfig
-from broker.network.request import Request
-from broker.network.server import NetworkServer
 from tests.support.loops import on_both_loops, until
 from tests.support.network import FakeClock, Served, echo, frame, serving
+from tidelog.broker.network.config import ListenerConfig, NetworkConfig
+from tidelog.broker.network.request import Request
+from tidelog.broker.network.server import NetworkServer
 
 
 @on_both_loops

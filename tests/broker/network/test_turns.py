@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from broker.clock import SystemClock
-from broker.network.request import Request
-from broker.network.turns import CALLBACKS_NS, ROUND_NS, SLICE_NS, TURN_NS_MAX, TURN_NS_MIN, Turns
 from tests.support.loops import on_both_loops, until
 from tests.support.network import echo, frame, serving
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.network.request import Request
+from tidelog.broker.network.turns import CALLBACKS_NS, ROUND_NS, SLICE_NS, TURN_NS_MAX, TURN_NS_MIN, Turns
 
 
 class Loop:

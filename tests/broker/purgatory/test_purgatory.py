@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.purgatory.parked_memory import ParkedMemory
-from broker.purgatory.purgatory import OPERATION_BYTES, DelayedOperation, Purgatory
-from broker.purgatory.timers import Timers
+from tidelog.broker.purgatory.parked_memory import ParkedMemory
+from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, DelayedOperation, Purgatory
+from tidelog.broker.purgatory.timers import Timers
 
 
 class Time:

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from broker.clock import SystemClock
-from broker.purgatory.timers import TimerDriver, Timers
 from tests.support.loops import on_both_loops, until
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.purgatory.timers import TimerDriver, Timers
 
 
 class Time:

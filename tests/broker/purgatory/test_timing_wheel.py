@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from broker.purgatory.timing_wheel import TimerEntry, TimingWheel
+from tidelog.broker.purgatory.timing_wheel import TimerEntry, TimingWheel
 
 
 def nothing() -> None:

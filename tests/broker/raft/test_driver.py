@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
-from broker.raft.driver import RaftDriver
-from broker.raft.log import MetadataLog, MetadataLogConfig
-from broker.raft.state_file import QuorumStateFile
-from cluster.quorum.effects import (
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.loops import on_both_loops, until
+from tests.support.metadata_store import DIRECTORY, FixedClock, InlineExecutor
+from tidelog.broker.raft.driver import RaftDriver
+from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
+from tidelog.broker.raft.state_file import QuorumStateFile
+from tidelog.cluster.quorum.effects import (
     Appended,
     AppendRefused,
     Effect,
@@ -23,14 +26,11 @@ from cluster.quorum.effects import (
     Send,
     SnapshotLoaded,
 )
-from cluster.quorum.events import Append, Event, Persisted, Received, Resign, Tick
-from cluster.quorum.log import SnapshotId
-from cluster.quorum.quorum_record import QuorumRecord
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.vote import VoteRequest, VoteResponse
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.loops import on_both_loops, until
-from tests.support.metadata_store import DIRECTORY, FixedClock, InlineExecutor
+from tidelog.cluster.quorum.events import Append, Event, Persisted, Received, Resign, Tick
+from tidelog.cluster.quorum.log import SnapshotId
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
 
 
 class Script:
@@ -309,7 +309,7 @@ async def test_a_failed_sync_is_final(path_part: str) -> None:
 @on_both_loops
 async def test_a_record_for_which_the_disk_has_no_room_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """The old one is still there: nothing is lost, and nothing is told before the new one is."""
-    monkeypatch.setattr("broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
+    monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
     bench = Bench()
     bench.state_file.write(QuorumRecord(leader_epoch=2), kraft_version=1, voters=())
     bench.script.react = on(Tick, Persist(1, RECORD, None), SEND)
@@ -326,7 +326,7 @@ async def test_a_record_for_which_the_disk_has_no_room_is_waited_for(monkeypatch
 
 @on_both_loops
 async def test_who_waits_for_room_on_its_disk_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
+    monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
     bench = Bench()
     bench.script.react = on(Tick, Persist(1, RECORD, None), SEND)
     bench.disk.free_bytes = 3

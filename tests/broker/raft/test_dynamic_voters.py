@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.raft.formatting import InitialVoter
-from broker.raft.snapshot_format import read_snapshot
-from broker.raft.state_file import QuorumStateFile
-from clients.api_versions import negotiation_request
-from cluster.quorum.voter_set import VoterSet
-from protocol.errors import ErrorCode
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
-from protocol.messages.api_versions import ApiVersionsResponse
-from protocol.messages.describe_quorum import (
+from tests.support.loops import on_both_loops, until
+from tests.support.metadata import CLUSTER_ID
+from tests.support.quorum_nodes import DIRECTORY, QuorumNodes, quorum_nodes
+from tidelog.broker.raft.formatting import InitialVoter
+from tidelog.broker.raft.snapshot_format import read_snapshot
+from tidelog.broker.raft.state_file import QuorumStateFile
+from tidelog.clients.api_versions import negotiation_request
+from tidelog.cluster.quorum.voter_set import VoterSet
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from tidelog.protocol.messages.api_versions import ApiVersionsResponse
+from tidelog.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     RequestPartitionData,
     RequestTopicData,
     ResponsePartitionData,
 )
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-from protocol.messages.update_features import (
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from tidelog.protocol.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from storage.meta_properties import MetaPropertiesFile
-from tests.support.loops import on_both_loops, until
-from tests.support.metadata import CLUSTER_ID
-from tests.support.quorum_nodes import DIRECTORY, QuorumNodes, quorum_nodes
+from tidelog.storage.meta_properties import MetaPropertiesFile
 
 IDS = {node_id: UUID(int=5000 + node_id) for node_id in (1, 2, 3)}
 

@@ -6,22 +6,22 @@ from uuid import UUID
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.raft.formatting import (
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
+from tests.support.metadata import CLUSTER_ID, SeededRandomness
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.raft.formatting import (
     FormatError,
     InitialVoter,
     format_directories,
     parse_initial_voters,
     read_bootstrap,
 )
-from broker.raft.snapshot_format import read_snapshot
-from cluster.controller.bootstrap import feature_records
-from cluster.quorum.voter_set import Endpoint, ReplicaKey, VoterSet
-from protocol.ids import uuid_text
-from storage.meta_properties import MetaPropertiesFile
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.crash_images import Survival
-from tests.support.metadata import CLUSTER_ID, SeededRandomness
+from tidelog.broker.raft.snapshot_format import read_snapshot
+from tidelog.cluster.controller.bootstrap import feature_records
+from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, VoterSet
+from tidelog.protocol.ids import uuid_text
+from tidelog.storage.meta_properties import MetaPropertiesFile
 
 VOTERS = (
     InitialVoter(1, "a", 9093, UUID(int=1001)),

@@ -12,13 +12,17 @@ from uuid import UUID
 
 import pytest
 
-from broker.raft.handlers import RAFT_APIS, RaftHandlers
-from broker.raft.raft_node import RaftNode
-from broker.request_context import RequestContext
-from cluster.quorum.events import Answered
-from protocol.errors import ErrorCode, KafkaError
-from protocol.framing import RequestHeader
-from protocol.messages import (
+from tests.support.loops import on_both_loops
+from tests.support.metadata import CLUSTER_ID
+from tests.support.quorum_nodes import quorum_nodes
+from tests.support.random_messages import Domain, declared_fields, random_messages
+from tidelog.broker.raft.handlers import RAFT_APIS, RaftHandlers
+from tidelog.broker.raft.raft_node import RaftNode
+from tidelog.broker.request_context import RequestContext
+from tidelog.cluster.quorum.events import Answered
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.messages import (
     begin_quorum_epoch,
     describe_quorum,
     end_quorum_epoch,
@@ -26,12 +30,8 @@ from protocol.messages import (
     fetch_snapshot,
     vote,
 )
-from protocol.registry import ApiKey, request_type, response_type
-from protocol.schema import ApiMessage, Array, Nested, Struct
-from tests.support.loops import on_both_loops
-from tests.support.metadata import CLUSTER_ID
-from tests.support.quorum_nodes import quorum_nodes
-from tests.support.random_messages import Domain, declared_fields, random_messages
+from tidelog.protocol.registry import ApiKey, request_type, response_type
+from tidelog.protocol.schema import ApiMessage, Array, Nested, Struct
 
 SEEDS = range(12)
 TOPIC = "__cluster_metadata"

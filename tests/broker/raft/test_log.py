@@ -6,25 +6,25 @@ from collections.abc import Iterable
 
 import pytest
 
-from broker.raft.log import METADATA_TOPIC_ID, MetadataLog, MetadataLogConfig
-from broker.raft.snapshot_format import (
+from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
+from tests.support.crash_images import Survival
+from tests.support.metadata_store import DIRECTORY, FixedClock
+from tidelog.broker.raft.log import METADATA_TOPIC_ID, MetadataLog, MetadataLogConfig
+from tidelog.broker.raft.snapshot_format import (
     SnapshotHead,
     last_contained_log_timestamp,
     read_snapshot,
     snapshot_batches,
 )
-from broker.raft.snapshots import snapshot_name
-from cluster.metadata_log_codec import encode_record
-from cluster.quorum.log import EpochEnd, SnapshotId
-from protocol.batch import iterate_headers
-from protocol.errors import KafkaError
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.record import BatchBuilder
-from storage.checkpoints import PartitionMetadataFile
-from storage.errors import CorruptFile
-from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
-from tests.support.crash_images import Survival
-from tests.support.metadata_store import DIRECTORY, FixedClock
+from tidelog.broker.raft.snapshots import snapshot_name
+from tidelog.cluster.metadata_log_codec import encode_record
+from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.record import BatchBuilder
+from tidelog.storage.checkpoints import PartitionMetadataFile
+from tidelog.storage.errors import CorruptFile
 
 PARTITION = f"{DIRECTORY}/__cluster_metadata-0"
 SMALL = MetadataLogConfig(segment_bytes=1024, retention_bytes=1, retention_ms=-1)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker.exposition import Exposition
 from tests.support.loops import on_both_loops, until
 from tests.support.quorum_nodes import QuorumNodes, quorum_nodes
+from tidelog.broker.exposition import Exposition
 
 
 def reading(nodes: QuorumNodes, node_id: int, name: str) -> float:

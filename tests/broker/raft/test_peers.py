@@ -8,17 +8,17 @@ from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any
 
-from broker.raft.peers import MAX_WAITING, Peers
-from clients.connecting import ConnectionSettings
-from clients.environment import SystemEnvironment
-from cluster.quorum.effects import Send
-from cluster.quorum.voter_set import Endpoint
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.vote import VoteRequest, VoteResponse
-from protocol.registry import ApiKey
-from protocol.schema import ApiMessage
 from tests.support.loops import on_both_loops, until
 from tests.support.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
+from tidelog.broker.raft.peers import MAX_WAITING, Peers
+from tidelog.clients.connecting import ConnectionSettings
+from tidelog.clients.environment import SystemEnvironment
+from tidelog.cluster.quorum.effects import Send
+from tidelog.cluster.quorum.voter_set import Endpoint
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.schema import ApiMessage
 
 SETTINGS = ConnectionSettings(
     client_id="1", max_response_bytes=1 << 20, request_timeout_ms=60_000, setup_timeout_ms=60_000

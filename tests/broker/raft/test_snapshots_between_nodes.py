@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.quorum.log import SnapshotId
 from tests.support.loops import on_both_loops, until
 from tests.support.quorum_nodes import QuorumNodes, quorum_nodes
+from tidelog.cluster.quorum.log import SnapshotId
 
 # A snapshot every few dozen records, and nothing kept that a newer one has.
 SMALL = {

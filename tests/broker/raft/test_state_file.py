@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from broker.raft.state_file import QuorumStateFile
-from cluster.quorum.quorum_record import QuorumRecord
-from protocol.ids import uuid_from_text
-from storage.errors import CorruptCheckpoint, StorageFailure
-from storage.files import write_atomically
 from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
 from tests.support.crash_images import Survival
+from tidelog.broker.raft.state_file import QuorumStateFile
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.protocol.ids import uuid_from_text
+from tidelog.storage.errors import CorruptCheckpoint, StorageFailure
+from tidelog.storage.files import write_atomically
 
 DIRECTORY = "/data/__cluster_metadata-0"
 PATH = f"{DIRECTORY}/quorum-state"

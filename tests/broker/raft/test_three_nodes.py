@@ -6,21 +6,21 @@ import asyncio
 
 import pytest
 
-from broker.raft.state_file import QuorumStateFile
-from cluster.controller.result import ControllerResult
-from cluster.image import MetadataImage
-from cluster.quorum.states import State
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch_snapshot import (
+from tests.support.loops import on_both_loops, until
+from tests.support.quorum_nodes import DIRECTORY, quorum_nodes
+from tidelog.broker.raft.state_file import QuorumStateFile
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.quorum.states import State
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.fetch_snapshot import (
     FetchSnapshotRequest,
     FetchSnapshotResponse,
     RequestPartitionSnapshot,
     RequestTopicSnapshot,
 )
-from protocol.messages.vote import VoteRequest, VoteResponse
-from protocol.metadata_records.no_op_record import NoOpRecord
-from tests.support.loops import on_both_loops, until
-from tests.support.quorum_nodes import DIRECTORY, quorum_nodes
+from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
+from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
 
 
 def touch(image: MetadataImage) -> ControllerResult[None]:

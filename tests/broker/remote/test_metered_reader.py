@@ -6,13 +6,13 @@ from typing import cast
 
 import pytest
 
-from broker.remote.metered_reader import MeteredReader
-from protocol.errors import ErrorCode, KafkaError
-from remote.log_manager.byte_rate import ByteRate
-from remote.log_manager.figures import RemoteFigures
-from remote.reader.reader import RemoteLogReader
-from remote.reader.requests import LocalLog, RemoteRead, RemoteReadRequest
 from tests.support.remote_tier import PARTITION
+from tidelog.broker.remote.metered_reader import MeteredReader
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.remote.log_manager.byte_rate import ByteRate
+from tidelog.remote.log_manager.figures import RemoteFigures
+from tidelog.remote.reader.reader import RemoteLogReader
+from tidelog.remote.reader.requests import LocalLog, RemoteRead, RemoteReadRequest
 
 REQUEST = RemoteReadRequest(PARTITION, 0, 1000, True, 10, False, cast(LocalLog, None))
 

@@ -8,17 +8,17 @@ from uuid import UUID
 
 import pytest
 
-from broker.remote.roles import RemoteRoles
-from cluster.delta import MetadataDelta
-from cluster.image import ResourceType
-from protocol.ids import TopicPartition
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from remote.log_manager.manager import RemoteLogManager
-from remote.log_manager.replica import TieredReplica
-from remote.segment_metadata import TopicIdPartition
 from tests.support.replicas import NODE, Replicas
+from tidelog.broker.remote.roles import RemoteRoles
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import ResourceType
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.remote.log_manager.manager import RemoteLogManager
+from tidelog.remote.log_manager.replica import TieredReplica
+from tidelog.remote.segment_metadata import TopicIdPartition
 
 
 class ToldManager:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config import BrokerConfig
-from broker.remote.settings import log_manager_settings, metadata_manager_values, storage_manager_values
-from storage.config_definition import ConfigError
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.remote.settings import (
+    log_manager_settings,
+    metadata_manager_values,
+    storage_manager_values,
+)
+from tidelog.storage.config_definition import ConfigError
 
 ON = {"node.id": "1", "remote.log.storage.system.enable": "true"}
 

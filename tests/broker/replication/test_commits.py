@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.commits import Commits
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
+from tidelog.broker.replication.commits import Commits
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 
 class FakePartition:

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from protocol.ids import TopicPartition
-from storage.log import PartitionLog
 from tests.support.compaction import compact, keyed_batch, latest_of, read_log, roll
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS
 from tests.support.replica_pair import ReplicaPair, bytes_of
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.log import PartitionLog
 
 T0 = TopicPartition("t", 0)
 

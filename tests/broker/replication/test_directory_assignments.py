@@ -7,21 +7,21 @@ from uuid import UUID
 
 import pytest
 
-from broker.replication.directory_assignments import DirectoryAssignments
-from cluster.replica_directories import LOST
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    AssignReplicasToDirsResponse,
-)
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from storage.errors import StorageFailure
 from tests.broker.test_partitions_being_made import HandMaker
 from tests.support.eventually import eventually
 from tests.support.replicas import NODE, HandClock, Replicas
+from tidelog.broker.replication.directory_assignments import DirectoryAssignments
+from tidelog.cluster.replica_directories import LOST
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.storage.errors import StorageFailure
 
 FIRST, SECOND = UUID(int=9_001), UUID(int=9_002)
 

@@ -8,22 +8,22 @@ from dataclasses import replace
 
 import pytest
 
-from broker.exposition import Exposition
-from broker.metrics import BrokerMetrics
-from broker.replication import fetcher, follower_log
-from broker.replication.fetcher_metrics import report_fetchers
-from cluster.replication.follower_state import Append, RestartAt, Truncate
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import FetchRequest
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from storage.errors import StorageFailure
-from storage.log import PartitionLog
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS, append
 from tests.support.replica_pair import LEADER, ReplicaPair
+from tidelog.broker.exposition import Exposition
+from tidelog.broker.metrics import BrokerMetrics
+from tidelog.broker.replication import fetcher, follower_log
+from tidelog.broker.replication.fetcher_metrics import report_fetchers
+from tidelog.cluster.replication.follower_state import Append, RestartAt, Truncate
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.storage.errors import StorageFailure
+from tidelog.storage.log import PartitionLog
 
 T0 = TopicPartition("t", 0)
 

@@ -8,15 +8,18 @@ from uuid import UUID
 
 import pytest
 
-from broker.exposition import Exposition
-from broker.metrics import BrokerMetrics
-from broker.replication.fetcher_metrics import report_fetchers
-from broker.replication.remote_tier import FollowersTier
-from protocol.ids import TopicPartition
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
-from remote.segment_metadata import (
+from tests.support.eventually import eventually
+from tests.support.logs import NOW_MS, append
+from tests.support.replica_pair import LEADER, ReplicaPair
+from tidelog.broker.exposition import Exposition
+from tidelog.broker.metrics import BrokerMetrics
+from tidelog.broker.replication.fetcher_metrics import report_fetchers
+from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
+from tidelog.remote.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -24,13 +27,10 @@ from remote.segment_metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from remote.storage_manager import RemoteStorageError
-from storage.log import PartitionLog
-from storage.producer_entry import BatchMetadata, ProducerEntry
-from storage.producer_snapshot import encode_snapshot
-from tests.support.eventually import eventually
-from tests.support.logs import NOW_MS, append
-from tests.support.replica_pair import LEADER, ReplicaPair
+from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producer_snapshot import encode_snapshot
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -7,23 +7,23 @@ from uuid import UUID
 
 import pytest
 
-from broker.replication.follower_log import perform
-from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.follower_state import (
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import NOW_MS, TOPIC_PARTITION, append, batch, open_log, values_of
+from tests.support.tiered_logs import tiered_log
+from tidelog.broker.replication.follower_log import perform
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.follower_state import (
     Append,
     FollowedPartition,
     RestartAt,
     RestartFromRemote,
     Truncate,
 )
-from protocol.errors import ErrorCode, KafkaError
-from storage.leader_epoch import EpochEntry
-from storage.log import PartitionLog
-from storage.producer_entry import BatchMetadata, ProducerEntry
-from storage.producer_snapshot import encode_snapshot
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import NOW_MS, TOPIC_PARTITION, append, batch, open_log, values_of
-from tests.support.tiered_logs import tiered_log
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producer_snapshot import encode_snapshot
 
 SETTINGS = FollowerSettings(
     replica_id=2,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 from uuid import UUID
 
-from broker.replication.isr_updates import IsrUpdates
-from cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrProposal
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.alter_partition import (
+from tests.support.eventually import eventually
+from tests.support.replicas import HandClock
+from tidelog.broker.replication.isr_updates import IsrUpdates
+from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrProposal
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     ResponsePartitionData,
     ResponseTopicData,
 )
-from tests.support.eventually import eventually
-from tests.support.replicas import HandClock
 
 TOPIC_ID = UUID(int=77)
 

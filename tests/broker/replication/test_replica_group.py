@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cluster.controller.reassignments import alter_partition_reassignments
-from cluster.controller.settings import ControllerSettings
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_partition_reassignments import (
+from tests.support.eventually import eventually
+from tests.support.replica_group import THE_PARTITION, ReplicaGroup, is_answered
+from tidelog.cluster.controller.reassignments import alter_partition_reassignments
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from tests.support.eventually import eventually
-from tests.support.replica_group import THE_PARTITION, ReplicaGroup, is_answered
 
 LAG_MS = 30_000
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from broker.replication.throttles import ReplicationThrottles
-from cluster.delta import MetadataDelta
-from cluster.image import MetadataImage
-from protocol.ids import TopicPartition
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from protocol.schema import MetadataRecord
+from tidelog.broker.replication.throttles import ReplicationThrottles
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.schema import MetadataRecord
 
 TOPIC, BROKER = 2, 4
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.states import TransactionState
-from protocol.errors import ErrorCode
 from tests.support.transaction_bench import STARTED_MS, A, B, TransactionBench, refusal
+from tidelog.broker.transactions.states import TransactionState
+from tidelog.protocol.errors import ErrorCode
 
 AT_REST = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 PREPARED = [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.regular_expression import RegularExpression
-from broker.transactions.administration import TransactionFilter
-from broker.transactions.states import TransactionState
-from protocol.errors import ErrorCode
-from protocol.steps import completed
 from tests.support.transaction_bench import ID, A, B, TransactionBench
+from tidelog.broker.regular_expression import RegularExpression
+from tidelog.broker.transactions.administration import TransactionFilter
+from tidelog.broker.transactions.states import TransactionState
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import completed
 
 ONGOING = TransactionState.ONGOING
 

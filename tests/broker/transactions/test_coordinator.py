@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.config import TransactionConfig
-from broker.transactions.coordinator import ABORT_RETRY_MS, COMPLETION_RETRY_MS
-from broker.transactions.states import AT_REST, NEXT_STATES, STATE_OF_STATUS, TransactionState
-from broker.transactions.upkeep import TIMEOUT_OF_TWO_PHASE_COMMIT
-from protocol.errors import ErrorCode, KafkaError
 from tests.support.transaction_bench import ID, TIMEOUT_MS, A, B, TransactionBench, refusal
+from tidelog.broker.transactions.config import TransactionConfig
+from tidelog.broker.transactions.coordinator import ABORT_RETRY_MS, COMPLETION_RETRY_MS
+from tidelog.broker.transactions.states import AT_REST, NEXT_STATES, STATE_OF_STATUS, TransactionState
+from tidelog.broker.transactions.upkeep import TIMEOUT_OF_TWO_PHASE_COMMIT
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 S = TransactionState
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.metadata import EPOCH_MAX
-from broker.transactions.states import TransactionState
-from protocol.errors import ErrorCode
 from tests.support.transaction_bench import STARTED_MS, A, B, TransactionBench, refusal
+from tidelog.broker.transactions.metadata import EPOCH_MAX
+from tidelog.broker.transactions.states import TransactionState
+from tidelog.protocol.errors import ErrorCode
 
 S = TransactionState
 DONE = None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.config import TransactionConfig
-from broker.transactions.metadata import EPOCH_MAX
-from broker.transactions.states import TransactionState
-from protocol.errors import ErrorCode
 from tests.support.transaction_bench import ID, STARTED_MS, A, B, TransactionBench, refusal
+from tidelog.broker.transactions.config import TransactionConfig
+from tidelog.broker.transactions.metadata import EPOCH_MAX
+from tidelog.broker.transactions.states import TransactionState
+from tidelog.protocol.errors import ErrorCode
 
 AT_REST = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 

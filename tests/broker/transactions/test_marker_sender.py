@@ -9,25 +9,25 @@ from typing import Any
 
 import pytest
 
-from broker.transactions.marker_sender import (
+from tests.support.eventually import eventually
+from tests.support.transactional_node import turns
+from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.transactions.marker_sender import (
     PARTITIONS_PER_REQUEST,
     REQUESTS_IN_FLIGHT,
     RETRY_MS,
     MarkerSender,
 )
-from broker.transactions.marking import Marking
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.write_txn_markers import (
+from tidelog.broker.transactions.marking import Marking
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.support.eventually import eventually
-from tests.support.transactional_node import turns
-from tests.support.virtual_timer import VirtualTime
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.metadata import TransactionMetadata
-from broker.transactions.records import TransactionRecord, decode_record, encode_record, replay_batches
-from broker.transactions.registry import TransactionRegistry
-from broker.transactions.states import TransactionState
-from protocol.errors import DecodeError
-from protocol.record import BatchBuilder
 from tests.support.transaction_bench import ID, A, B
+from tidelog.broker.transactions.metadata import TransactionMetadata
+from tidelog.broker.transactions.records import (
+    TransactionRecord,
+    decode_record,
+    encode_record,
+    replay_batches,
+)
+from tidelog.broker.transactions.registry import TransactionRegistry
+from tidelog.broker.transactions.states import TransactionState
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import BatchBuilder
 
 WHOLE = TransactionMetadata(
     transactional_id=ID,

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from broker.regular_expression import RegularExpression
-from broker.transactions.administration import TransactionFilter
-from broker.transactions.config import TransactionConfig
-from broker.transactions.init_producer import ProducerIdAndEpoch
-from broker.transactions.marking import Marking
-from broker.transactions.service import TransactionService
-from protocol.errors import ErrorCode, KafkaError
-from protocol.steps import completed
 from tests.support.eventually import eventually
 from tests.support.state_log import MemoryStateLog
 from tests.support.transaction_bench import ID, TIMEOUT_MS, A, B
 from tests.support.transactional_node import turns
 from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.regular_expression import RegularExpression
+from tidelog.broker.transactions.administration import TransactionFilter
+from tidelog.broker.transactions.config import TransactionConfig
+from tidelog.broker.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.transactions.marking import Marking
+from tidelog.broker.transactions.service import TransactionService
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.steps import completed
 
 CONFIG = TransactionConfig(
     request_timeout_ms=30,

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker.transactions.config import TransactionConfig
-from broker.transactions.marking import Marking
-from broker.transactions.service import TransactionService
 from tests.support.state_log import MemoryStateLog
 from tests.support.transaction_bench import ID, A
 from tests.support.transactional_node import turns
 from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.transactions.config import TransactionConfig
+from tidelog.broker.transactions.marking import Marking
+from tidelog.broker.transactions.service import TransactionService
 
 TIMEOUT_MS = 20_000
 INTERVAL_MS = 10_000

@@ -7,19 +7,19 @@ from typing import TypeVar, cast
 
 import pytest
 
-from broker.verification.coordinator_questions import REQUESTS_IN_FLIGHT, CoordinatorQuestions
-from broker.verification.transaction import ClientSupport, ProducerTransaction
-from cluster.topic_names import TRANSACTION_STATE_TOPIC
-from protocol.errors import ErrorCode
-from protocol.ids import BrokerId, TopicPartition
-from protocol.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnResult,
-)
-from protocol.schema import ApiMessage
 from tests.support.replicas import Replicas
 from tests.support.transaction_coordinators import ScriptedCoordinator
 from tests.support.transactional_node import turns
+from tidelog.broker.verification.coordinator_questions import REQUESTS_IN_FLIGHT, CoordinatorQuestions
+from tidelog.broker.verification.transaction import ClientSupport, ProducerTransaction
+from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+)
+from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 

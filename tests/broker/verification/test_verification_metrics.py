@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker.exposition import Exposition
-from broker.metrics import BrokerMetrics
-from broker.verification.metrics import LATE_TRANSACTION_BUFFER_MS, report_verification
-from protocol.errors import ErrorCode
 from tests.support.transactional_node import T0, TransactionalNode
+from tidelog.broker.exposition import Exposition
+from tidelog.broker.metrics import BrokerMetrics
+from tidelog.broker.verification.metrics import LATE_TRANSACTION_BUFFER_MS, report_verification
+from tidelog.protocol.errors import ErrorCode
 
 LONGEST_MS = 900_000
 

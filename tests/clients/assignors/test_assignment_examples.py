@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from clients.assignors import ASSIGNORS, Subscription
-from clients.assignors.cooperative_sticky import ownership_change
-from clients.assignors.sticky import claim_from_user_data
-from protocol.ids import TopicPartition
+from tidelog.clients.assignors import ASSIGNORS, Subscription
+from tidelog.clients.assignors.cooperative_sticky import ownership_change
+from tidelog.clients.assignors.sticky import claim_from_user_data
+from tidelog.protocol.ids import TopicPartition
 
 
 def subscriptions(**topics: str) -> dict[str, Subscription]:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
-from clients.assignors import ASSIGNORS, Subscription
-from clients.assignors.cooperative_sticky import ownership_change
-from protocol.ids import TopicPartition
+from tidelog.clients.assignors import ASSIGNORS, Subscription
+from tidelog.clients.assignors.cooperative_sticky import ownership_change
+from tidelog.protocol.ids import TopicPartition
 
 TOPICS = ("a", "b", "c", "d")
 clusters = st.fixed_dictionaries({}, optional={topic: st.integers(0, 9) for topic in TOPICS})

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clients.assignors import Subscription
-from clients.assignors.protocol import (
+from tidelog.clients.assignors import Subscription
+from tidelog.clients.assignors.protocol import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from protocol.errors import DecodeError
-from protocol.ids import TopicPartition
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import TopicPartition
 
 partitions = st.lists(
     st.builds(TopicPartition, st.text(max_size=8), st.integers(0, 2**31 - 1)), max_size=8, unique=True

@@ -16,25 +16,25 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from cluster.controller.alter_partition import alter_partition
-from cluster.controller.broker_heartbeat import HeartbeatReply, broker_heartbeat, fence_stale_broker
-from cluster.controller.brokers import register_broker, supported_features
-from cluster.controller.heartbeats import BrokerHeartbeats
-from cluster.controller.result import ControllerResult
-from cluster.controller.settings import ControllerSettings
-from cluster.image import LeaderRecoveryState, MetadataImage, PartitionImage, TopicImage
-from protocol.errors import KafkaError
-from protocol.messages.alter_partition import (
+from tests.cluster.controller.invariants import check_image, check_step
+from tests.support.metadata import CLUSTER_ID, applied
+from tidelog.cluster.controller.alter_partition import alter_partition
+from tidelog.cluster.controller.broker_heartbeat import HeartbeatReply, broker_heartbeat, fence_stale_broker
+from tidelog.cluster.controller.brokers import register_broker, supported_features
+from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import LeaderRecoveryState, MetadataImage, PartitionImage, TopicImage
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     BrokerState,
     RequestPartitionData,
     RequestTopicData,
 )
-from protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
-from tests.cluster.controller.invariants import check_image, check_step
-from tests.support.metadata import CLUSTER_ID, applied
+from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
 
 R = TypeVar("R")
 Place = tuple[UUID, int]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.features import eligible_leader_replicas_enabled
-from cluster.image import NO_LEADER, MetadataImage, PartitionImage
+from tidelog.cluster.features import eligible_leader_replicas_enabled
+from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage
 
 
 def check_image(image: MetadataImage) -> None:

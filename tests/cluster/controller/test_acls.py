@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.acls import AclBinding, AclFilter, check_filter, matching_acls
-from cluster.controller.acls import create_acls, delete_acls
-from cluster.controller.result import MAX_RECORDS_PER_COMMAND
-from cluster.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
-from protocol.steps import completed
 from tests.support.metadata import CLUSTER_ID, SeededRandomness, applied
+from tidelog.cluster.acls import AclBinding, AclFilter, check_filter, matching_acls
+from tidelog.cluster.controller.acls import create_acls, delete_acls
+from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from tidelog.protocol.steps import completed
 
 EMPTY = MetadataImage(cluster_id=CLUSTER_ID)
 TOPIC, GROUP, CLUSTER = 2, 3, 4

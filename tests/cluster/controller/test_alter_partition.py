@@ -8,21 +8,21 @@ from uuid import UUID
 
 import pytest
 
-from cluster.controller.alter_partition import alter_partition
-from cluster.controller.settings import ControllerSettings
-from cluster.image import MetadataImage, PartitionImage, TopicImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_partition import (
+from tests.cluster.controller.invariants import check_image, check_step
+from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tidelog.cluster.controller.alter_partition import alter_partition
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage, PartitionImage, TopicImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
     RequestPartitionData,
     RequestTopicData,
     ResponsePartitionData,
 )
-from protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tests.cluster.controller.invariants import check_image, check_step
-from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tidelog.protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
 SETTINGS = ControllerSettings(node_id=1)
 BROKERS = (1, 2, 3, 4)

@@ -6,17 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from cluster.controller.assign_directories import assign_replicas_to_directories
-from cluster.controller.settings import ControllerSettings
-from cluster.image import MetadataImage, PartitionImage
-from cluster.replica_directories import LOST, MIGRATING, UNASSIGNED, default_directory, is_online
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.assign_replicas_to_dirs import (
-    AssignReplicasToDirsRequest,
-    RequestDirectoryData,
-    RequestPartitionData,
-    RequestTopicData,
-)
 from tests.cluster.controller.invariants import check_image, check_step
 from tests.support.metadata import (
     applied,
@@ -25,6 +14,17 @@ from tests.support.metadata import (
     image_with_brokers,
     replayed,
     with_topics,
+)
+from tidelog.cluster.controller.assign_directories import assign_replicas_to_directories
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage, PartitionImage
+from tidelog.cluster.replica_directories import LOST, MIGRATING, UNASSIGNED, default_directory, is_online
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    RequestDirectoryData,
+    RequestPartitionData,
+    RequestTopicData,
 )
 
 SETTINGS = ControllerSettings(node_id=1)

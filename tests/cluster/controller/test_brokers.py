@@ -8,22 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from cluster.controller import broker_changes
-from cluster.controller.bootstrap import bootstrap_records
-from cluster.controller.brokers import register_broker, supported_features
-from cluster.controller.partition_change import Wishes
-from cluster.controller.partition_updates import PartitionUpdates
-from cluster.controller.producer_ids import allocate_producer_ids
-from cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
-from cluster.controller.settings import ControllerSettings
-from cluster.features import SUPPORTED_FEATURES, finalized_features
-from cluster.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
-from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.metadata_records.no_op_record import NoOpRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.register_broker_record import RegisterBrokerRecord
 from tests.support.metadata import (
     CLUSTER_ID,
     applied,
@@ -32,6 +16,22 @@ from tests.support.metadata import (
     replayed,
     with_topics,
 )
+from tidelog.cluster.controller import broker_changes
+from tidelog.cluster.controller.bootstrap import bootstrap_records
+from tidelog.cluster.controller.brokers import register_broker, supported_features
+from tidelog.cluster.controller.partition_change import Wishes
+from tidelog.cluster.controller.partition_updates import PartitionUpdates
+from tidelog.cluster.controller.producer_ids import allocate_producer_ids
+from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.features import SUPPORTED_FEATURES, finalized_features
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Feature, Listener
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.register_broker_record import RegisterBrokerRecord
 
 NEW_CLUSTER = replayed(bootstrap_records(1), offset=8)
 REQUEST = BrokerRegistrationRequest(

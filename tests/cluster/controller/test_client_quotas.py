@@ -6,18 +6,18 @@ import math
 
 import pytest
 
-from cluster.client_quotas import FilterComponent, MatchType, matching_quotas
-from cluster.controller.client_quotas import alter_client_quotas
-from cluster.image import MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.alter_client_quotas import (
+from tests.support.metadata import CLUSTER_ID, applied
+from tidelog.cluster.client_quotas import FilterComponent, MatchType, matching_quotas
+from tidelog.cluster.controller.client_quotas import alter_client_quotas
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
     RequestEntityData,
     RequestEntryData,
 )
-from protocol.steps import completed
-from tests.support.metadata import CLUSTER_ID, applied
+from tidelog.protocol.steps import completed
 
 EMPTY = MetadataImage(cluster_id=CLUSTER_ID)
 Entity = dict[str, str | None]

@@ -11,38 +11,43 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.controller.assign_directories import assign_replicas_to_directories
-from cluster.controller.brokers import unregister_broker
-from cluster.controller.configs import (
+from tests.cluster.controller.cluster_model import SESSION_MS, SETTINGS, ClusterModel, LostRecords
+from tests.support.metadata import SeededRandomness, creatable, image_with_brokers
+from tidelog.cluster.controller.assign_directories import assign_replicas_to_directories
+from tidelog.cluster.controller.brokers import unregister_broker
+from tidelog.cluster.controller.configs import (
     TOPIC_AND_GROUP_DEFINITIONS,
     ConfigChange,
     ConfigOperation,
     ResourceChange,
     alter_configs,
 )
-from cluster.controller.create_partitions import create_partitions
-from cluster.controller.create_topics import create_topics
-from cluster.controller.delete_topics import delete_topics
-from cluster.controller.elect_leaders import ElectionType, balance_leaders, elect_leaders, elect_unclean
-from cluster.controller.reassignments import alter_partition_reassignments
-from cluster.image import NO_LEADER, MetadataImage, TopicImage
-from protocol.messages.alter_partition_reassignments import (
+from tidelog.cluster.controller.create_partitions import create_partitions
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.delete_topics import delete_topics
+from tidelog.cluster.controller.elect_leaders import (
+    ElectionType,
+    balance_leaders,
+    elect_leaders,
+    elect_unclean,
+)
+from tidelog.cluster.controller.reassignments import alter_partition_reassignments
+from tidelog.cluster.image import NO_LEADER, MetadataImage, TopicImage
+from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.assign_replicas_to_dirs import (
+from tidelog.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     RequestDirectoryData,
     RequestPartitionData,
     RequestTopicData,
 )
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreateTopicsRequest
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.elect_leaders import ElectLeadersRequest
-from tests.cluster.controller.cluster_model import SESSION_MS, SETTINGS, ClusterModel, LostRecords
-from tests.support.metadata import SeededRandomness, creatable, image_with_brokers
+from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tidelog.protocol.messages.create_topics import CreateTopicsRequest
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
 
 MIN_INSYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.controller.configs import (
+from tests.support.metadata import applied, creatable, image_with_brokers, with_topics
+from tidelog.cluster.controller.configs import (
     TOPIC_AND_GROUP_DEFINITIONS,
     ConfigChange,
     ConfigOperation,
@@ -14,13 +15,12 @@ from cluster.controller.configs import (
     alter_configs,
     replace_configs,
 )
-from cluster.controller.settings import ControllerSettings
-from cluster.image import ConfigResource, MetadataImage
-from protocol.errors import ErrorCode
-from protocol.metadata_records.clear_elr_record import ClearElrRecord
-from protocol.metadata_records.config_record import ConfigRecord
-from storage.config_definition import ConfigDefinition, ConfigKind
-from tests.support.metadata import applied, creatable, image_with_brokers, with_topics
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import ConfigResource, MetadataImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.metadata_records.clear_elr_record import ClearElrRecord
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.storage.config_definition import ConfigDefinition, ConfigKind
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 SETTINGS = ControllerSettings(

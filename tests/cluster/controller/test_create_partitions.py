@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.controller.create_partitions import create_partitions
-from cluster.controller.settings import ControllerSettings
-from cluster.image import MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.create_partitions import (
+from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+from tidelog.cluster.controller.create_partitions import create_partitions
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
 
 SETTINGS = ControllerSettings(node_id=1)
 IMAGE = with_topics(image_with_brokers(1, 2, 3), creatable("orders", 2, 2), creatable("users", 1, 1))

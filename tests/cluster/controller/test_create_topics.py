@@ -7,21 +7,21 @@ from uuid import UUID
 
 import pytest
 
-from cluster.controller.create_topics import create_topics
-from cluster.controller.settings import ControllerSettings
-from cluster.image import MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
 )
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from storage.topic_configs import TOPIC_CONFIGS
-from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.storage.topic_configs import TOPIC_CONFIGS
 
 SETTINGS = ControllerSettings(node_id=1, num_partitions=4, default_replication_factor=2)
 IMAGE = image_with_brokers(1, 2, 3)

@@ -6,11 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from cluster.controller.delete_topics import delete_topics
-from cluster.controller.settings import ControllerSettings
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicState
 from tests.support.metadata import applied, creatable, image_with_brokers, with_topics
+from tidelog.cluster.controller.delete_topics import delete_topics
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicState,
+)
 
 SETTINGS = ControllerSettings(node_id=1)
 IMAGE = with_topics(image_with_brokers(1), creatable("orders"), creatable("users"))

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from cluster.controller.elect_leaders import (
+from tests.cluster.controller.invariants import check_image, check_step
+from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tidelog.cluster.controller.elect_leaders import (
     MAX_ELECTIONS,
     ElectionType,
     balance_leaders,
     elect_leaders,
     elect_unclean,
 )
-from cluster.controller.settings import ControllerSettings
-from cluster.image import MetadataImage, PartitionImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tests.cluster.controller.invariants import check_image, check_step
-from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage, PartitionImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
 SETTINGS = ControllerSettings(node_id=1)
 UNCLEAN_SETTINGS = ControllerSettings(node_id=1, static_configs={"unclean.leader.election.enable": "true"})

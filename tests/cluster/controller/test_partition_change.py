@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from cluster.controller.partition_change import Election, Rules, Wishes, change_partition
-from cluster.controller.reassignment_sets import ReplicaSets, finished, reverted, towards
-from cluster.image import LeaderRecoveryState, PartitionImage
-from cluster.partition_changes import changed_partition
+from tidelog.cluster.controller.partition_change import Election, Rules, Wishes, change_partition
+from tidelog.cluster.controller.reassignment_sets import ReplicaSets, finished, reverted, towards
+from tidelog.cluster.image import LeaderRecoveryState, PartitionImage
+from tidelog.cluster.partition_changes import changed_partition
 
 RECOVERED, RECOVERING = LeaderRecoveryState
 

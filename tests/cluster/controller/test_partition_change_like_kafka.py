@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from cluster.controller.partition_change import Election, Rules, Wishes, change_partition
-from cluster.controller.reassignment_sets import ReplicaSets
-from cluster.image import PartitionImage
+from tidelog.cluster.controller.partition_change import Election, Rules, Wishes, change_partition
+from tidelog.cluster.controller.reassignment_sets import ReplicaSets
+from tidelog.cluster.image import PartitionImage
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "partition-changes-4.3.1.txt"
 LINES = GOLDEN.read_text().splitlines()

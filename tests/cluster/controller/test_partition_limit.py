@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from cluster.controller.create_partitions import create_partitions
-from cluster.controller.create_topics import create_topics
-from cluster.controller.partition_limit import PartitionLimit
-from cluster.controller.reassignments import alter_partition_reassignments
-from cluster.controller.settings import ControllerSettings
-from cluster.image import MetadataImage
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+from tidelog.cluster.controller.create_partitions import create_partitions
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.partition_limit import PartitionLimit
+from tidelog.cluster.controller.reassignments import alter_partition_reassignments
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 SETTINGS = ControllerSettings(node_id=1, partitions_per_broker_max=10)
 ALONE = image_with_brokers(1)

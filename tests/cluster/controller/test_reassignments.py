@@ -6,23 +6,26 @@ from typing import Any
 
 import pytest
 
-from cluster.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
-from cluster.controller.settings import ControllerSettings
-from cluster.image import MetadataImage, PartitionImage
-from protocol.errors import ErrorCode
-from protocol.messages.alter_partition_reassignments import (
+from tests.cluster.controller.invariants import check_image, check_step
+from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tidelog.cluster.controller.reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage, PartitionImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.list_partition_reassignments import (
+from tidelog.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
 )
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tests.cluster.controller.invariants import check_image, check_step
-from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
 SETTINGS = ControllerSettings(node_id=1)
 

@@ -7,18 +7,18 @@ from base64 import b64decode
 
 import pytest
 
-from cluster.controller.scram import alter_scram_credentials
-from cluster.image import MetadataImage
-from cluster.scram import Credential, describe_credentials
-from protocol.errors import ErrorCode
-from protocol.messages.alter_user_scram_credentials import (
+from tests.support.metadata import applied, image_with_brokers, replayed
+from tidelog.cluster.controller.scram import alter_scram_credentials
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.scram import Credential, describe_credentials
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.steps import completed
-from tests.support.metadata import applied, image_with_brokers, replayed
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.steps import completed
 
 IMAGE = image_with_brokers(1, features=True)
 SHA_256, SHA_512 = 1, 2

@@ -6,23 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.controller import broker_changes
-from cluster.controller.brokers import supported_features
-from cluster.controller.controllers import register_controller
-from cluster.controller.result import ControllerResult
-from cluster.controller.settings import ControllerSettings
-from cluster.controller.update_features import UpgradeType, update_features
-from cluster.features import COMPATIBLE_FEATURES, METADATA_VERSION
-from cluster.image import NO_LEADER, MetadataImage
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.controller_registration import ControllerRegistrationRequest, Listener
-from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from protocol.metadata_records.no_op_record import NoOpRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.register_broker_record import BrokerFeature, RegisterBrokerRecord
-from protocol.metadata_records.register_controller_record import ControllerFeature, RegisterControllerRecord
 from tests.support.metadata import (
     applied,
     broker_registration_record,
@@ -30,6 +13,26 @@ from tests.support.metadata import (
     image_with_brokers,
     replayed,
     with_topics,
+)
+from tidelog.cluster.controller import broker_changes
+from tidelog.cluster.controller.brokers import supported_features
+from tidelog.cluster.controller.controllers import register_controller
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.controller.update_features import UpgradeType, update_features
+from tidelog.cluster.features import COMPATIBLE_FEATURES, METADATA_VERSION
+from tidelog.cluster.image import NO_LEADER, MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.controller_registration import ControllerRegistrationRequest, Listener
+from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.register_broker_record import BrokerFeature, RegisterBrokerRecord
+from tidelog.protocol.metadata_records.register_controller_record import (
+    ControllerFeature,
+    RegisterControllerRecord,
 )
 
 SETTINGS = ControllerSettings(node_id=1, static_configs={"min.insync.replicas": "2"})

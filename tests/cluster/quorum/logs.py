@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cluster.quorum.control import (
+from tests.cluster.quorum.subject import control_of
+from tests.sim.quorum.memory_log import MemoryLog
+from tidelog.cluster.quorum.control import (
     kraft_version_record,
     snapshot_footer_batch,
     snapshot_header_batch,
     voters_record,
 )
-from cluster.quorum.log import SnapshotId
-from cluster.quorum.voter_set import VoterSet
-from tests.cluster.quorum.subject import control_of
-from tests.sim.quorum.memory_log import MemoryLog
+from tidelog.cluster.quorum.log import SnapshotId
+from tidelog.cluster.quorum.voter_set import VoterSet
 
 
 def log_of(voters: VoterSet) -> MemoryLog:

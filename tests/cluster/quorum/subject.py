@@ -6,21 +6,21 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 from uuid import UUID
 
-from cluster.quorum.control import data_batch
-from cluster.quorum.effects import Effect, Persist, Respond, Send
-from cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
-from cluster.quorum.quorum import Quorum
-from cluster.quorum.quorum_record import QuorumRecord
-from cluster.quorum.safeguards import Safeguard
-from cluster.quorum.settings import QuorumSettings
-from cluster.quorum.states import State
-from cluster.quorum.voter_set import KRAFT_VERSION_DYNAMIC, Endpoint, ReplicaKey, Voter, VoterSet
-from cluster.topic_names import CLUSTER_METADATA_TOPIC
-from protocol.control_batch import control_batch
-from protocol.errors import ErrorCode
-from protocol.messages import begin_quorum_epoch, fetch, vote
-from protocol.schema import ApiMessage
 from tests.sim.quorum.memory_log import MemoryLog
+from tidelog.cluster.quorum.control import data_batch
+from tidelog.cluster.quorum.effects import Effect, Persist, Respond, Send
+from tidelog.cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
+from tidelog.cluster.quorum.quorum import Quorum
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.settings import QuorumSettings
+from tidelog.cluster.quorum.states import State
+from tidelog.cluster.quorum.voter_set import KRAFT_VERSION_DYNAMIC, Endpoint, ReplicaKey, Voter, VoterSet
+from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from tidelog.protocol.control_batch import control_batch
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import begin_quorum_epoch, fetch, vote
+from tidelog.protocol.schema import ApiMessage
 
 CLUSTER_ID = "the-cluster"
 METADATA = UUID(int=1)

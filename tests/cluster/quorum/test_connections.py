@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.quorum.connections import Connections
-from cluster.quorum.outbox import Outbox
-from protocol.messages.vote import VoteRequest
+from tidelog.cluster.quorum.connections import Connections
+from tidelog.cluster.quorum.outbox import Outbox
+from tidelog.protocol.messages.vote import VoteRequest
 
 
 def connections() -> Connections:

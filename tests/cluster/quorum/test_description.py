@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from cluster.topic_names import CLUSTER_METADATA_TOPIC
-from protocol.codec import encode
-from protocol.errors import ErrorCode
-from protocol.messages.describe_quorum import (
+from tests.cluster.quorum.subject import Subject, directory
+from tests.cluster.quorum.test_voter_changes import leader_of
+from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from tidelog.protocol.codec import encode
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.describe_quorum import (
     DescribeQuorumRequest,
     RequestPartitionData,
     RequestTopicData,
 )
-from protocol.schema import ZERO_UUID
-from tests.cluster.quorum.subject import Subject, directory
-from tests.cluster.quorum.test_voter_changes import leader_of
+from tidelog.protocol.schema import ZERO_UUID
 
 REQUEST = DescribeQuorumRequest(
     topics=(RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(RequestPartitionData(),)),)

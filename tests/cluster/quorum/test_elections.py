@@ -4,13 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.quorum.effects import Persist, Respond, Send
-from cluster.quorum.quorum_record import QuorumRecord
-from cluster.quorum.safeguards import Safeguard
-from cluster.quorum.states import State
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.vote import VoteRequest, VoteResponse
 from tests.cluster.quorum.subject import (
     Subject,
     begin,
@@ -24,6 +17,13 @@ from tests.cluster.quorum.subject import (
     verdict,
     vote_for,
 )
+from tidelog.cluster.quorum.effects import Persist, Respond, Send
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.states import State
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
 
 YES = (True, ErrorCode.NONE)
 NO = (False, ErrorCode.NONE)

@@ -6,20 +6,6 @@ from typing import Any
 
 import pytest
 
-from cluster.quorum.control import voters_record
-from cluster.quorum.effects import HighWatermark, Persist, Send, SnapshotLoaded
-from cluster.quorum.fetching import CommittedRecordsLost
-from cluster.quorum.log import SnapshotId
-from cluster.quorum.quorum_record import QuorumRecord
-from cluster.quorum.safeguards import Safeguard
-from cluster.quorum.states import State
-from cluster.quorum.voter_set import Endpoint, VoterSet
-from cluster.topic_names import CLUSTER_METADATA_TOPIC
-from protocol.batch import iterate_headers
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages import fetch, fetch_snapshot
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from tests.cluster.quorum.logs import log_of, snapshot_of
 from tests.cluster.quorum.subject import (
     Subject,
@@ -30,6 +16,20 @@ from tests.cluster.quorum.subject import (
     record_of,
     static,
 )
+from tidelog.cluster.quorum.control import voters_record
+from tidelog.cluster.quorum.effects import HighWatermark, Persist, Send, SnapshotLoaded
+from tidelog.cluster.quorum.fetching import CommittedRecordsLost
+from tidelog.cluster.quorum.log import SnapshotId
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.states import State
+from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
+from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages import fetch, fetch_snapshot
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 
 
 def asked(subject: Subject) -> Any:

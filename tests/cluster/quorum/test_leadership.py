@@ -6,18 +6,6 @@ from typing import Any
 
 import pytest
 
-from cluster.quorum.effects import AppendRefused, LeaderChanged
-from cluster.quorum.events import Append, Resign
-from cluster.quorum.leadership import successor_backoff_ms
-from cluster.quorum.quorum_record import QuorumRecord
-from cluster.quorum.safeguards import Safeguard
-from cluster.quorum.states import State
-from cluster.topic_names import CLUSTER_METADATA_TOPIC
-from protocol.errors import ErrorCode
-from protocol.messages import begin_quorum_epoch, end_quorum_epoch
-from protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
-from protocol.messages.fetch import FetchRequest
 from tests.cluster.quorum.subject import (
     CLUSTER_ID,
     Subject,
@@ -28,6 +16,18 @@ from tests.cluster.quorum.subject import (
     verdict,
     vote_for,
 )
+from tidelog.cluster.quorum.effects import AppendRefused, LeaderChanged
+from tidelog.cluster.quorum.events import Append, Resign
+from tidelog.cluster.quorum.leadership import successor_backoff_ms
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.states import State
+from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import begin_quorum_epoch, end_quorum_epoch
+from tidelog.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from tidelog.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from tidelog.protocol.messages.fetch import FetchRequest
 
 
 def understood(module: Any, name: str, epoch: int) -> Any:

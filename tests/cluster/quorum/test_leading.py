@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.quorum.leading import Leading, Position
-from cluster.quorum.voter_set import ReplicaKey
 from tests.cluster.quorum.subject import directory, dynamic, static, voter
+from tidelog.cluster.quorum.leading import Leading, Position
+from tidelog.cluster.quorum.voter_set import ReplicaKey
 
 
 def leading(*ends: int | None, own: int = 1) -> Leading:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cluster.quorum.effects import HighWatermark, LeaderChanged, Persist
-from cluster.quorum.outbox import Outbox
-from cluster.quorum.quorum_record import QuorumRecord
-from protocol.messages.vote import VoteRequest
+from tidelog.cluster.quorum.effects import HighWatermark, LeaderChanged, Persist
+from tidelog.cluster.quorum.outbox import Outbox
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.protocol.messages.vote import VoteRequest
 
 FIRST, SECOND = QuorumRecord(leader_epoch=1), QuorumRecord(leader_epoch=2)
 

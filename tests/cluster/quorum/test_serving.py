@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.quorum.effects import Appended, HighWatermark
-from cluster.quorum.events import Received
-from cluster.quorum.safeguards import Safeguard
-from protocol.errors import ErrorCode
-from protocol.messages.fetch import FetchRequest
 from tests.cluster.quorum.logs import log_of
 from tests.cluster.quorum.subject import (
     Subject,
@@ -19,6 +14,11 @@ from tests.cluster.quorum.subject import (
     static,
     vote_for,
 )
+from tidelog.cluster.quorum.effects import Appended, HighWatermark
+from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.fetch import FetchRequest
 
 
 def test_a_record_is_committed_when_a_majority_has_it_durably() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.quorum.states import TRANSITIONS, Nominee, State
 from tests.cluster.quorum.subject import static
+from tidelog.cluster.quorum.states import TRANSITIONS, Nominee, State
 
 
 def test_only_a_candidate_is_elected_and_only_a_leader_resigns() -> None:

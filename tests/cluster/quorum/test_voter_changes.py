@@ -5,19 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from cluster.quorum.control import voters_record
-from cluster.quorum.effects import Appended, AppendRefused
-from cluster.quorum.events import Received, UpgradeVoters
-from cluster.quorum.safeguards import Safeguard
-from cluster.quorum.states import State
-from cluster.quorum.voter_set import Endpoint, VoterSet
-from protocol.errors import ErrorCode
-from protocol.messages import add_raft_voter, update_raft_voter
-from protocol.messages.add_raft_voter import AddRaftVoterRequest
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from tests.cluster.quorum.logs import bootstrap_log, log_of
 from tests.cluster.quorum.subject import (
     CLUSTER_ID,
@@ -29,6 +16,23 @@ from tests.cluster.quorum.subject import (
     static,
     voter,
 )
+from tidelog.cluster.quorum.control import voters_record
+from tidelog.cluster.quorum.effects import Appended, AppendRefused
+from tidelog.cluster.quorum.events import Received, UpgradeVoters
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.states import State
+from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import add_raft_voter, update_raft_voter
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from tidelog.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tidelog.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 
 SUPPORTED = ApiVersionsResponse(
     supported_features=(SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1),)

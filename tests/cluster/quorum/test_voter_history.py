@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cluster.quorum.control import (
-    kraft_version_record,
-    voters_record,
-)
-from cluster.quorum.log import SnapshotId
-from cluster.quorum.voter_history import VoterHistory
-from cluster.quorum.voter_set import VoterSet
 from tests.cluster.quorum.logs import bootstrap_log, snapshot_of
 from tests.cluster.quorum.subject import control_of, dynamic, record_of, static
 from tests.sim.quorum.memory_log import MemoryLog
+from tidelog.cluster.quorum.control import (
+    kraft_version_record,
+    voters_record,
+)
+from tidelog.cluster.quorum.log import SnapshotId
+from tidelog.cluster.quorum.voter_history import VoterHistory
+from tidelog.cluster.quorum.voter_set import VoterSet
 
 
 def loaded(log: MemoryLog) -> VoterHistory:

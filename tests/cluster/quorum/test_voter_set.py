@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.quorum.voter_set import ReplicaKey, VoterSet
 from tests.cluster.quorum.subject import directory, dynamic, static, voter
+from tidelog.cluster.quorum.voter_set import ReplicaKey, VoterSet
 
 
 def test_a_voter_is_its_id_and_its_directory_when_that_is_known() -> None:

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.follower_state import (
+from tests.support.followed_logs import FollowedLog, perform
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.follower_state import (
     Action,
     Append,
     Delayed,
@@ -19,29 +20,28 @@ from cluster.replication.follower_state import (
     RestartFromRemote,
     Truncate,
 )
-from cluster.replication.safeguards import Safeguard
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import (
+from tidelog.cluster.replication.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.list_offsets import (
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.offset_for_leader_epoch import EpochEndOffset as EndOfEpoch
-from protocol.messages.offset_for_leader_epoch import (
+from tidelog.protocol.messages.offset_for_leader_epoch import EpochEndOffset as EndOfEpoch
+from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from storage.producer_entry import BatchMetadata, ProducerEntry
-from storage.producer_snapshot import decode_snapshot, encode_snapshot
-from tests.support.followed_logs import FollowedLog, perform
+from tidelog.storage.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
 
 SETTINGS = FollowerSettings(
     replica_id=2, partition_max_bytes=1_000, max_bytes=10_000, min_bytes=1, max_wait_ms=500, backoff_ms=1_000

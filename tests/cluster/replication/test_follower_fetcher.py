@@ -6,12 +6,20 @@ from uuid import UUID
 
 import pytest
 
-from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.follower_state import Append, Delayed, Failed, ReplicaState, RestartAt, Truncate
-from cluster.replication.safeguards import Safeguard
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import (
+from tests.support.followed_logs import FollowedLog, perform
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.follower_state import (
+    Append,
+    Delayed,
+    Failed,
+    ReplicaState,
+    RestartAt,
+    Truncate,
+)
+from tidelog.cluster.replication.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -19,20 +27,19 @@ from protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.list_offsets import (
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from tidelog.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset as EndOfEpoch,
 )
-from protocol.messages.offset_for_leader_epoch import (
+from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from storage.errors import StorageFailure
-from tests.support.followed_logs import FollowedLog, perform
+from tidelog.storage.errors import StorageFailure
 
 SETTINGS = FollowerSettings(
     replica_id=2, partition_max_bytes=1_000, max_bytes=10_000, min_bytes=1, max_wait_ms=500, backoff_ms=1_000

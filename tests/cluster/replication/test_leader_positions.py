@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.replication.leader_positions import NEVER_MS, UNKNOWN_OFFSET, FollowerPosition
+from tidelog.cluster.replication.leader_positions import NEVER_MS, UNKNOWN_OFFSET, FollowerPosition
 
 LAG_MS = 30_000
 

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from cluster.image import BrokerImage, PartitionImage
-from cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrOutcome, IsrProposal
-from cluster.replication.leader_state import LeaderState
-from cluster.replication.safeguards import Safeguard
-from protocol.errors import ErrorCode, KafkaError
+from tidelog.cluster.image import BrokerImage, PartitionImage
+from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrOutcome, IsrProposal
+from tidelog.cluster.replication.leader_state import LeaderState
+from tidelog.cluster.replication.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode, KafkaError
 
 LEADER, SECOND, THIRD = 1, 2, 3
 LAG_MS = 30_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.replication.throttle import ReplicationQuota, throttled_indices
-from protocol.ids import TopicPartition
+from tidelog.cluster.replication.throttle import ReplicationQuota, throttled_indices
+from tidelog.protocol.ids import TopicPartition
 
 MOVED, OTHER = TopicPartition("moved", 0), TopicPartition("other", 0)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from protocol.codec import encode
-from protocol.primitives import write_unsigned_varint
-from protocol.registry import request_header_version
-from protocol.schema import ApiMessage
+from tidelog.protocol.codec import encode
+from tidelog.protocol.primitives import write_unsigned_varint
+from tidelog.protocol.registry import request_header_version
+from tidelog.protocol.schema import ApiMessage
 
 FOREVER_MS: Final = 2**31 - 1
 """The longest wait that a request can ask for, 24.8 days."""

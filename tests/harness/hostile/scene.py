@@ -7,9 +7,9 @@ import time
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from protocol.schema import ApiMessage
 from tests.harness.hostile.target import Target
 from tests.support.raw_client import RawClient
+from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 

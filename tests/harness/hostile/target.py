@@ -20,18 +20,18 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import (
+from tests.harness.hostile.well_behaved import TOPIC
+from tests.support.raw_client import RawClient
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
-from tests.harness.hostile.well_behaved import TOPIC
-from tests.support.raw_client import RawClient
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 HOST: Final = "127.0.0.1"

@@ -19,21 +19,21 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from protocol.codec import decode
-from protocol.framing import encode_request, read_response_header
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from protocol.messages.produce import (
+from tests.harness.hostile.measurements import INTERVAL_NS, NANOSECONDS_PER_MS, SAMPLE, Kind
+from tidelog.protocol.codec import decode
+from tidelog.protocol.framing import encode_request, read_response_header
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.record import BatchBuilder
-from protocol.registry import response_type
-from protocol.schema import ApiMessage
-from tests.harness.hostile.measurements import INTERVAL_NS, NANOSECONDS_PER_MS, SAMPLE, Kind
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import response_type
+from tidelog.protocol.schema import ApiMessage
 
 TOPIC: Final = "well-behaved"
 CONNECT_TIMEOUT_S: Final = 120.0

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
-from protocol.registry import ApiKey, request_type
-from protocol.schema import (
+from tests.support.random_messages import RANGES, declared_fields
+from tests.support.raw_client import served_versions
+from tidelog.protocol.registry import ApiKey, request_type
+from tidelog.protocol.schema import (
     Array,
     Bool,
     Bytes,
@@ -19,8 +21,6 @@ from protocol.schema import (
     Struct,
     Uuid,
 )
-from tests.support.random_messages import RANGES, declared_fields
-from tests.support.raw_client import served_versions
 
 Path = tuple[str, ...]
 """The names of fields from a message down to one of its arrays."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from remote.chunk_cache.cache_settings import CacheSettings
-from remote.chunk_cache.chunk_cache import ChunkCache
-from remote.chunk_cache.chunk_places import ChunkPlaces, MemoryPlaces
-from remote.chunk_cache.segment_chunks import Segment
-from remote.segment_objects.manifest import SegmentManifest
-from remote.segment_objects.object_keys import SegmentKeys
-from remote.segment_objects.transform import Transform
-from remote.segment_objects.upload import plain_chunk_index
 from tests.support.object_stores import MemoryStore
+from tidelog.remote.chunk_cache.cache_settings import CacheSettings
+from tidelog.remote.chunk_cache.chunk_cache import ChunkCache
+from tidelog.remote.chunk_cache.chunk_places import ChunkPlaces, MemoryPlaces
+from tidelog.remote.chunk_cache.segment_chunks import Segment
+from tidelog.remote.segment_objects.manifest import SegmentManifest
+from tidelog.remote.segment_objects.object_keys import SegmentKeys
+from tidelog.remote.segment_objects.transform import Transform
+from tidelog.remote.segment_objects.upload import plain_chunk_index
 
 
 def put_segment(store: MemoryStore, log: bytes, chunk_size: int, name: str = "segment") -> Segment:

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remote.chunk_cache import chunk_cache as chunk_cache_module
-from remote.chunk_cache.segment_stream import CachedSegmentStream
-from remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
 from tests.remote.chunk_cache.cached_segments import make_cache, put_segment
 from tests.support.eventually import wait_until
 from tests.support.object_stores import FailingStore, GatedStore, How, MemoryStore
 from tests.support.segment_configs import compressible
+from tidelog.remote.chunk_cache import chunk_cache as chunk_cache_module
+from tidelog.remote.chunk_cache.segment_stream import CachedSegmentStream
+from tidelog.remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
 
 LOG = compressible(10_000)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from remote.chunk_cache.chunk_places import ChunkKey, DiskPlaces
-from remote.segment_objects.buffers import Pieces
-from storage.config_definition import ConfigError
 from tests.remote.chunk_cache.cached_segments import make_cache, put_segment
 from tests.support.object_stores import MemoryStore
 from tests.support.segment_configs import compressible
+from tidelog.remote.chunk_cache.chunk_places import ChunkKey, DiskPlaces
+from tidelog.remote.segment_objects.buffers import Pieces
+from tidelog.storage.config_definition import ConfigError
 
 LOG = compressible(10_000)
 
@@ -68,7 +68,7 @@ def test_a_full_disk_fails_no_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("remote.chunk_cache.chunk_places.os.replace", no_space)
+        patched.setattr("tidelog.remote.chunk_cache.chunk_places.os.replace", no_space)
         assert cache.slice(segment, 0, 0, 1000) == LOG[:1000]
         assert cache.slice(segment, 0, 0, 1000) == LOG[:1000]
     assert files(tmp_path) == []

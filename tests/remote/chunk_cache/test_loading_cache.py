@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from remote.chunk_cache.cache_settings import CacheSettings
-from remote.chunk_cache.loading_cache import LoadingCache
-from remote.storage_manager import RemoteStorageError
 from tests.support.eventually import wait_until
+from tidelog.remote.chunk_cache.cache_settings import CacheSettings
+from tidelog.remote.chunk_cache.loading_cache import LoadingCache
+from tidelog.remote.storage_manager import RemoteStorageError
 
 
 def make_cache(size: int = 100, get_timeout_ms: int = 10_000) -> LoadingCache[str, bytes]:

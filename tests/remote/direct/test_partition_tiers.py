@@ -10,20 +10,20 @@ from uuid import UUID
 
 import pytest
 
-from clients.admin import Admin
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from remote.direct.aborted_transactions import aborted_transactions
-from remote.direct.bucket_tier import BucketTier
-from remote.direct.metadata_tier import MetadataTier
-from remote.direct.partition_tier import PartitionTier
-from remote.inspection.bucket import Bucket
-from remote.segment_metadata import TopicIdPartition
-from remote.storage_manager import RemoteResourceNotFound
 from tests.support.spark_topics import numbered, produce
 from tests.support.tier_bucket import TierBucket
 from tests.support.tiered_topics import TieredTopics
+from tidelog.clients.admin import Admin
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.remote.direct.aborted_transactions import aborted_transactions
+from tidelog.remote.direct.bucket_tier import BucketTier
+from tidelog.remote.direct.metadata_tier import MetadataTier
+from tidelog.remote.direct.partition_tier import PartitionTier
+from tidelog.remote.inspection.bucket import Bucket
+from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.storage_manager import RemoteResourceNotFound
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,17 @@ from dataclasses import replace
 
 import pytest
 
-from remote.index_cache import cache as cache_module
-from remote.index_cache.cache import RemoteIndexCache
-from remote.index_cache.file_names import CachedFile, CachedIndex
-from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
-from storage.config import LogConfig
-from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import wait_until
 from tests.support.logs import append, append_marker, open_log
 from tests.support.remote_tier import PARTITION, MemoryTier, segment_metadata, store
+from tidelog.remote.index_cache import cache as cache_module
+from tidelog.remote.index_cache.cache import RemoteIndexCache
+from tidelog.remote.index_cache.file_names import CachedFile, CachedIndex
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
+from tidelog.storage.config import LogConfig
+from tidelog.storage.log import PartitionLog
 
 CONFIG = replace(LogConfig(), segment_bytes=1000, index_interval_bytes=1, retention_ms=-1)
 LARGE = 1 << 30

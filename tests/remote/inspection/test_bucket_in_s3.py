@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from remote.inspection.findings import Kind
-from remote.inspection.offline import offline_views
 from tests.support.s3_server import s3_server
 from tests.support.tier_bucket import TierBucket
+from tidelog.remote.inspection.findings import Kind
+from tidelog.remote.inspection.offline import offline_views
 
 
 def test_a_bucket_of_s3_is_looked_at_like_any_other(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.inspection.coverage import coverage_findings, disagreement
-from remote.inspection.findings import Finding, Kind, Severity
-from remote.inspection.fsck import metadata_findings
-from remote.inspection.views import PartitionView, finished
-from remote.metadata.store import RemoteLogEvent
-from storage.leader_epoch import EpochEntry, LeaderEpochCache
 from tests.support.remote_segments import DELETING, step
 from tests.support.tier_views import copied, view_of
+from tidelog.remote.inspection.coverage import coverage_findings, disagreement
+from tidelog.remote.inspection.findings import Finding, Kind, Severity
+from tidelog.remote.inspection.fsck import metadata_findings
+from tidelog.remote.inspection.views import PartitionView, finished
+from tidelog.remote.metadata.store import RemoteLogEvent
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 LINEAGE = ((5, 0), (7, 100))
 WHOLE = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 100)]), *copied(2, 120, 199, 7)]

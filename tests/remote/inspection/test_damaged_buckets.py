@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from protocol.batch import iterate_headers
-from protocol.ids import uuid_text
-from remote.inspection.bucket import Bucket
-from remote.inspection.byte_range import byte_range
-from remote.inspection.coverage import coverage_findings
-from remote.inspection.deep import inspect_segment
-from remote.inspection.findings import Finding, Kind, Severity
-from remote.inspection.fsck import confirmed, segments_to_read
-from remote.inspection.offline import offline_views
-from remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from remote.storage_manager import IndexType, RemoteStorageError
-from storage.checkpoints import encode_leader_epochs
-from storage.leader_epoch import EpochEntry
 from tests.support.logs import NOW_MS, append_marker
 from tests.support.remote_tier import MemoryTier, StoredSegment
 from tests.support.segment_configs import KINDS, configs_of, key_pair, write_key_pair
 from tests.support.tier_bucket import TierBucket
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.ids import uuid_text
+from tidelog.remote.inspection.bucket import Bucket
+from tidelog.remote.inspection.byte_range import byte_range
+from tidelog.remote.inspection.coverage import coverage_findings
+from tidelog.remote.inspection.deep import inspect_segment
+from tidelog.remote.inspection.findings import Finding, Kind, Severity
+from tidelog.remote.inspection.fsck import confirmed, segments_to_read
+from tidelog.remote.inspection.offline import offline_views
+from tidelog.remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tidelog.remote.storage_manager import IndexType, RemoteStorageError
+from tidelog.storage.checkpoints import encode_leader_epochs
+from tidelog.storage.leader_epoch import EpochEntry
 
 DELETING, DELETED = (
     RemoteLogSegmentState.DELETE_SEGMENT_STARTED,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.inspection.lineage_walk import LineageWalk
-from storage.leader_epoch import EpochEntry, LeaderEpochCache
+from tidelog.remote.inspection.lineage_walk import LineageWalk
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 
 def walk(entries: list[tuple[int, int]], log_start: int, end: int, asked: int | None = None) -> LineageWalk:

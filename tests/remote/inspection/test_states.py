@@ -6,12 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remote.inspection.findings import Finding, Kind
-from remote.inspection.history import MetadataHistory, RecordPlace
-from remote.inspection.states import PATIENCE_MS, copy_under_way, history_findings, state_findings
-from remote.metadata.record_codec import encode_event
-from remote.metadata.store import RemoteLogEvent
-from remote.segment_metadata import RemotePartitionDeleteState
 from tests.support.remote_segments import (
     DELETED,
     DELETING,
@@ -22,6 +16,12 @@ from tests.support.remote_segments import (
     step,
 )
 from tests.support.tier_views import NOW_MS, copied, history_of, ids, view_of
+from tidelog.remote.inspection.findings import Finding, Kind
+from tidelog.remote.inspection.history import MetadataHistory, RecordPlace
+from tidelog.remote.inspection.states import PATIENCE_MS, copy_under_way, history_findings, state_findings
+from tidelog.remote.metadata.record_codec import encode_event
+from tidelog.remote.metadata.store import RemoteLogEvent
+from tidelog.remote.segment_metadata import RemotePartitionDeleteState
 
 MARKED, DELETING_PARTITION, GONE = RemotePartitionDeleteState
 WHOLE = [*copied(0, 0, 9), *copied(1, 10, 19)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remote.log_manager.byte_rate import ByteRate
+from tidelog.remote.log_manager.byte_rate import ByteRate
 
 
 def test_without_a_limit_nothing_waits() -> None:

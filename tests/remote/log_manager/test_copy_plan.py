@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remote.log_manager.copy_plan import (
+from tidelog.remote.log_manager.copy_plan import (
     CopyBacklog,
     CopyLag,
     LocalSegment,
@@ -12,7 +12,7 @@ from remote.log_manager.copy_plan import (
     local_only_bytes,
     segments_to_copy,
 )
-from storage.config import LogConfig
+from tidelog.storage.config import LogConfig
 
 AT_ONCE = CopyLag()
 SEGMENTS = [

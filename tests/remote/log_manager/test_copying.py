@@ -6,11 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from remote.log_manager.segment_copy import SegmentNotCopyable
-from remote.log_manager.settings import RemoteLogManagerSettings
-from remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
-from remote.storage_manager import RemoteStorageError
-from storage.producer_snapshot import decode_snapshot
 from tests.support.logs import NOW_MS
 from tests.support.tier_world import (
     PARTITION,
@@ -23,6 +18,11 @@ from tests.support.tier_world import (
     run_to_end,
     sealed_segments,
 )
+from tidelog.remote.log_manager.segment_copy import SegmentNotCopyable
+from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
+from tidelog.remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.storage.producer_snapshot import decode_snapshot
 
 FINISHED = "COPY_SEGMENT_FINISHED"
 

@@ -7,10 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from remote.log_manager.fault_points import FaultPoint
-from remote.log_manager.partition_remover import remove_partition
-from remote.metadata_manager import RemoteMetadataError
-from remote.storage_manager import RemoteStorageError
 from tests.support.crash_fs import SimulatedCrash
 from tests.support.tier_world import (
     PARTITION,
@@ -21,6 +17,10 @@ from tests.support.tier_world import (
     run_to_end,
     sealed_segments,
 )
+from tidelog.remote.log_manager.fault_points import FaultPoint
+from tidelog.remote.log_manager.partition_remover import remove_partition
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.storage_manager import RemoteStorageError
 
 Dies = Callable[[FaultPoint], None]
 

@@ -8,13 +8,6 @@ from typing import Any
 
 import pytest
 
-from protocol.ids import Offset
-from remote.log_manager import expiration_task
-from remote.log_manager.expiration_plan import plan_expiration
-from remote.log_manager.fault_points import FaultPoint
-from remote.log_manager.segment_deletion import delete_leftovers
-from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.storage_manager import RemoteStorageError
 from tests.support.logs import NOW_MS
 from tests.support.tier_world import (
     PARTITION,
@@ -26,6 +19,13 @@ from tests.support.tier_world import (
     run_to_end,
     sealed_segments,
 )
+from tidelog.protocol.ids import Offset
+from tidelog.remote.log_manager import expiration_task
+from tidelog.remote.log_manager.expiration_plan import plan_expiration
+from tidelog.remote.log_manager.fault_points import FaultPoint
+from tidelog.remote.log_manager.segment_deletion import delete_leftovers
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.storage_manager import RemoteStorageError
 
 FINISHED = "COPY_SEGMENT_FINISHED"
 

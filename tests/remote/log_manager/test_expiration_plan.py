@@ -8,16 +8,16 @@ from uuid import UUID
 
 import pytest
 
-from remote.log_manager.expiration_plan import (
+from tests.support.remote_segments import DELETING, FINISHED, STARTED, segment_id, started
+from tidelog.remote.log_manager.expiration_plan import (
     ExpirationPlan,
     ExpirationView,
     Reason,
     Retention,
     plan_expiration,
 )
-from remote.segment_metadata import RemoteLogSegmentMetadata
-from storage.config import LogConfig
-from tests.support.remote_segments import DELETING, FINISHED, STARTED, segment_id, started
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.storage.config import LogConfig
 
 Segments = list[RemoteLogSegmentMetadata]
 

@@ -10,19 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from remote.log_manager.manager import RemoteLogManager
-from remote.log_manager.replica import TieredReplica
-from remote.log_manager.settings import RemoteLogManagerSettings
-from remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from remote.metadata_manager import RemoteMetadataError
-from remote.segment_metadata import (
-    RemoteLogSegmentMetadata,
-    RemotePartitionDeleteMetadata,
-    RemotePartitionDeleteState,
-    TopicIdPartition,
-)
-from storage.config import LogConfig
-from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS, open_log
@@ -35,6 +22,19 @@ from tests.support.tier_world import (
     produce,
     sealed_segments,
 )
+from tidelog.remote.log_manager.manager import RemoteLogManager
+from tidelog.remote.log_manager.replica import TieredReplica
+from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
+from tidelog.remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
+from tidelog.storage.config import LogConfig
+from tidelog.storage.log import PartitionLog
 
 QUICK = RemoteLogManagerSettings(
     remote_log_manager_task_interval_ms=20,

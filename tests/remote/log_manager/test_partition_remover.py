@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
-from remote.metadata_manager import RemoteMetadataError
-from remote.segment_metadata import (
-    RemoteLogSegmentMetadata,
-    RemotePartitionDeleteMetadata,
-    RemotePartitionDeleteState,
-)
-from remote.storage_manager import RemoteStorageError
 from tests.remote.log_manager.test_manager import QUICK, Site, replica
 from tests.support.eventually import eventually
 from tests.support.logs import NOW_MS
 from tests.support.loops import on_both_loops
 from tests.support.tier_world import PARTITION, TIERED, CopyingTier, sealed_segments
+from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+)
+from tidelog.remote.storage_manager import RemoteStorageError
 
 MARKED, STARTED, FINISHED = RemotePartitionDeleteState
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from remote.log_manager.remote_lineage import (
+from tests.support.remote_segments import DELETING, FINISHED, started
+from tidelog.remote.log_manager.remote_lineage import (
     EpochLineage,
     first_readable_offset,
     highest_remote_offset,
 )
-from storage.leader_epoch import EpochEntry, LeaderEpochCache
-from tests.support.remote_segments import DELETING, FINISHED, started
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 LOG = EpochLineage([(5, 10), (7, 15), (9, 100)])
 

@@ -16,13 +16,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from protocol.ids import Offset
-from remote.log_manager.segment_deletion import delete_leftovers
-from remote.metadata_manager import RemoteMetadataError
-from remote.segment_metadata import RemoteLogSegmentState
-from remote.storage_manager import RemoteStorageError
-from storage.config import LogConfig
-from storage.log import PartitionLog
 from tests.support.logs import NOW_MS
 from tests.support.tier_world import (
     PARTITION,
@@ -35,6 +28,13 @@ from tests.support.tier_world import (
     replicate,
     run_to_end,
 )
+from tidelog.protocol.ids import Offset
+from tidelog.remote.log_manager.segment_deletion import delete_leftovers
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.segment_metadata import RemoteLogSegmentState
+from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.storage.config import LogConfig
+from tidelog.storage.log import PartitionLog
 
 REPLICAS = 3
 KINDS = ("copy", "expiration", "follower")

@@ -8,16 +8,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from remote.metadata.cache import Outcome, RemoteLogMetadataCache
-from remote.metadata.record_codec import decode_event, encode_event
-from remote.metadata.snapshot import decode_snapshot, encode_snapshot
-from remote.metadata.store import RemoteLogEvent
-from remote.segment_metadata import (
+from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, STARTED, started, step
+from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
+from tidelog.remote.metadata.record_codec import decode_event, encode_event
+from tidelog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
+from tidelog.remote.metadata.store import RemoteLogEvent
+from tidelog.remote.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
-from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, STARTED, started, step
 
 EPOCHS = range(4)
 OFFSETS = range(60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remote.metadata.config import MetadataTopicConfig, client_options
+from tidelog.remote.metadata.config import MetadataTopicConfig, client_options
 
 
 def test_defaults_are_kafkas() -> None:

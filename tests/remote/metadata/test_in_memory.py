@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from remote.metadata_manager import RemoteLogMetadataManager, RemoteMetadataError, RemoteMetadataNotReady
-from remote.segment_metadata import RemotePartitionDeleteState
 from tests.support.remote_segments import (
     DELETED,
     DELETING,
@@ -18,6 +15,13 @@ from tests.support.remote_segments import (
     started,
     step,
 )
+from tidelog.remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tidelog.remote.metadata_manager import (
+    RemoteLogMetadataManager,
+    RemoteMetadataError,
+    RemoteMetadataNotReady,
+)
+from tidelog.remote.segment_metadata import RemotePartitionDeleteState
 
 
 async def test_a_segment_is_readable_from_the_end_of_its_copy_to_the_begin_of_its_deletion() -> None:

@@ -6,17 +6,17 @@ from uuid import UUID
 
 import pytest
 
-from remote.metadata.cache import Outcome
-from remote.metadata.record_codec import encode_event
-from remote.metadata.store import RemoteLogEvent
-from remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from remote.metadata_manager import RemoteMetadataError
-from remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
 from tests.remote.metadata.test_topic_based import copy, remove, running
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
 from tests.support.metadata_log import MemoryTopic
 from tests.support.remote_segments import FINISHED, PARTITION, deletion, started, step
+from tidelog.remote.metadata.cache import Outcome
+from tidelog.remote.metadata.record_codec import encode_event
+from tidelog.remote.metadata.store import RemoteLogEvent
+from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
 
 OTHER = TopicIdPartition(UUID(int=0xB0B), "ebb", 3)
 MARKED, DELETION_STARTED, DELETION_FINISHED = RemotePartitionDeleteState

@@ -12,17 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from remote.metadata.partitioning import metadata_partition
-from remote.metadata.record_codec import (
+from tests.support.remote_segments import DELETED, DELETING, FINISHED, STARTED
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.metadata.partitioning import metadata_partition
+from tidelog.remote.metadata.record_codec import (
     decode_event,
     decode_snapshot_entry,
     encode_event,
     encode_snapshot_entry,
     is_worth_decoding,
 )
-from remote.metadata.store import RemoteLogEvent
-from remote.segment_metadata import (
+from tidelog.remote.metadata.store import RemoteLogEvent
+from tidelog.remote.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -32,7 +33,6 @@ from remote.segment_metadata import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
-from tests.support.remote_segments import DELETED, DELETING, FINISHED, STARTED
 
 GOLDEN = Path(__file__).parent / "golden"
 

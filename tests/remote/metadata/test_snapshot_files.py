@@ -9,15 +9,20 @@ from uuid import UUID
 
 import pytest
 
-from protocol.errors import DecodeError
-from remote.metadata.cache import RemoteLogMetadataCache
-from remote.metadata.snapshot import decode_snapshot, encode_snapshot
-from remote.metadata.snapshot_files import COMMITTED_OFFSETS_FILE, DIRECTORY, PlannedSnapshot, SnapshotFiles
-from remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, TopicIdPartition
-from storage.files import OsFileSystem, write_atomically
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_points import crash_points
 from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, started, step
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.metadata.cache import RemoteLogMetadataCache
+from tidelog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
+from tidelog.remote.metadata.snapshot_files import (
+    COMMITTED_OFFSETS_FILE,
+    DIRECTORY,
+    PlannedSnapshot,
+    SnapshotFiles,
+)
+from tidelog.remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.storage.files import OsFileSystem, write_atomically
 
 GOLDEN = Path(__file__).parent / "golden"
 IDLE = TopicIdPartition(UUID(int=0x1D7E), "idle", 1)

@@ -13,18 +13,18 @@ from uuid import UUID
 
 import pytest
 
-from remote.metadata.config import MetadataTopicConfig
-from remote.metadata.log_ports import LogBounds, WrongMetadataTopic
-from remote.metadata.record_codec import encode_event
-from remote.metadata.snapshot_files import SnapshotFiles
-from remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
-from remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.eventually import eventually
 from tests.support.metadata_log import MemoryReader, MemoryTopic
 from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, deletion, started, step
+from tidelog.remote.metadata.config import MetadataTopicConfig
+from tidelog.remote.metadata.log_ports import LogBounds, WrongMetadataTopic
+from tidelog.remote.metadata.record_codec import encode_event
+from tidelog.remote.metadata.snapshot_files import SnapshotFiles
+from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from tidelog.remote.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
+from tidelog.remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
 
 CONFIG = MetadataTopicConfig(
     partitions=1,

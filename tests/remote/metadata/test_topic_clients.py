@@ -12,17 +12,17 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ForeignPartition
 
-from clients.admin import Admin
-from remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig
-from remote.metadata.record_codec import decode_event
-from remote.metadata.snapshot_files import SnapshotFiles
-from remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
-from remote.metadata.topic_clients import TopicClients
-from remote.segment_metadata import TopicIdPartition
-from storage.files import OsFileSystem
 from tests.support.eventually import eventually
 from tests.support.remote_segments import FINISHED, started, step
+from tidelog.clients.admin import Admin
 from tidelog.embedded import EmbeddedCluster
+from tidelog.remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig
+from tidelog.remote.metadata.record_codec import decode_event
+from tidelog.remote.metadata.snapshot_files import SnapshotFiles
+from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from tidelog.remote.metadata.topic_clients import TopicClients
+from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.storage.files import OsFileSystem
 
 CONFIG = MetadataTopicConfig(partitions=5, replication_factor=1, min_isr=1, consume_wait_ms=30_000)
 

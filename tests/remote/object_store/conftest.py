@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 import pytest
 
-from remote.object_store.backends import object_store
-from remote.object_store.port import ObjectStore
 from tests.support.fault_proxy import FaultProxy, fault_proxy
 from tests.support.s3_server import S3Server, s3_server
+from tidelog.remote.object_store.backends import object_store
+from tidelog.remote.object_store.port import ObjectStore
 
 NewStore: TypeAlias = Callable[..., ObjectStore]
 KINDS = ("local_directory", "fsspec_file", "fsspec_memory", "s3")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from remote.object_store.backends import object_store
-from remote.object_store.fsspec_store import FsspecStore
-from remote.object_store.local_directory import LocalDirectoryStore
-from remote.object_store.s3 import S3Store
-from remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
-from storage.config_definition import ConfigError
+from tidelog.remote.object_store.backends import object_store
+from tidelog.remote.object_store.fsspec_store import FsspecStore
+from tidelog.remote.object_store.local_directory import LocalDirectoryStore
+from tidelog.remote.object_store.s3 import S3Store
+from tidelog.remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
+from tidelog.storage.config_definition import ConfigError
 
 AIVEN = "io.aiven.kafka.tieredstorage.storage."
 
@@ -81,7 +81,7 @@ def test_objects_of_other_file_systems_are_read_piece_by_piece(tmp_path: Path) -
 
 def test_a_broker_without_s3_loads_neither_boto3_nor_fsspec(tmp_path: Path) -> None:
     program = (
-        "import sys; from remote.object_store.backends import object_store;"
+        "import sys; from tidelog.remote.object_store.backends import object_store;"
         f"object_store('filesystem', {{'root': {str(tmp_path)!r}}}).put('a', b'x');"
         "print([name for name in ('boto3', 'botocore', 'fsspec') if name in sys.modules])"
     )

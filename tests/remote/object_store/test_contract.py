@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remote.object_store.port import InvalidRange, ObjectInfo, ObjectStore
-from remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
+from tidelog.remote.object_store.port import InvalidRange, ObjectInfo, ObjectStore
+from tidelog.remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
 
 SEGMENT_KEY = "prefix/topic-AAAAAAAAAAAAAAAAAAAAAA/7/00000000000000000000-BBBBBBBBBBBBBBBBBBBBBB.log"
 MIB = 1024 * 1024

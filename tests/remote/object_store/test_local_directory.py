@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from remote.object_store.backends import object_store
-from remote.object_store.local_directory import LocalDirectoryStore
-from remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
-from storage.config_definition import ConfigError
+from tidelog.remote.object_store.backends import object_store
+from tidelog.remote.object_store.local_directory import LocalDirectoryStore
+from tidelog.remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
+from tidelog.storage.config_definition import ConfigError
 
 
 def files_of(root: Path) -> list[str]:

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from remote.object_store.streams import Parts
+from tidelog.remote.object_store.streams import Parts
 
 MIB = 1024 * 1024
 

@@ -7,11 +7,11 @@ from contextlib import closing
 
 import pytest
 
-from remote.object_store.backends import object_store
-from remote.object_store.s3_deadlines import Deadlines
-from remote.storage_manager import RemoteStorageError
 from tests.support.dripping_server import dripping_server
 from tests.support.patience import ends
+from tidelog.remote.object_store.backends import object_store
+from tidelog.remote.object_store.s3_deadlines import Deadlines
+from tidelog.remote.storage_manager import RemoteStorageError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 DRIPS = {

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import pytest
 
-from remote.object_store.port import ObjectStore
-from remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
 from tests.remote.object_store.conftest import NewStore
 from tests.support.eventually import wait_until
 from tests.support.fault_proxy import (
@@ -29,6 +27,8 @@ from tests.support.fault_proxy import (
 )
 from tests.support.patience import ends
 from tests.support.s3_server import S3Server
+from tidelog.remote.object_store.port import ObjectStore
+from tidelog.remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
 
 MIB = 1024 * 1024
 HASTY = {

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from remote.object_store.backends import object_store
-from remote.object_store.s3_client import FileCredentials
-from remote.object_store.s3_settings import S3Settings
-from storage.config_definition import ConfigError
 from tests.remote.object_store.conftest import NewStore
 from tests.support.eventually import wait_until
 from tests.support.fault_proxy import FaultProxy
+from tidelog.remote.object_store.backends import object_store
+from tidelog.remote.object_store.s3_client import FileCredentials
+from tidelog.remote.object_store.s3_settings import S3Settings
+from tidelog.storage.config_definition import ConfigError
 
 LEAST = {"s3.bucket.name": "b", "s3.region": "eu-north-1"}
 SECRET = "very-secret"

@@ -10,20 +10,6 @@ from uuid import UUID
 
 import pytest
 
-from protocol.batch import iterate_headers
-from protocol.compression import Compression
-from protocol.errors import ErrorCode, KafkaError
-from protocol.steps import completed
-from remote.index_cache.cache import RemoteIndexCache
-from remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
-from remote.pools import BoundedPool, PoolFull
-from remote.reader.reader import RemoteLogReader
-from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
-from remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata
-from remote.storage_manager import IndexType, RemoteStorageError
-from storage.config import LogConfig
-from storage.leader_epoch import EpochEntry
-from storage.log import PartitionLog
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, append, append_marker, open_log
 from tests.support.remote_tier import (
@@ -35,6 +21,20 @@ from tests.support.remote_tier import (
     segment_metadata,
     store,
 )
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.steps import completed
+from tidelog.remote.index_cache.cache import RemoteIndexCache
+from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
+from tidelog.remote.pools import BoundedPool, PoolFull
+from tidelog.remote.reader.reader import RemoteLogReader
+from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata
+from tidelog.remote.storage_manager import IndexType, RemoteStorageError
+from tidelog.storage.config import LogConfig
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log import PartitionLog
 
 CONFIG = replace(LogConfig(), segment_bytes=2500, index_interval_bytes=300, retention_ms=-1)
 
@@ -514,9 +514,9 @@ async def test_segments_behind_the_next_are_announced_as_far_as_reads_look_ahead
 
 
 def test_epochs_without_records_are_no_part_of_a_lineage() -> None:
-    from remote.reader.lineage import common_end
-    from storage.leader_epoch import LeaderEpochCache
     from tests.support.remote_segments import started
+    from tidelog.remote.reader.lineage import common_end
+    from tidelog.storage.leader_epoch import LeaderEpochCache
 
     segment = started(1, 0, 99, [(0, 0), (1, 20), (2, 20), (3, 50)])
     assert segment.segment_leader_epochs[1] == EpochStart(1, 20)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from remote.segment_objects.custom_metadata import decode_custom_metadata
-from remote.storage_config import storage_manager_from_config
-from remote.storage_manager import IndexType, RemoteResourceNotFound
 from tests.support.segment_configs import KINDS, compressible, configs_of
 from tests.support.segments import StoredSegment, make_segment
+from tidelog.remote.segment_objects.custom_metadata import decode_custom_metadata
+from tidelog.remote.storage_config import storage_manager_from_config
+from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound
 
 GOLDEN = Path(__file__).parent / "golden"
 CUSTOM_METADATA = json.loads((GOLDEN / "custom_metadata.json").read_text())

@@ -12,21 +12,26 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from remote.segment_objects.chunk_index import ChunkIndex, FixedChunkIndex, VariableChunkIndex, chunk_count
-from remote.segment_objects.chunk_sizes import (
+from tests.support.segments import make_segment
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.segment_objects.chunk_index import (
+    ChunkIndex,
+    FixedChunkIndex,
+    VariableChunkIndex,
+    chunk_count,
+)
+from tidelog.remote.segment_objects.chunk_sizes import (
     chunk_sizes_from_text,
     chunk_sizes_text,
     pack_chunk_sizes,
     unpack_chunk_sizes,
 )
-from remote.segment_objects.custom_metadata import (
+from tidelog.remote.segment_objects.custom_metadata import (
     CustomMetadata,
     decode_custom_metadata,
     encode_custom_metadata,
 )
-from remote.segment_objects.object_keys import ObjectKeys
-from tests.support.segments import make_segment
+from tidelog.remote.segment_objects.object_keys import ObjectKeys
 
 SIZES = st.lists(st.integers(0, 2**31 - 1), max_size=40) | st.lists(st.integers(1000, 1300), max_size=400)
 TEXTS = st.none() | st.text(max_size=40)

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from remote.segment_objects.chunk_index import FixedChunkIndex, VariableChunkIndex
-from remote.segment_objects.encryption import DataKey, KeyRing
-from remote.segment_objects.manifest import (
+from tests.support.segment_configs import key_pair
+from tests.support.segments import make_segment
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.segment_objects.chunk_index import FixedChunkIndex, VariableChunkIndex
+from tidelog.remote.segment_objects.encryption import DataKey, KeyRing
+from tidelog.remote.segment_objects.manifest import (
     SegmentManifest,
     decode_manifest,
     encode_manifest,
     place_indexes,
 )
-from remote.segment_objects.transform import Transform
-from remote.storage_manager import IndexType
-from tests.support.segment_configs import key_pair
-from tests.support.segments import make_segment
+from tidelog.remote.segment_objects.transform import Transform
+from tidelog.remote.storage_manager import IndexType
 
 ALL = dict.fromkeys(IndexType, 10)
 PLAIN = SegmentManifest(FixedChunkIndex(100, 1000, 110, 110), place_indexes(ALL), Transform())

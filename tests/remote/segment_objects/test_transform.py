@@ -9,13 +9,13 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import DecodeError
-from remote.segment_objects.buffers import Pieces
-from remote.segment_objects.encryption import OVERHEAD_BYTES, DataKey
-from remote.segment_objects.rsa_oaep import UnwrapError, unwrap, wrap
-from remote.segment_objects.transform import DamagedChunk, Transform
-from remote.segment_objects.upload import TransformedLog, is_compressed, plain_chunk_index
 from tests.support.segment_configs import compressible, key_pair
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.segment_objects.buffers import Pieces
+from tidelog.remote.segment_objects.encryption import OVERHEAD_BYTES, DataKey
+from tidelog.remote.segment_objects.rsa_oaep import UnwrapError, unwrap, wrap
+from tidelog.remote.segment_objects.transform import DamagedChunk, Transform
+from tidelog.remote.segment_objects.upload import TransformedLog, is_compressed, plain_chunk_index
 
 TRANSFORMS = [
     Transform(compression, data_key) for compression in (False, True) for data_key in (None, DataKey.random())

@@ -6,19 +6,19 @@ import re
 from typing import cast
 from uuid import UUID
 
-from protocol.batch import iterate_headers
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.messages.offset_for_leader_epoch import (
+from tests.support.replica_pair import LeaderConnection
+from tests.support.replicas import Replicas
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from protocol.record import read_records
-from tests.support.replica_pair import LeaderConnection
-from tests.support.replicas import Replicas
+from tidelog.protocol.record import read_records
 
 CONSUMER_REPLICA_ID = -1
 NO_EPOCH = -1

@@ -48,37 +48,37 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
-from broker.partition import Partition
-from broker.replication.follower_log import perform
-from cluster.image import NO_LEADER
-from cluster.replication.follower_aux import RemoteTier
-from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.follower_state import Action, Delayed, Failed, FetchAuxiliary
-from cluster.replication.leader_isr import IsrCommitted, IsrProposal
-from cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
-from protocol.batch import iterate_headers
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import FetchResponse
-from protocol.messages.list_offsets import ListOffsetsResponse
-from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
-from protocol.metadata_records.config_record import ConfigRecord
-from protocol.metadata_records.fence_broker_record import FenceBrokerRecord
-from protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from protocol.metadata_records.partition_record import PartitionRecord
-from protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
-from protocol.metadata_records.topic_record import TopicRecord
-from protocol.record import read_records
-from protocol.schema import ApiMessage, MetadataRecord
-from storage.directory_checkpoints import CheckpointKind
-from storage.log import PartitionLog
-from storage.topic_configs import log_config_from
 from tests.scenarios.replication.readers import consumed, consumer_line, end_of_epoch, epoch_line
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.logs import NOW_MS, batch
 from tests.support.replica_pair import LeaderConnection
 from tests.support.replicas import Replicas
+from tidelog.broker.partition import Partition
+from tidelog.broker.replication.follower_log import perform
+from tidelog.cluster.image import NO_LEADER
+from tidelog.cluster.replication.follower_aux import RemoteTier
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.follower_state import Action, Delayed, Failed, FetchAuxiliary
+from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchResponse
+from tidelog.protocol.messages.list_offsets import ListOffsetsResponse
+from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochResponse
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.fence_broker_record import FenceBrokerRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.record import read_records
+from tidelog.protocol.schema import ApiMessage, MetadataRecord
+from tidelog.storage.directory_checkpoints import CheckpointKind
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.topic_configs import log_config_from
 
 TOPIC, TOPIC_ID = "t", UUID(int=77)
 T0 = TopicPartition(TOPIC, 0)

@@ -32,36 +32,36 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, cast
 
-from broker.replication.remote_tier import FollowersTier
-from cluster.replication.follower_questions import EndOfEpoch, OffsetAt, question_of
-from cluster.replication.follower_state import FetchAuxiliary, ReplicaState
-from protocol.batch import iterate_headers
-from protocol.errors import ErrorCode
-from protocol.ids import LeaderEpoch, Offset
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from protocol.record import read_records
-from remote.index_cache.cache import RemoteIndexCache
-from remote.log_manager.context import RemoteLogContext
-from remote.log_manager.copy_task import CopyTask
-from remote.log_manager.remote_state import note_copied_offset
-from remote.log_manager.replica import Role, TieredReplica
-from remote.log_manager.settings import RemoteLogManagerSettings
-from remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from remote.reader.reader import RemoteLogReader
-from remote.reader.requests import RemoteReadRequest
-from remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from remote.storage_manager import (
+from tests.scenarios.replication.scenario import T0, TOPIC, TOPIC_ID, Scenario, ScenarioBroker
+from tests.support.logs import NOW_MS, batch
+from tests.support.replica_pair import LeaderConnection
+from tests.support.tier_world import run_to_end
+from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.cluster.replication.follower_questions import EndOfEpoch, OffsetAt, question_of
+from tidelog.cluster.replication.follower_state import FetchAuxiliary, ReplicaState
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.record import read_records
+from tidelog.remote.index_cache.cache import RemoteIndexCache
+from tidelog.remote.log_manager.context import RemoteLogContext
+from tidelog.remote.log_manager.copy_task import CopyTask
+from tidelog.remote.log_manager.remote_state import note_copied_offset
+from tidelog.remote.log_manager.replica import Role, TieredReplica
+from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
+from tidelog.remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tidelog.remote.reader.reader import RemoteLogReader
+from tidelog.remote.reader.requests import RemoteReadRequest
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tidelog.remote.storage_manager import (
     IndexType,
     LogSegmentData,
     ReadableStream,
     RemoteResourceNotFound,
     RemoteStorageError,
 )
-from storage.checkpoints import decode_leader_epochs
-from tests.scenarios.replication.scenario import T0, TOPIC, TOPIC_ID, Scenario, ScenarioBroker
-from tests.support.logs import NOW_MS, batch
-from tests.support.replica_pair import LeaderConnection
-from tests.support.tier_world import run_to_end
+from tidelog.storage.checkpoints import decode_leader_epochs
 
 PARTITION = TopicIdPartition(TOPIC_ID, TOPIC, 0)
 

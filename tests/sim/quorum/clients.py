@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cluster.quorum.events import Received, UpgradeVoters
-from cluster.quorum.voter_set import VoterSet
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftVoterRequest
-from protocol.messages.update_raft_voter import Listener as UpdatedListener
-from protocol.schema import ApiMessage
 from tests.sim.quorum.faults import live_majority, possible_voter_sets
 from tests.sim.quorum.identity import CLIENT, CLUSTER_ID
 from tests.sim.quorum.network import Request
+from tidelog.cluster.quorum.events import Received, UpgradeVoters
+from tidelog.cluster.quorum.voter_set import VoterSet
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tidelog.protocol.messages.update_raft_voter import KRaftVersionFeature, UpdateRaftVoterRequest
+from tidelog.protocol.messages.update_raft_voter import Listener as UpdatedListener
+from tidelog.protocol.schema import ApiMessage
 
 if TYPE_CHECKING:
     from tests.sim.quorum.node import SimNode

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cluster.quorum.events import Resign
-from cluster.quorum.voter_set import VoterSet
 from tests.sim.quorum.swarm import Voters
+from tidelog.cluster.quorum.events import Resign
+from tidelog.cluster.quorum.voter_set import VoterSet
 
 if TYPE_CHECKING:
     from tests.sim.quorum.node import SimNode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.quorum.voter_set import Endpoint
+from tidelog.cluster.quorum.voter_set import Endpoint
 
 CLUSTER_ID = "simulated-cluster-id-1"
 CLIENT = -1

@@ -12,16 +12,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from cluster.quorum.effects import SnapshotLoaded
-from cluster.quorum.states import State
-from cluster.quorum.voter_set import ReplicaKey, VoterSet
 from tests.sim.quorum.records import voters_in
 from tests.sim.quorum.violation import Violation
+from tidelog.cluster.quorum.effects import SnapshotLoaded
+from tidelog.cluster.quorum.states import State
+from tidelog.cluster.quorum.voter_set import ReplicaKey, VoterSet
 
 if TYPE_CHECKING:
-    from cluster.quorum.effects import Effect
     from tests.sim.quorum.node import SimNode
     from tests.sim.quorum.world import World
+    from tidelog.cluster.quorum.effects import Effect
 
 
 class History:

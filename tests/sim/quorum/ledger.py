@@ -10,11 +10,11 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from cluster.quorum.log import SnapshotId
-from cluster.quorum.voter_set import VoterSet
 from tests.sim.quorum.memory_log import StoredBatch
 from tests.sim.quorum.records import digest_of, voters_in
 from tests.sim.quorum.violation import Violation
+from tidelog.cluster.quorum.log import SnapshotId
+from tidelog.cluster.quorum.voter_set import VoterSet
 
 if TYPE_CHECKING:
     from tests.sim.quorum.node import SimNode

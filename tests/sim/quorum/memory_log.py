@@ -11,8 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cluster.quorum.log import EpochEnd, SnapshotId
-from protocol.batch import iterate_headers
+from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
+from tidelog.protocol.batch import iterate_headers
 
 
 class StoredBatch(NamedTuple):
@@ -49,7 +49,7 @@ def split(data: bytes) -> list[StoredBatch]:
 
 
 class MemoryLog:
-    """`cluster.quorum.log.RaftLog`; it belongs to one disk and outlives the processes that use it."""
+    """`tidelog.cluster.quorum.log.RaftLog`; it belongs to one disk and outlives the processes that use it."""
 
     def __init__(self) -> None:
         self.start_offset = 0

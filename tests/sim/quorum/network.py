@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cluster.quorum.effects import Send
-from protocol.codec import decode, encode
-from protocol.messages.vote import VoteRequest
-from protocol.schema import ApiMessage
 from tests.sim.quorum.identity import FIRST_PORT
+from tidelog.cluster.quorum.effects import Send
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.messages.vote import VoteRequest
+from tidelog.protocol.schema import ApiMessage
 
 if TYPE_CHECKING:
     from tests.sim.quorum.node import SimNode

@@ -8,7 +8,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from cluster.quorum.effects import (
+from tests.sim.quorum.invariants import an_epoch_is_led_in_one_life
+from tests.sim.quorum.memory_log import MemoryLog, StoredBatch
+from tests.sim.quorum.network import Request
+from tidelog.cluster.quorum.effects import (
     Appended,
     AppendRefused,
     Effect,
@@ -19,16 +22,13 @@ from cluster.quorum.effects import (
     Send,
     SnapshotLoaded,
 )
-from cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
-from cluster.quorum.quorum import Quorum
-from cluster.quorum.quorum_record import QuorumRecord
-from protocol.ids import NO_LEADER_EPOCH, LeaderEpoch
-from protocol.messages.add_raft_voter import AddRaftVoterRequest
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.schema import ApiMessage
-from tests.sim.quorum.invariants import an_epoch_is_led_in_one_life
-from tests.sim.quorum.memory_log import MemoryLog, StoredBatch
-from tests.sim.quorum.network import Request
+from tidelog.cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
+from tidelog.cluster.quorum.quorum import Quorum
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tidelog.protocol.schema import ApiMessage
 
 MAY_TAKE_LONG = (AddRaftVoterRequest, RemoveRaftVoterRequest)
 

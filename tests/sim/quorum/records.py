@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cluster.quorum.control import (
+from tidelog.cluster.quorum.control import (
     control_messages,
     data_batch,
     snapshot_footer_batch,
     snapshot_header_batch,
 )
-from cluster.quorum.voter_set import VoterSet
-from protocol.batch import iterate_headers, read_header
-from protocol.control_records import VotersRecord
-from protocol.record import read_records
+from tidelog.cluster.quorum.voter_set import VoterSet
+from tidelog.protocol.batch import iterate_headers, read_header
+from tidelog.protocol.control_records import VotersRecord
+from tidelog.protocol.record import read_records
 
 _DIGEST = b"digest "
 

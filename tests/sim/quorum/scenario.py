@@ -33,20 +33,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cluster.quorum.events import Received, Resign, UpgradeVoters
-from cluster.quorum.fetching import CommittedRecordsLost
-from cluster.quorum.safeguards import Safeguard
-from protocol.errors import ErrorCode
-from protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
-from protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from protocol.messages.vote import RequestPartitionData, RequestTopicData, VoteRequest, VoteResponse
-from protocol.schema import ApiMessage
 from tests.sim.quorum.identity import CLIENT, CLUSTER_ID, endpoints_of
 from tests.sim.quorum.invariants import committed_entries_are_not_truncated
 from tests.sim.quorum.network import Request
 from tests.sim.quorum.node import SimNode
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.world import World
+from tidelog.cluster.quorum.events import Received, Resign, UpgradeVoters
+from tidelog.cluster.quorum.fetching import CommittedRecordsLost
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tidelog.protocol.messages.vote import RequestPartitionData, RequestTopicData, VoteRequest, VoteResponse
+from tidelog.protocol.schema import ApiMessage
 
 WAIT_MAX_MS = 60_000
 CALM = Swarm(latency_max=1, persist_max=1, tick_late_max=1, safety_ms=0)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.quorum.safeguards import Safeguard
 from tests.sim.quorum.run import run_seed
 from tests.sim.quorum.scenario import run_scenario
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.violation import Violation
+from tidelog.cluster.quorum.safeguards import Safeguard
 
 SEEDS = 300
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "quorum"

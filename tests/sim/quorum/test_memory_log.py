@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cluster.quorum.log import EpochEnd, SnapshotId
-from protocol.record import BatchBuilder
 from tests.sim.quorum.memory_log import MemoryLog
+from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
+from tidelog.protocol.record import BatchBuilder
 
 
 def batch(offset: int, epoch: int, count: int = 1) -> bytes:

@@ -13,17 +13,6 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from cluster.quorum.effects import Effect, Respond, Send
-from cluster.quorum.events import Event, Received
-from cluster.quorum.log import SnapshotId
-from cluster.quorum.quorum import Quorum
-from cluster.quorum.safeguards import Safeguard
-from cluster.quorum.settings import QuorumSettings
-from cluster.quorum.states import State
-from cluster.quorum.voter_set import ReplicaKey, Voter, VoterSet
-from protocol.messages.fetch import FetchRequest
-from protocol.messages.fetch_snapshot import FetchSnapshotRequest
-from protocol.messages.vote import VoteRequest, VoteResponse
 from tests.sim.quorum.identity import CLUSTER_ID, endpoints_of
 from tests.sim.quorum.invariants import (
     AFTER_EVERY_STEP,
@@ -38,6 +27,17 @@ from tests.sim.quorum.node import Disk, SimNode
 from tests.sim.quorum.records import snapshot_bytes, voters_in
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.violation import Violation
+from tidelog.cluster.quorum.effects import Effect, Respond, Send
+from tidelog.cluster.quorum.events import Event, Received
+from tidelog.cluster.quorum.log import SnapshotId
+from tidelog.cluster.quorum.quorum import Quorum
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.settings import QuorumSettings
+from tidelog.cluster.quorum.states import State
+from tidelog.cluster.quorum.voter_set import ReplicaKey, Voter, VoterSet
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
 
 
 class World:

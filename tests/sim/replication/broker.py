@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
-from broker.fetch_read import FetchLimits, read_partitions
-from broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from broker.partition import FetchIsolation, Partition
-from broker.replication.isr_updates import LedPartition
-from broker.replication.leadership import Leadership
-from cluster.image import NO_LEADER, BrokerImage
-from cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from cluster.replication.follower_state import (
+from tests.sim.replication.sim_log import Entries, SimLog
+from tests.sim.replication.tier import KnownOfTier
+from tidelog.broker.fetch_read import FetchLimits, read_partitions
+from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.partition import FetchIsolation, Partition
+from tidelog.broker.replication.isr_updates import LedPartition
+from tidelog.broker.replication.leadership import Leadership
+from tidelog.cluster.image import NO_LEADER, BrokerImage
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.follower_state import (
     Action,
     Append,
     FetchAuxiliary,
@@ -24,28 +26,26 @@ from cluster.replication.follower_state import (
     RestartFromRemote,
     Truncate,
 )
-from cluster.replication.leader_isr import IsrProposal
-from protocol.errors import ErrorCode, KafkaError
-from protocol.fetch_view import FetchPartition
-from protocol.ids import TopicPartition
-from protocol.messages.fetch import (
+from tidelog.cluster.replication.leader_isr import IsrProposal
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.fetch_view import FetchPartition
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from protocol.messages.list_offsets import (
+from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from protocol.schema import ApiMessage
-from protocol.steps import completed
-from tests.sim.replication.sim_log import Entries, SimLog
-from tests.sim.replication.tier import KnownOfTier
+from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.steps import completed
 
 if TYPE_CHECKING:
     from tests.sim.replication.world import World
@@ -234,7 +234,7 @@ class SimBroker:
     # -- the follower's actions
 
     def perform(self, actions: list[Action]) -> None:
-        """Do them on the log, as `broker.replication.follower_log` does."""
+        """Do them on the log, as `tidelog.broker.replication.follower_log` does."""
         assert self.fetcher is not None
         for action in actions:
             log = self.log

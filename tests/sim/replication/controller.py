@@ -11,9 +11,9 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from cluster.image import NO_LEADER, BrokerImage, PartitionImage
-from cluster.replication.leader_isr import IsrCommitted, IsrProposal
-from protocol.errors import ErrorCode
+from tidelog.cluster.image import NO_LEADER, BrokerImage, PartitionImage
+from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.protocol.errors import ErrorCode
 
 
 class Rule(Enum):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cluster.image import NO_LEADER
 from tests.sim.replication.broker import UNREGISTERED, SimBroker
 from tests.sim.replication.world import CONTROLLER, HEARTBEAT_MS, SESSION_MS, World
+from tidelog.cluster.image import NO_LEADER
 
 
 class Faults:

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.image import NO_LEADER
 from tests.sim.replication.sim_log import Entry, SimLog
+from tidelog.cluster.image import NO_LEADER
 
 if TYPE_CHECKING:
     from tests.sim.replication.broker import SimBroker

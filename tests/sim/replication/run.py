@@ -7,11 +7,11 @@ import zlib
 from random import Random
 from typing import NamedTuple
 
-from cluster.replication.safeguards import Safeguard
 from tests.sim.replication.controller import Rule
 from tests.sim.replication.faults import Faults
 from tests.sim.replication.ledger import Violation
 from tests.sim.replication.world import Swarm, World
+from tidelog.cluster.replication.safeguards import Safeguard
 
 RECOVERY_MS = 6_000
 

@@ -1,7 +1,8 @@
 """A replica's log in memory: entries instead of batches, with a part that is synced and one that is not.
 
 Who wrote what stands for the producers' state: a value is of producer `producer_of(value)`.
-The log offers what `broker.partition.Partition`, `broker.fetch_read` and the follower's state machine use of
+The log offers what `tidelog.broker.partition.Partition`, `tidelog.broker.fetch_read` and the follower's state
+machine use of
 a PartitionLog.
 """
 
@@ -14,12 +15,12 @@ from random import Random
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from cluster.replication.follower_state import RestartFromRemote
-from protocol.errors import ErrorCode, KafkaError
-from storage.config import LogConfig
-from storage.leader_epoch import LeaderEpochCache
-from storage.producer_entry import BatchMetadata, ProducerEntry
-from storage.producer_snapshot import decode_snapshot, encode_snapshot
+from tidelog.cluster.replication.follower_state import RestartFromRemote
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.config import LogConfig
+from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
 
 PRODUCERS = 5
 

@@ -11,16 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from cluster.replication.follower_state import FetchAuxiliary
-from protocol.ids import TopicPartition
-from remote.log_manager.remote_lineage import (
+from tests.sim.replication.sim_log import Entry, SimLog
+from tidelog.cluster.replication.follower_state import FetchAuxiliary
+from tidelog.protocol.ids import TopicPartition
+from tidelog.remote.log_manager.remote_lineage import (
     EpochLineage,
     first_readable_offset,
     highest_remote_offset,
 )
-from remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
-from remote.metadata_manager import RemoteMetadataError
-from remote.segment_metadata import (
+from tidelog.remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.segment_metadata import (
     EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -28,8 +29,7 @@ from remote.segment_metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from storage.leader_epoch import EpochEntry
-from tests.sim.replication.sim_log import Entry, SimLog
+from tidelog.storage.leader_epoch import EpochEntry
 
 if TYPE_CHECKING:
     from tests.sim.replication.broker import SimBroker

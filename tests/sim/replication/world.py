@@ -12,20 +12,20 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from broker.partition import Partition
-from cluster.replication.leader_isr import IsrCommitted, IsrProposal
-from cluster.replication.safeguards import Safeguard
-from protocol.errors import ErrorCode, KafkaError
-from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.list_offsets import ListOffsetsResponse
-from protocol.messages.offset_for_leader_epoch import (
-    OffsetForLeaderEpochResponse,
-)
-from protocol.schema import ApiMessage
 from tests.sim.replication.broker import UNREGISTERED, SimBroker
 from tests.sim.replication.controller import Rule, SimController
 from tests.sim.replication.ledger import Ledger
 from tests.sim.replication.tier import SimTier
+from tidelog.broker.partition import Partition
+from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.cluster.replication.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
+from tidelog.protocol.messages.list_offsets import ListOffsetsResponse
+from tidelog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochResponse,
+)
+from tidelog.protocol.schema import ApiMessage
 
 CONTROLLER = -1
 REQUEST_TIMEOUT_MS = 120

@@ -11,11 +11,6 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from broker.transactions.init_producer import ProducerIdAndEpoch
-from broker.transactions.safeguards import NONE_DISABLED, SafeguardSet
-from broker.transactions.states import AT_REST
-from protocol.errors import ErrorCode
-from protocol.ids import TopicPartition
 from tests.sim.transactions.world import (
     TRANSACTION_VERSION_2,
     Answer,
@@ -24,6 +19,11 @@ from tests.sim.transactions.world import (
     Violation,
     World,
 )
+from tidelog.broker.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.transactions.safeguards import NONE_DISABLED, SafeguardSet
+from tidelog.broker.transactions.states import AT_REST
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
 
 CHAOS_MS = 8_000
 CALM_MS = 12_000

@@ -15,22 +15,22 @@ from collections.abc import Callable
 from itertools import count
 from random import Random
 
-from broker.coordinator.moment import Moment
-from broker.coordinator.outcome import Writes
-from broker.transactions.config import TransactionConfig
-from broker.transactions.coordinator import TransactionCoordinator
-from broker.transactions.init_producer import ProducerIdAndEpoch
-from broker.transactions.marking import Marking
-from broker.transactions.records import TransactionRecord
-from broker.transactions.safeguards import SafeguardSet
-from protocol.errors import ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from storage.producer_state import ProducerStateManager
-from storage.transaction_marker import EndTransactionMarker
-from storage.validation import AppendOrigin
-from storage.verification import NO_VERIFICATION, Verification
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.producer_batches import data_header, marker_header
+from tidelog.broker.coordinator.moment import Moment
+from tidelog.broker.coordinator.outcome import Writes
+from tidelog.broker.transactions.config import TransactionConfig
+from tidelog.broker.transactions.coordinator import TransactionCoordinator
+from tidelog.broker.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.transactions.marking import Marking
+from tidelog.broker.transactions.records import TransactionRecord
+from tidelog.broker.transactions.safeguards import SafeguardSet
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.producer_state import ProducerStateManager
+from tidelog.storage.transaction_marker import EndTransactionMarker
+from tidelog.storage.validation import AppendOrigin
+from tidelog.storage.verification import NO_VERIFICATION, Verification
 
 UPKEEP_MS = 50
 MARKER_RETRY_MS = 40

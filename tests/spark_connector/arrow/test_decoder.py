@@ -9,15 +9,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.batch import read_header, write_header
-from protocol.compression import Compression
-from protocol.control_batch import end_transaction_batch
-from protocol.errors import DecodeError
-from protocol.record import BatchBuilder, read_records
-from spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
-from spark_connector.arrow.schema import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
 from tests.support.arrow_rows import TIDES, decode, plain_rows, rows_of
 from tests.support.golden_batches import golden_batches
+from tidelog.protocol.batch import read_header, write_header
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.control_batch import end_transaction_batch
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
+from tidelog.spark_connector.arrow.schema import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
 
 MILLISECONDS_MAX = (2**63 - 1) // 1000
 

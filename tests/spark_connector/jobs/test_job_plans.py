@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from protocol.ids import TopicPartition
-from spark_connector.jobs.archive_plan import (
+from tests.support.remote_segments import started
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.jobs.archive_plan import (
     ArchivedFile,
     Commit,
     file_name,
@@ -22,15 +23,14 @@ from spark_connector.jobs.archive_plan import (
     require_same_topic,
     require_within,
 )
-from spark_connector.jobs.failures import JobFailure, cause_in
-from spark_connector.jobs.runtime import java_command, java_major, require_java
-from spark_connector.jobs.stats_report import Counts, partition_stats, skew, topic_stats
-from spark_connector.jobs.times import read_time_ms, time_text
-from spark_connector.jobs.topic_span import TopicSource, find_span
-from spark_connector.jobs.verify import grouped
-from spark_connector.planning.option_values import OptionError
-from spark_connector.planning.ranges import OffsetRange
-from tests.support.remote_segments import started
+from tidelog.spark_connector.jobs.failures import JobFailure, cause_in
+from tidelog.spark_connector.jobs.runtime import java_command, java_major, require_java
+from tidelog.spark_connector.jobs.stats_report import Counts, partition_stats, skew, topic_stats
+from tidelog.spark_connector.jobs.times import read_time_ms, time_text
+from tidelog.spark_connector.jobs.topic_span import TopicSource, find_span
+from tidelog.spark_connector.jobs.verify import grouped
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.ranges import OffsetRange
 
 ZERO, ONE = TopicPartition("tides", 0), TopicPartition("tides", 1)
 FILE = ArchivedFile(path="topic=tides/date=2026-01-31/x", rows=3, size_bytes=99, offsets={0: (7, 9)})
@@ -82,7 +82,7 @@ class Bucket:
 
 def test_a_run_that_goes_on_offline_knows_that_the_tier_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was read through brokers before, which know of a partition that has no segment yet."""
-    monkeypatch.setattr("spark_connector.jobs.topic_span.offset_source", lambda _: Bucket(9))
+    monkeypatch.setattr("tidelog.spark_connector.jobs.topic_span.offset_source", lambda _: Bucket(9))
     store = {"rsm.config.storage.backend.class": "filesystem", "rsm.config.storage.root": "."}
     source = TopicSource(servers="localhost:1", topics=("tides",), options={"tier": "offline", **store})
     span = find_span(source, None, None, {ZERO: 7, ONE: 0})
@@ -233,7 +233,7 @@ WORKER_ERROR = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job 
 Traceback (most recent call last):
   File "pyspark/worker.py", line 1, in main
     raise DataLossError(loss)
-spark_connector.planning.data_loss.DataLossError: tides-0 should be read from offset 3, it begins at 7
+tidelog.spark_connector.planning.data_loss.DataLossError: tides-0 should be read from offset 3, it begins at 7
 \tat org.apache.spark.api.python.BasePythonRunner
 Caused by: org.apache.spark.SparkException: Job aborted due to stage failure
 """

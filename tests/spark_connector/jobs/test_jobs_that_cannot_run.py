@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from protocol.ids import TopicPartition
-from spark_connector.jobs.failures import JobFailure
-from spark_connector.jobs.topic_span import TopicSource, find_span
 from tests.support.cli import tidelog_failure, tidelog_output
 from tests.support.local_spark import ROOT, require_java
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.jobs.failures import JobFailure
+from tidelog.spark_connector.jobs.topic_span import TopicSource, find_span
 
 JOBS = (
     ("archive", "tides", "rows"),

@@ -18,17 +18,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from clients.admin import Admin
-from protocol.ids import TopicPartition
-from spark_connector.jobs.archive import archived_files
-from spark_connector.jobs.failures import JobFailure
-from spark_connector.jobs.folders import Folder
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
 from tests.support.eventually import wait_until
 from tests.support.local_spark import QUICK_JVM, ROOT, require_java
 from tests.support.spark_topics import Sent, create_topic, produce, rows_by_offset, varied_records
 from tests.support.tiered_topics import TieredTopics
+from tidelog.clients.admin import Admin
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.jobs.archive import archived_files
+from tidelog.spark_connector.jobs.failures import JobFailure
+from tidelog.spark_connector.jobs.folders import Folder
 
 pytestmark = pytest.mark.spark
 

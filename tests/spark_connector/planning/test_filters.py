@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.ids import TopicPartition
-from spark_connector.planning.filters import Comparison, Pruning, Relation, read_pruning
-from spark_connector.planning.ranges import OffsetRange
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.filters import Comparison, Pruning, Relation, read_pruning
+from tidelog.spark_connector.planning.ranges import OffsetRange
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 HOLDS: Final = {

@@ -8,13 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.ids import TopicPartition
-from spark_connector.planning.data_loss import after_retention, plan_batch
-from spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, Bound, questions, require_match
-from spark_connector.planning.offsets_json import from_json_object, to_json_object, to_text
-from spark_connector.planning.option_values import OptionError
-from spark_connector.planning.ranges import OffsetRange, split_ranges
-from spark_connector.planning.trigger_limits import limited, waits
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.data_loss import after_retention, plan_batch
+from tidelog.spark_connector.planning.offset_specs import (
+    AtOffsets,
+    AtTimestamp,
+    Bound,
+    questions,
+    require_match,
+)
+from tidelog.spark_connector.planning.offsets_json import from_json_object, to_json_object, to_text
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.ranges import OffsetRange, split_ranges
+from tidelog.spark_connector.planning.trigger_limits import limited, waits
 
 FIRST, SECOND = TopicPartition("tides", 0), TopicPartition("tides", 1)
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from spark_connector.planning.option_values import OptionError
-from spark_connector.planning.sink_columns import ALLOWED, ColumnError, check_columns
-from spark_connector.planning.sink_options import SinkOptions, read_sink_options
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.sink_columns import ALLOWED, ColumnError, check_columns
+from tidelog.spark_connector.planning.sink_options import SinkOptions, read_sink_options
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092"}
 

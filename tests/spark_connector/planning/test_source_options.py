@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.ids import TopicPartition
-from spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, AtTimestamps, Bound
-from spark_connector.planning.option_values import OptionError
-from spark_connector.planning.source_options import (
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.offset_specs import AtOffsets, AtTimestamp, AtTimestamps, Bound
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.source_options import (
     SourceOptions,
     read_includes_headers,
     read_source_options,
 )
-from spark_connector.planning.topic_choice import TopicChoice
+from tidelog.spark_connector.planning.topic_choice import TopicChoice
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides"}
 

@@ -6,10 +6,10 @@ from uuid import UUID
 
 import pytest
 
-from protocol.ids import uuid_text
-from spark_connector.planning.option_values import OptionError
-from spark_connector.planning.source_options import SourceOptions, read_source_options
-from spark_connector.planning.tier_options import TierMode
+from tidelog.protocol.ids import uuid_text
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
+from tidelog.spark_connector.planning.tier_options import TierMode
 
 LEAST = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides"}
 STORE = {"rsm.config.storage.backend.class": "filesystem", "rsm.config.storage.root": "/tier"}

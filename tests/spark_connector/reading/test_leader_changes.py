@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.ids import TopicPartition
-from spark_connector.planning.ranges import OffsetRange
-from spark_connector.planning.source_options import read_source_options
-from spark_connector.reading.range_reader import ReadSettings, read_range
 from tests.support.spark_topics import create_topic, produce, rows_by_offset, varied_records
 from tests.support.tiered_topics import TieredTopics
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.source_options import read_source_options
+from tidelog.spark_connector.reading.range_reader import ReadSettings, read_range
 
 RECORDS = varied_records(2000, 400)
 

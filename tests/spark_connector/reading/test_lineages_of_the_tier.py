@@ -6,22 +6,22 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from remote.direct.bucket_tier import BucketTier
-from remote.direct.partition_tier import PartitionTier
-from remote.metadata.store import PartitionMetadataStore
-from remote.reader.lineage import SegmentPart
-from remote.segment_metadata import (
+from tests.support.logs import all_records, append
+from tests.support.remote_tier import PARTITION
+from tests.support.tier_bucket import TierBucket
+from tidelog.remote.direct.bucket_tier import BucketTier
+from tidelog.remote.direct.partition_tier import PartitionTier
+from tidelog.remote.metadata.store import PartitionMetadataStore
+from tidelog.remote.reader.lineage import SegmentPart
+from tidelog.remote.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
-from spark_connector.arrow.decoder import DecoderSettings
-from spark_connector.planning.segment_slices import OffsetPositions, slices
-from spark_connector.reading.slice_reader import read_slice
-from storage.log import PartitionLog
-from tests.support.logs import all_records, append
-from tests.support.remote_tier import PARTITION
-from tests.support.tier_bucket import TierBucket
+from tidelog.spark_connector.arrow.decoder import DecoderSettings
+from tidelog.spark_connector.planning.segment_slices import OffsetPositions, slices
+from tidelog.spark_connector.reading.slice_reader import read_slice
+from tidelog.storage.log import PartitionLog
 
 STARTED, FINISHED, *_ = RemoteLogSegmentState
 

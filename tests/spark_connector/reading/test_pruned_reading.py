@@ -19,12 +19,12 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from spark_connector.batch_reader import FilteringBatchReader, as_comparison
-from spark_connector.input_partitions import RangePartition
-from spark_connector.planning.source_options import read_source_options
 from tests.support.spark_topics import START_MS, Sent, produce
 from tests.support.tiered_topics import TieredTopics
 from tidelog.embedded import EmbeddedCluster
+from tidelog.spark_connector.batch_reader import FilteringBatchReader, as_comparison
+from tidelog.spark_connector.input_partitions import RangePartition
+from tidelog.spark_connector.planning.source_options import read_source_options
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COUNT = 1_500

@@ -10,22 +10,22 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from clients.admin import Admin
-from clients.partition_reader import FetchedRange, PartitionReader
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from spark_connector.input_partitions import RangePartition, input_partitions, read_partition
-from spark_connector.planning.data_loss import DataLossError
-from spark_connector.planning.offset_specs import AtTimestamp, Bound
-from spark_connector.planning.offsets_json import Offsets
-from spark_connector.planning.option_values import OptionError
-from spark_connector.planning.ranges import OffsetRange
-from spark_connector.planning.source_options import SourceOptions, read_source_options
-from spark_connector.reading.cluster_offsets import ClusterOffsets
-from spark_connector.reading.offset_source import offset_source
-from spark_connector.reading.range_reader import ReadSettings, read_range
 from tests.support.spark_topics import START_MS, create_topic, produce, rows_by_offset, varied_records
+from tidelog.clients.admin import Admin
+from tidelog.clients.partition_reader import FetchedRange, PartitionReader
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.input_partitions import RangePartition, input_partitions, read_partition
+from tidelog.spark_connector.planning.data_loss import DataLossError
+from tidelog.spark_connector.planning.offset_specs import AtTimestamp, Bound
+from tidelog.spark_connector.planning.offsets_json import Offsets
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
+from tidelog.spark_connector.reading.cluster_offsets import ClusterOffsets
+from tidelog.spark_connector.reading.offset_source import offset_source
+from tidelog.spark_connector.reading.range_reader import ReadSettings, read_range
 
 RECORDS = varied_records(300, 200)
 

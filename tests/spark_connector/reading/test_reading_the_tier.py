@@ -14,33 +14,33 @@ from uuid import uuid4
 
 import pytest
 
-from broker.remote.metered_reader import MeteredReader
-from protocol.errors import DecodeError, ErrorCode, KafkaError
-from protocol.ids import TopicPartition
-from remote.pools import PoolFull
-from remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
-from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.storage_manager import IndexType, ReadableStream
-from spark_connector.input_partitions import (
+from tests.support.eventually import wait_until
+from tests.support.fetched_offsets import fetched_offsets
+from tests.support.foreign_clients.partition_writer import PartitionWriter
+from tests.support.spark_topics import numbered, produce, varied_records
+from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.broker.remote.metered_reader import MeteredReader
+from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.remote.pools import PoolFull
+from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.storage_manager import IndexType, ReadableStream
+from tidelog.spark_connector.input_partitions import (
     RangePartition,
     SlicePartition,
     TaskPlanner,
     input_partitions,
     read_partition,
 )
-from spark_connector.planning.data_loss import DataLossError
-from spark_connector.planning.option_values import OptionError
-from spark_connector.planning.ranges import OffsetRange
-from spark_connector.planning.source_options import SourceOptions, read_source_options
-from spark_connector.reading import tier_storage
-from spark_connector.reading.offset_source import OffsetSource, offset_source
-from storage.log_lookup import RecordPlace
-from tests.support.eventually import wait_until
-from tests.support.fetched_offsets import fetched_offsets
-from tests.support.foreign_clients.partition_writer import PartitionWriter
-from tests.support.spark_topics import numbered, produce, varied_records
-from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
-from tidelog.embedded import EmbeddedCluster
+from tidelog.spark_connector.planning.data_loss import DataLossError
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
+from tidelog.spark_connector.reading import tier_storage
+from tidelog.spark_connector.reading.offset_source import OffsetSource, offset_source
+from tidelog.storage.log_lookup import RecordPlace
 
 SMALL = {"internal.segment.bytes": "100000", "index.interval.bytes": "1000"}
 Row = tuple[int, bytes | None, bytes | None]

@@ -12,17 +12,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from protocol.ids import Offset, TopicPartition
-from remote.storage_manager import RemoteStorageError
-from spark_connector.input_partitions import SlicePartition, input_partitions, read_partition
-from spark_connector.planning.ranges import OffsetRange
-from spark_connector.planning.source_options import SourceOptions, read_source_options
-from spark_connector.reading.offset_source import offset_source
 from tests.support.fault_proxy import FaultProxy, fault_proxy, reset, server_error, slow_down, truncate
 from tests.support.s3_server import s3_server
 from tests.support.spark_topics import produce, rows_by_offset, varied_records
 from tests.support.tiered_topics import TieredTopics
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.spark_connector.input_partitions import SlicePartition, input_partitions, read_partition
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
+from tidelog.spark_connector.reading.offset_source import offset_source
 
 TIDES = TopicPartition("tides", 0)
 SENT = varied_records(2000, 400)

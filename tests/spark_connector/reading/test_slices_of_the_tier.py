@@ -9,29 +9,29 @@ from typing import Any
 
 import pytest
 
-from protocol.compression import Compression
-from protocol.errors import DecodeError
-from remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
-from remote.reader.lineage import SegmentPart
-from remote.reader.served_parts import served_parts
-from remote.segment_metadata import RemoteLogSegmentMetadata
-from remote.storage_manager import IndexType
-from spark_connector.arrow.decoder import DecoderSettings
-from spark_connector.planning.ranges import AbortedRange
-from spark_connector.planning.segment_slices import (
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import all_records, append, append_marker, open_log
+from tests.support.remote_segments import started
+from tests.support.remote_tier import PARTITION, MemoryTier, copy_sealed_segments
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
+from tidelog.remote.reader.lineage import SegmentPart
+from tidelog.remote.reader.served_parts import served_parts
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.storage_manager import IndexType
+from tidelog.spark_connector.arrow.decoder import DecoderSettings
+from tidelog.spark_connector.planning.ranges import AbortedRange
+from tidelog.spark_connector.planning.segment_slices import (
     OffsetPositions,
     SegmentSlice,
     pack,
     read_offset_index,
     slices,
 )
-from spark_connector.reading.slice_reader import read_slice
-from storage.config import LogConfig
-from storage.log import PartitionLog
-from tests.support.crash_fs import CrashFileSystem
-from tests.support.logs import all_records, append, append_marker, open_log
-from tests.support.remote_segments import started
-from tests.support.remote_tier import PARTITION, MemoryTier, copy_sealed_segments
+from tidelog.spark_connector.reading.slice_reader import read_slice
+from tidelog.storage.config import LogConfig
+from tidelog.storage.log import PartitionLog
 
 CONFIG = replace(LogConfig(), segment_bytes=6000, index_interval_bytes=300, retention_ms=-1)
 SETTINGS = DecoderSettings(include_headers=True)

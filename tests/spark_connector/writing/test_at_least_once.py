@@ -10,15 +10,15 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from clients.admin import Admin
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
-from spark_connector.planning.sink_columns import SinkColumns
-from spark_connector.planning.sink_options import read_sink_options
-from spark_connector.writing.at_least_once import AtLeastOnce, SinkError
-from spark_connector.writing.delivery import TaskId, TaskReport
 from tests.support.spark_topics import create_topic
+from tidelog.clients.admin import Admin
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.sink_columns import SinkColumns
+from tidelog.spark_connector.planning.sink_options import read_sink_options
+from tidelog.spark_connector.writing.at_least_once import AtLeastOnce, SinkError
+from tidelog.spark_connector.writing.delivery import TaskId, TaskReport
 
 TASK = TaskId(query_id="q", batch_id=7, partition_id=0, attempt=0)
 

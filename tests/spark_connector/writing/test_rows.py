@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from spark_connector.arrow.schema import HEADERS_TYPE
-from spark_connector.planning.sink_columns import SinkColumns
-from spark_connector.writing.rows import SLICE_ROWS, OutgoingRecord, RowError, outgoing_slices
+from tidelog.spark_connector.arrow.schema import HEADERS_TYPE
+from tidelog.spark_connector.planning.sink_columns import SinkColumns
+from tidelog.spark_connector.writing.rows import SLICE_ROWS, OutgoingRecord, RowError, outgoing_slices
 
 TYPES = {
     "topic": pa.string(),

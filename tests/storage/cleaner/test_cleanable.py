@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from storage.cleaner.cleanable import find_cleanable, is_cleaned, is_due
-from storage.log import PartitionLog
 from tests.support.compaction import COMPACTED, append_keyed, compact, roll
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, open_log
+from tidelog.storage.cleaner.cleanable import find_cleanable, is_cleaned, is_due
+from tidelog.storage.log import PartitionLog
 
 
 def log_with(*timestamps: int, **config: Any) -> PartitionLog:

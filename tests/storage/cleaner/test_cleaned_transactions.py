@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from protocol.batch import BatchHeader, read_header
-from storage.cleaner.cleaned_transactions import CleanedTransactions
-from storage.transaction_marker import EndTransactionMarker
-from storage.txn_index import AbortedTransaction
 from tests.support.logs import batch, end_marker
+from tidelog.protocol.batch import BatchHeader, read_header
+from tidelog.storage.cleaner.cleaned_transactions import CleanedTransactions
+from tidelog.storage.transaction_marker import EndTransactionMarker
+from tidelog.storage.txn_index import AbortedTransaction
 
 ABORT, COMMIT = EndTransactionMarker(True, 0, 0), EndTransactionMarker(False, 0, 0)
 

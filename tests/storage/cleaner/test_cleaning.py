@@ -7,13 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
-from protocol.compression import Compression, compress
-from protocol.errors import DecodeError
-from storage.batch_scan import CorruptLog
-from storage.cleaner.cleanable import find_cleanable
-from storage.log import PartitionLog
-from storage.record_bounds import RECORDS_MAX
 from tests.support.compaction import (
     COMPACTED,
     append_keyed,
@@ -26,6 +19,13 @@ from tests.support.compaction import (
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_indexes, check_log
 from tests.support.logs import DIRECTORY, NOW_MS, append_marker, open_log
+from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, read_header, write_header
+from tidelog.protocol.compression import Compression, compress
+from tidelog.protocol.errors import DecodeError
+from tidelog.storage.batch_scan import CorruptLog
+from tidelog.storage.cleaner.cleanable import find_cleanable
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.record_bounds import RECORDS_MAX
 
 
 @pytest.fixture

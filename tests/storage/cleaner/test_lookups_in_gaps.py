@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.batch import read_header
-from protocol.steps import completed
-from storage.leader_epoch import EpochEndOffset
-from storage.log import PartitionLog
 from tests.support.compaction import COMPACTED, append_keyed, compact, keyed_batch, roll
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, open_log
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.steps import completed
+from tidelog.storage.leader_epoch import EpochEndOffset
+from tidelog.storage.log import PartitionLog
 
 
 @pytest.fixture

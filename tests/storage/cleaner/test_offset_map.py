@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from storage.cleaner.offset_map import ENTRY_BYTES, WHOLE_KEY_BYTES_MAX, OffsetMap, represented
+from tidelog.storage.cleaner.offset_map import ENTRY_BYTES, WHOLE_KEY_BYTES_MAX, OffsetMap, represented
 
 
 def test_later_offsets_win() -> None:

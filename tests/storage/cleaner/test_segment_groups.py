@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from storage.cleaner.segment_groups import SourceSegment, group_segments
-from storage.segment import LogSegment
+from tidelog.storage.cleaner.segment_groups import SourceSegment, group_segments
+from tidelog.storage.segment import LogSegment
 
 
 class Named:

@@ -7,12 +7,6 @@ from typing import Any
 
 import pytest
 
-from protocol.batch import ATTRIBUTE_DELETE_HORIZON, read_header, write_header
-from protocol.errors import KafkaError
-from storage.cleaner.cleaning import GroupCleaner
-from storage.errors import StorageFailure
-from storage.log import PartitionLog
-from storage.segment import LogSegment
 from tests.support.compaction import (
     COMPACTED,
     append_keyed,
@@ -27,6 +21,12 @@ from tests.support.crash_images import EVERY_SURVIVAL
 from tests.support.crash_points import crash_points
 from tests.support.log_checks import check_log
 from tests.support.logs import DIRECTORY, NOW_MS, append_marker, open_log
+from tidelog.protocol.batch import ATTRIBUTE_DELETE_HORIZON, read_header, write_header
+from tidelog.protocol.errors import KafkaError
+from tidelog.storage.cleaner.cleaning import GroupCleaner
+from tidelog.storage.errors import StorageFailure
+from tidelog.storage.log import PartitionLog
+from tidelog.storage.segment import LogSegment
 
 CONFIG = replace(COMPACTED, index_interval_bytes=64)
 EXPECTED = {b"a": (9, b"4"), b"b": (8, b"3"), b"c": (7, b"1"), b"t": (5, b"1")}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from broker.node import BrokerNode
-from broker.partition import Partition
-from protocol.batch import stamp
-from protocol.compression import Compression
-from protocol.control_batch import end_transaction_batch
-from protocol.ids import TopicPartition
-from protocol.record import BatchBuilder
-from storage.log import AppendOrigin
+from tidelog.broker.node import BrokerNode
+from tidelog.broker.partition import Partition
 from tidelog.embedded import EmbeddedCluster
+from tidelog.protocol.batch import stamp
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.control_batch import end_transaction_batch
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.record import BatchBuilder
+from tidelog.storage.log import AppendOrigin
 
 ACKS_LEADER = 1
 

@@ -7,19 +7,6 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from clients.admin import Admin
-from clients.admin_types import (
-    AlterOperation,
-    ConfigChange,
-    ConfigResource,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-)
-from clients.consumer import Consumer
-from clients.producer import Producer
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
 from tests.support.foreign_clients.face import (
     DEADLINE_S,
     EARLIEST,
@@ -34,6 +21,19 @@ from tests.support.foreign_clients.face import (
     Received,
 )
 from tests.support.foreign_clients.loop_thread import LOOP
+from tidelog.clients.admin import Admin
+from tidelog.clients.admin_types import (
+    AlterOperation,
+    ConfigChange,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.producer import Producer
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 ResultT = TypeVar("ResultT")
 

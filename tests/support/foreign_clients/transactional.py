@@ -18,12 +18,12 @@ from confluent_kafka import Consumer
 from kafka import KafkaProducer
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
-from clients import consumer_types
-from clients.producer import Producer
-from protocol.errors import KafkaError
-from protocol.ids import TopicPartition
 from tests.support.foreign_clients.face import DEADLINE_S, ForeignError
 from tests.support.foreign_clients.loop_thread import LOOP
+from tidelog.clients import consumer_types
+from tidelog.clients.producer import Producer
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
 
 _LOCAL_ERROR = -1000
 _NO_MEMBER = (-1, "", None)

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from protocol.messages.alter_client_quotas import (
+from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.frames import framed
+from tests.harness.hostile.scene import Scene
+from tidelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
     RequestEntityData,
     RequestEntryData,
 )
-from protocol.messages.alter_partition_reassignments import (
+from tidelog.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.describe_topic_partitions import (
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tidelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     RequestCursor,
     TopicRequest,
 )
-from protocol.messages.incremental_alter_configs import (
+from tidelog.protocol.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4

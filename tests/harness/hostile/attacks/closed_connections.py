@@ -7,12 +7,12 @@ import socket
 import time
 from collections.abc import Sequence
 
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.attacks.parked_fetches import parked_fetch
 from tests.harness.hostile.frames import FOREVER_MS, framed
 from tests.harness.hostile.scene import Scene
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 RECEIVE_BUFFER_BYTES = 8192, 16_384, 65_536
 """Sizes at which a frame may fill a receive buffer exactly."""

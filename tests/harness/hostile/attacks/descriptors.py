@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import socket
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import Target, TargetError
 from tests.support.raw_client import RawClient
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 
 OPEN_FILES_MAX = 400
 CONNECTIONS = 500

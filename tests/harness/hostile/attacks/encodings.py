@@ -6,12 +6,6 @@ import struct
 from functools import partial
 from random import Random
 
-from protocol.batch import read_header, write_header
-from protocol.codec import encode
-from protocol.compression import Compression
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.registry import request_header_version, request_type
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed, sized
 from tests.harness.hostile.scene import Scene
@@ -21,6 +15,12 @@ from tests.support.forged_batches import batch_with_payload, now_ms, valid_batch
 from tests.support.mutations import mutated
 from tests.support.random_messages import Shape, random_message
 from tests.support.raw_client import served_versions
+from tidelog.protocol.batch import read_header, write_header
+from tidelog.protocol.codec import encode
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.protocol.registry import request_header_version, request_type
 
 BOMB_MIB = {Compression.GZIP: 256, Compression.SNAPPY: 20, Compression.LZ4: 200, Compression.ZSTD: 256}
 SHORT_BOMB_MIB = 20

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.well_behaved import TOPIC
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 PARTITIONS = 400_000
 PER_REQUEST = 40_000

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
-from protocol.messages.describe_groups import DescribeGroupsRequest
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.list_groups import ListGroupsRequest
-from protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-)
-from protocol.messages.sync_group import (
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-    SyncGroupResponse,
-)
-from protocol.registry import ApiKey
 from tests.harness.hostile.attack import MEBIBYTE, Attack
 from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.support.raw_client import RawClient, decoded_answer
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
+from tidelog.protocol.messages.join_group import JoinGroupResponse
+from tidelog.protocol.messages.list_groups import ListGroupsRequest
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
+from tidelog.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tidelog.protocol.registry import ApiKey
 
 LONG_METADATA = "m" * 4096
 """The longest that offset.metadata.max.bytes allows."""

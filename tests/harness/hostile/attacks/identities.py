@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.metadata import MetadataRequest
-from protocol.registry import APIS, ApiKey, request_type
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.wide import latest_versions
 from tests.support.long_strings import LONGEST_STRING, with_strings
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest
+from tidelog.protocol.messages.metadata import MetadataRequest
+from tidelog.protocol.registry import APIS, ApiKey, request_type
 
 PIPELINED: Final = 100
 LONG_CLIENT_ID: Final = "c" * 32_767

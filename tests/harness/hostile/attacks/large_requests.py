@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from protocol.errors import ErrorCode
-from protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.support.forged_batches import valid_batch
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 CREATED_PARTITIONS = 2000
 

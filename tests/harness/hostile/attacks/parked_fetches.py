@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from protocol.messages.delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import FOREVER_MS, framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.well_behaved import TOPIC
 from tests.support.forged_batches import valid_batch
+from tidelog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 
 def parked_fetch(repetitions: int, padding: bytes = b"", max_wait_ms: int = FOREVER_MS) -> bytes:

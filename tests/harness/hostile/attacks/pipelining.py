@@ -5,14 +5,6 @@ from __future__ import annotations
 import selectors
 import socket
 
-from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.join_group import JoinGroupResponse
-from protocol.messages.metadata import MetadataRequest
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.record import BatchBuilder
-from protocol.registry import ApiKey
 from tests.harness.hostile.attack import MEBIBYTE, Attack
 from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.frames import framed
@@ -20,6 +12,14 @@ from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import PLAIN_TOPIC
 from tests.support.forged_batches import valid_batch
 from tests.support.raw_client import decoded_answer
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.messages.join_group import JoinGroupResponse
+from tidelog.protocol.messages.metadata import MetadataRequest
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import ApiKey
 
 CONNECTIONS = 200
 RECEIVE_BYTES = 262_144

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from protocol.errors import ErrorCode
-from protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.produce import (
+from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.frames import framed
+from tests.harness.hostile.scene import Scene
+from tests.support.forged_batches import batch_of_least_records, now_ms
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.protocol.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
 )
-from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
-from tests.support.forged_batches import batch_of_least_records, now_ms
 
 RECORDS_PER_BATCH = 499_999
 BATCHES = 20

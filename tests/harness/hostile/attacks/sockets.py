@@ -7,10 +7,10 @@ import socket
 import struct
 import time
 
-from protocol.messages.api_versions import ApiVersionsRequest
 from tests.harness.hostile.attack import MEBIBYTE, Attack
 from tests.harness.hostile.frames import framed, sized
 from tests.harness.hostile.scene import Scene
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 
 CONNECTIONS = 1000
 STORM = 2000

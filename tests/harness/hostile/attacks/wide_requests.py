@@ -6,11 +6,11 @@ import time
 from functools import partial
 from typing import Final
 
-from protocol.registry import ApiKey, request_type
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.frames import framed
 from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.wide import array_paths, latest_versions, wide_request
+from tidelog.protocol.registry import ApiKey, request_type
 
 ELEMENTS: Final = 40_000
 

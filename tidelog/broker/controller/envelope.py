@@ -1,0 +1,126 @@
+"""Envelope (key 58), version 0: a client's request that a broker passes on to the active controller.
+
+The inner request is answered as if the client had sent it here: with its own principal, address and
+header. Only requests that brokers may pass on are allowed inside.
+
+    principal unreadable               PRINCIPAL_DESERIALIZATION_FAILURE
+    address unreadable, API not        INVALID_REQUEST
+    allowed inside
+    inner request unreadable, or in    UNSUPPORTED_VERSION: the broker ends the client's connection, so
+    a version not served here          that the client asks anew what is served
+    this node is not the controller    NOT_CONTROLLER: the broker asks elsewhere
+    anything else                      is in the inner answer
+
+Source: KIP-590; EnvelopeUtils and RequestChannel of Apache Kafka 4.3, ApiKeys for what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Final
+
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.request_context import RequestContext
+from tidelog.broker.response_errors import mentions
+from tidelog.protocol.codec import decode_in_steps
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.framing import SIZE_BYTES, encode_response_in_steps, read_request_header
+from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from tidelog.protocol.principal_data import decode_principal
+from tidelog.protocol.registry import APIS, ApiKey, request_type
+from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.steps import Steps
+
+FORWARDABLE: Final = frozenset(
+    {
+        ApiKey.CREATE_TOPICS,
+        ApiKey.DELETE_TOPICS,
+        ApiKey.CREATE_ACLS,
+        ApiKey.DELETE_ACLS,
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.CREATE_PARTITIONS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.ELECT_LEADERS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        ApiKey.ALTER_CLIENT_QUOTAS,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.UPDATE_FEATURES,
+        ApiKey.UNREGISTER_BROKER,
+        ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+    }
+)
+
+
+class EnvelopeHandler:
+    """Answers inner requests through the controller's own dispatcher."""
+
+    def __init__(self, dispatcher: Dispatcher, is_active: Callable[[], bool]) -> None:
+        self._dispatcher = dispatcher
+        self._is_active = is_active
+        self._slices = dispatcher.slices
+
+    async def handle(self, context: RequestContext, request: EnvelopeRequest) -> EnvelopeResponse:
+        """The inner answer, header included; KafkaError as listed above."""
+        if not self._is_active():
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
+        inner, message = await self._slices.complete(_unwrap(context, request))
+        answer = await self._dispatcher.call(inner, message)
+        return await self._slices.complete(_wrap(inner, answer))
+
+
+def _wrap(inner: RequestContext, answer: ApiMessage) -> Steps[EnvelopeResponse]:
+    if (yield from mentions(answer, ErrorCode.NOT_CONTROLLER)):
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller any more")
+    key, version, correlation_id, _ = inner.header
+    frame = yield from encode_response_in_steps(key, version, correlation_id, answer)
+    return EnvelopeResponse(response_data=bytes(memoryview(frame)[SIZE_BYTES:]))
+
+
+def _unwrap(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[RequestContext, ApiMessage]]:
+    principal = _principal(request.request_principal)
+    host = _host(request.client_host_address)
+    frame = memoryview(request.request_data)
+    try:
+        header, position = read_request_header(frame)
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"header of the inner request: {error}") from error
+    api = APIS[header.api_key]
+    if header.api_key not in FORWARDABLE:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{api.name} may not be inside an Envelope")
+    version = header.api_version
+    message_type = request_type(header.api_key)
+    if version not in message_type.valid_versions or not api.lowest <= version <= api.highest:
+        text = f"{api.name} version {version}: {api.lowest} to {api.highest} are served"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    try:
+        message = yield from decode_in_steps(message_type, frame[position:], version)
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"inner request: {error}") from error
+    inner = RequestContext(
+        header, context.listener, f"{host}:0", principal, context.now_ms, ClientInformation()
+    )
+    return inner, message
+
+
+def _principal(data: bytes | None) -> str:
+    try:
+        return decode_principal(data or b"")
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(error)) from error
+
+
+def _host(address: bytes) -> str:
+    try:
+        return str(ip_address(bytes(address)))
+    except ValueError:
+        text = f"a client address of {len(address)} bytes"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text) from None

@@ -1,0 +1,24 @@
+"""The controller of this node, as the other parts of the node ask it: without a network between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.clock import Clock
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.in_process import InProcessRequests
+
+
+class InProcessController(InProcessRequests):
+    """See tidelog.broker.controller_channel.LocalController; answers through the controller's dispatcher."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, is_active: Callable[[], bool], clock: Clock, client_id: str
+    ) -> None:
+        super().__init__(dispatcher, clock, client_id)
+        self._is_active = is_active
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self._is_active()

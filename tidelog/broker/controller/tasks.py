@@ -1,0 +1,166 @@
+"""What the active controller does over time, without being asked.
+
+| task | how often |
+|---|---|
+| fence brokers that were not heard of | when the next session would be over |
+| let preferred replicas lead | leader.imbalance.check.interval.seconds, if auto.leader.rebalance.enable |
+| elect any replica where topics allow it | unclean.leader.election.interval.ms |
+| write a record that does nothing | metadata.max.idle.interval.ms without any other record |
+
+Each task submits commands as everybody does; one that fails is tried again at its next turn. A node
+that is its whole cluster writes no idle records, for nobody waits for signs of life, and does not fence
+itself, for nobody else could lead.
+
+Source: QuorumController's periodic tasks of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from tidelog.broker.clock import Clock
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.cluster.controller.broker_heartbeat import fence_stale_broker
+from tidelog.cluster.controller.elect_leaders import balance_leaders, elect_unclean
+from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
+
+logger = logging.getLogger(__name__)
+
+_SHORTEST_PAUSE_MS: Final = 10
+_PAUSE_AFTER_FAILURE_S: Final = 0.5
+_STALL_SHARE: Final = 10
+"""Waking later than a session by this share of it means that heartbeats wait to be read."""
+
+Step: TypeAlias = Callable[[MetadataImage], ControllerResult[bool]]
+"""A command that answers whether it should be run again at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskIntervals:
+    """How often; None means never. `fences`: whether silent brokers are fenced."""
+
+    fences: bool
+    balance_ms: int | None
+    unclean_election_ms: int | None
+    idle_ms: int | None
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> TaskIntervals:
+        """The intervals that a node's settings ask for."""
+        balance_ms = config.leader_imbalance_check_interval_seconds * 1000
+        return cls(
+            fences=not config.has_own_quorum,
+            balance_ms=balance_ms if config.auto_leader_rebalance_enable else None,
+            unclean_election_ms=config.unclean_leader_election_interval_ms,
+            idle_ms=None if config.has_own_quorum else config.metadata_max_idle_interval_ms or None,
+        )
+
+
+class ControllerTasks:
+    """`start` when this node becomes the active controller, `stop` when it is not any more."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        settings: ControllerSettings,
+        heartbeats: BrokerHeartbeats,
+        clock: Clock,
+        intervals: TaskIntervals,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._heartbeats = heartbeats
+        self._clock = clock
+        self._intervals = intervals
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin; what was begun before is over."""
+        self.stop()
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(work, name="controller-task") for work in self._work()]
+
+    def stop(self) -> None:
+        """Do nothing more."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = []
+
+    def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
+        settings, intervals = self._settings, self._intervals
+        if intervals.fences:
+            yield self._fence()
+        if intervals.balance_ms is not None:
+            yield self._every(intervals.balance_ms, lambda image: balance_leaders(image, settings))
+        if intervals.unclean_election_ms is not None:
+            yield self._every(intervals.unclean_election_ms, lambda image: elect_unclean(image, settings))
+        if intervals.idle_ms is not None:
+            yield self._mark_idle(intervals.idle_ms)
+
+    async def _fence(self) -> None:
+        while True:
+            try:
+                await self._fence_when_due()
+            except Exception:
+                # Without this task a dead broker would lead for ever.
+                logger.exception("brokers that are silent could not be looked for")
+                await asyncio.sleep(self._heartbeats.session_timeout_ms / 1000)
+
+    async def _fence_when_due(self) -> None:
+        session_ms = self._heartbeats.session_timeout_ms
+        now_ms = self._clock.monotonic_ms()
+        deadline = self._heartbeats.next_deadline_ms(self._store.controller_image, now_ms)
+        pause_ms = session_ms if deadline is None else min(deadline - now_ms, session_ms)
+        pause_ms = max(pause_ms, _SHORTEST_PAUSE_MS)
+        await asyncio.sleep(pause_ms / 1000)
+        woken_ms = self._clock.monotonic_ms()
+        stall_ms = woken_ms - now_ms - pause_ms
+        if stall_ms > session_ms // _STALL_SHARE:
+            logger.warning("the controller did not run for %s ms; nobody is fenced for that", stall_ms)
+            self._heartbeats.excuse(stall_ms, woken_ms)
+        if not await self._run(self._fence_one):
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
+
+    def _fence_one(self, image: MetadataImage) -> ControllerResult[bool]:
+        now_ms = self._clock.monotonic_ms()
+        result = fence_stale_broker(image, self._settings, self._heartbeats, now_ms)
+        if result.reply:
+            stale = self._heartbeats.stale_broker(image, now_ms)
+            logger.warning("broker %s is fenced: nothing was heard of it for a session", stale)
+        return result
+
+    async def _every(self, interval_ms: int, step: Step) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            await self._run(step)
+
+    async def _mark_idle(self, interval_ms: int) -> None:
+        seen = self._store.controller_image.offset
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            if self._store.controller_image.offset == seen:
+                await self._run(lambda image: ControllerResult((NoOpRecord(),), False))
+            seen = self._store.controller_image.offset
+
+    async def _run(self, step: Step) -> bool:
+        """Whether it could be done."""
+        try:
+            while await self._store.submit(step):
+                pass
+            return True
+        except KafkaError as error:
+            if error.code is not ErrorCode.NOT_CONTROLLER:
+                logger.warning("a task of the controller failed: %s", error)
+        except Exception:
+            logger.exception("a task of the controller failed")
+        return False

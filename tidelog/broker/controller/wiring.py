@@ -1,0 +1,130 @@
+"""Which handler answers which API on the controllers' listener, and inside Envelopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.broker.clock import Clock
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.controller.envelope import EnvelopeHandler
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.handlers.allocate_producer_ids import AllocateProducerIdsHandler
+from tidelog.broker.handlers.alter_client_quotas import AlterClientQuotasHandler
+from tidelog.broker.handlers.alter_configs import ALTER_CONFIGS
+from tidelog.broker.handlers.alter_partition import AlterPartitionHandler
+from tidelog.broker.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
+from tidelog.broker.handlers.alter_user_scram_credentials import AlterUserScramCredentialsHandler
+from tidelog.broker.handlers.api_versions import ApiVersionsHandler
+from tidelog.broker.handlers.assign_replicas_to_dirs import AssignReplicasToDirsHandler
+from tidelog.broker.handlers.broker_heartbeat import BrokerHeartbeatHandler
+from tidelog.broker.handlers.broker_registration import BrokerRegistrationHandler
+from tidelog.broker.handlers.config_alteration import ConfigAlterationHandler
+from tidelog.broker.handlers.controller_registration import ControllerRegistrationHandler
+from tidelog.broker.handlers.create_acls import CreateAclsHandler
+from tidelog.broker.handlers.create_partitions import CreatePartitionsHandler
+from tidelog.broker.handlers.create_topics import CreateTopicsHandler
+from tidelog.broker.handlers.delete_acls import DeleteAclsHandler
+from tidelog.broker.handlers.delete_topics import DeleteTopicsHandler
+from tidelog.broker.handlers.describe_acls import DescribeAclsHandler
+from tidelog.broker.handlers.describe_configs import DescribeConfigsHandler
+from tidelog.broker.handlers.describe_controllers import DescribeControllersHandler
+from tidelog.broker.handlers.elect_leaders import ElectLeadersHandler
+from tidelog.broker.handlers.features import features_of
+from tidelog.broker.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from tidelog.broker.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
+from tidelog.broker.handlers.logger_changes import LoggerChanges
+from tidelog.broker.handlers.unregister_broker import UnregisterBrokerHandler
+from tidelog.broker.handlers.update_features import UpdateFeaturesHandler
+from tidelog.broker.logger_levels import LoggerLevels
+from tidelog.broker.metadata.settings import controller_settings
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
+from tidelog.cluster.controller.settings import Randomness
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.registry import ApiKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerServices:
+    """What the controller's handlers are made from."""
+
+    config: BrokerConfig
+    store: MetadataStore
+    clock: Clock
+    randomness: Randomness
+    heartbeats: BrokerHeartbeats
+
+    def image(self) -> MetadataImage:
+        """The committed metadata."""
+        return self.store.image
+
+    def is_active(self) -> bool:
+        """Whether this node is the active controller."""
+        return self.store.active_epoch is not None
+
+
+def register_controller_apis(dispatcher: Dispatcher, services: ControllerServices) -> None:
+    """Register every API that a controller serves, but for the quorum's own."""
+    _register_brokers(dispatcher, services)
+    _register_admin(dispatcher, services)
+    _register_security(dispatcher, services)
+    dispatcher.register(ApiKey.ENVELOPE, EnvelopeHandler(dispatcher, services.is_active).handle)
+    dispatcher.register(
+        ApiKey.API_VERSIONS,
+        ApiVersionsHandler(
+            dispatcher.apis, lambda: features_of(services.store.image, services.store.kraft_version)
+        ),
+    )
+
+
+def _register_brokers(dispatcher: Dispatcher, services: ControllerServices) -> None:
+    """What brokers ask."""
+    store, heartbeats, clock = services.store, services.heartbeats, services.clock
+    settings = controller_settings(services.config)
+    registration = BrokerRegistrationHandler(store, settings, heartbeats, clock)
+    dispatcher.register(ApiKey.BROKER_REGISTRATION, registration.handle)
+    heartbeat = BrokerHeartbeatHandler(store, settings, heartbeats, clock)
+    dispatcher.register(ApiKey.BROKER_HEARTBEAT, heartbeat.handle)
+    dispatcher.register(ApiKey.ALTER_PARTITION, AlterPartitionHandler(store, settings).handle)
+    dispatcher.register(ApiKey.ALLOCATE_PRODUCER_IDS, AllocateProducerIdsHandler(store).handle)
+    assign = AssignReplicasToDirsHandler(store, settings)
+    dispatcher.register(ApiKey.ASSIGN_REPLICAS_TO_DIRS, assign.handle)
+    dispatcher.register(ApiKey.CONTROLLER_REGISTRATION, ControllerRegistrationHandler(store).handle)
+
+
+def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> None:
+    """What clients ask, mostly through a broker."""
+    store, config, randomness = services.store, services.config, services.randomness
+    settings = controller_settings(config)
+    create = CreateTopicsHandler(store, settings, randomness)
+    dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
+    dispatcher.register(ApiKey.DELETE_TOPICS, DeleteTopicsHandler(store, settings).handle)
+    dispatcher.register(ApiKey.CREATE_PARTITIONS, CreatePartitionsHandler(store, settings, randomness).handle)
+    altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings)
+    dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle)
+    loggers = LoggerChanges(config.node_id, LoggerLevels())
+    incremental = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings, loggers)
+    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
+    describe_configs = DescribeConfigsHandler(services.image, config, LoggerLevels())
+    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle)
+    dispatcher.register(ApiKey.UNREGISTER_BROKER, UnregisterBrokerHandler(store, settings).handle)
+    dispatcher.register(ApiKey.ELECT_LEADERS, ElectLeadersHandler(store, settings).handle)
+    reassign = AlterPartitionReassignmentsHandler(store, settings)
+    dispatcher.register(ApiKey.ALTER_PARTITION_REASSIGNMENTS, reassign.handle)
+    reassignments = ListPartitionReassignmentsHandler(services.image)
+    dispatcher.register(ApiKey.LIST_PARTITION_REASSIGNMENTS, reassignments.handle)
+    dispatcher.register(ApiKey.UPDATE_FEATURES, UpdateFeaturesHandler(store, settings).handle)
+    describe = DescribeControllersHandler(services.image, lambda: store.leader)
+    dispatcher.register(ApiKey.DESCRIBE_CLUSTER, describe.handle)
+
+
+def _register_security(dispatcher: Dispatcher, services: ControllerServices) -> None:
+    """Who may do what and how much of it: kept as metadata, not enforced yet."""
+    store, config, image = services.store, services.config, services.image
+    dispatcher.register(ApiKey.ALTER_CLIENT_QUOTAS, AlterClientQuotasHandler(store).handle)
+    create = CreateAclsHandler(store, config, services.randomness)
+    dispatcher.register(ApiKey.CREATE_ACLS, create.handle)
+    dispatcher.register(ApiKey.DELETE_ACLS, DeleteAclsHandler(store, config).handle)
+    dispatcher.register(ApiKey.DESCRIBE_ACLS, DescribeAclsHandler(image, config).handle)
+    credentials = AlterUserScramCredentialsHandler(store)
+    dispatcher.register(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, credentials.handle)

@@ -1,0 +1,267 @@
+"""What each API answers when the whole request failed: the error at the top, or at every item asked for.
+
+Most responses have a top-level `error_code`. The others, and some that have both, repeat what the
+request named (topics, partitions, groups, resources) with the error at the innermost; `_MIRRORS`
+says for each which array of the response repeats which array of the request.
+
+Source: the getErrorResponse methods of Apache Kafka 4.3's requests, for the shape only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast, get_type_hints
+
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.registry import ApiKey, response_type
+from tidelog.protocol.schema import ApiMessage, Array, Kind, Struct
+from tidelog.protocol.steps import Steps, completed
+
+
+@dataclass(frozen=True, slots=True)
+class _Mirror:
+    """`answers` (in the response) repeats `asked` (in the request; several arrays when spaces divide them).
+
+    `copied` maps fields of the response's items to those of the request's items, "" being the item
+    itself where the request has plain values; `inner` mirrors the next level; `fixed` are
+    values that stand for "unknown".
+    """
+
+    answers: str
+    asked: str
+    copied: Mapping[str, str]
+    inner: _Mirror | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    error: str = "error_code"
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_PARTITION_INDEX: Final = {"partition_index": "partition_index"}
+_PARTITIONS: Final = _Mirror("partitions", "partitions", _PARTITION_INDEX)
+_TOPICS: Final = _Mirror("topics", "topics", _same("name"), _PARTITIONS)
+_RESOURCE: Final = _same("resource_type", "resource_name")
+_NO_NODE: Final = {"node_id": -1, "port": -1}
+_GROUP_IDS: Final = (_Mirror("groups", "group_ids", {"group_id": ""}),)
+
+_SHARE_STATE: Final = _Mirror(
+    "results", "topics", _same("topic_id"), _Mirror("partitions", "partitions", _same("partition"))
+)
+
+# The first whose arrays exist in the version in question is used.
+_MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
+    ApiKey.PRODUCE: (
+        _Mirror(
+            "responses",
+            "topic_data",
+            _same("name", "topic_id"),
+            _Mirror("partition_responses", "partition_data", _same("index"), fixed={"base_offset": -1}),
+        ),
+    ),
+    ApiKey.FETCH: (
+        _Mirror(
+            "responses",
+            "topics",
+            _same("topic", "topic_id"),
+            _Mirror(
+                "partitions", "partitions", {"partition_index": "partition"}, fixed={"high_watermark": -1}
+            ),
+        ),
+    ),
+    ApiKey.LIST_OFFSETS: (_TOPICS,),
+    ApiKey.METADATA: (_Mirror("topics", "topics", _same("name", "topic_id")),),
+    ApiKey.OFFSET_COMMIT: (_Mirror("topics", "topics", _same("name", "topic_id"), _PARTITIONS),),
+    ApiKey.OFFSET_FETCH: (
+        _Mirror("groups", "groups", _same("group_id")),
+        _Mirror(
+            "topics",
+            "topics",
+            _same("name"),
+            _Mirror(
+                "partitions", "partition_indexes", {"partition_index": ""}, fixed={"committed_offset": -1}
+            ),
+        ),
+    ),
+    ApiKey.FIND_COORDINATOR: (_Mirror("coordinators", "coordinator_keys", {"key": ""}, fixed=_NO_NODE),),
+    ApiKey.DESCRIBE_GROUPS: (_Mirror("groups", "groups", {"group_id": ""}),),
+    ApiKey.CREATE_TOPICS: (_Mirror("topics", "topics", _same("name")),),
+    ApiKey.DELETE_TOPICS: (
+        _Mirror("responses", "topics", _same("name", "topic_id")),
+        _Mirror("responses", "topic_names", {"name": ""}),
+    ),
+    ApiKey.DELETE_RECORDS: (
+        _Mirror(
+            "topics",
+            "topics",
+            _same("name"),
+            _Mirror("partitions", "partitions", _PARTITION_INDEX, fixed={"low_watermark": -1}),
+        ),
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+        _Mirror("topics", "topics", _same("topic"), _Mirror("partitions", "partitions", _same("partition"))),
+    ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        _Mirror(
+            "results_by_topic_v3_and_below",
+            "v3_and_below_topics",
+            _same("name"),
+            _Mirror(
+                "results_by_partition", "partitions", {"partition_index": ""}, error="partition_error_code"
+            ),
+        ),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: (
+        _Mirror(
+            "markers",
+            "markers",
+            _same("producer_id"),
+            _Mirror(
+                "topics",
+                "topics",
+                _same("name"),
+                _Mirror("partitions", "partition_indexes", {"partition_index": ""}),
+            ),
+        ),
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: (_TOPICS,),
+    ApiKey.DESCRIBE_CONFIGS: (_Mirror("results", "resources", _RESOURCE),),
+    ApiKey.ALTER_CONFIGS: (_Mirror("responses", "resources", _RESOURCE),),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (_Mirror("responses", "resources", _RESOURCE),),
+    ApiKey.ELECT_LEADERS: (
+        _Mirror(
+            "replica_election_results",
+            "topic_partitions",
+            _same("topic"),
+            _Mirror("partition_result", "partitions", {"partition_id": ""}),
+        ),
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_Mirror("responses", "topics", _same("name"), _PARTITIONS),),
+    ApiKey.CREATE_PARTITIONS: (_Mirror("results", "topics", _same("name")),),
+    ApiKey.DELETE_GROUPS: (_Mirror("results", "groups_names", {"group_id": ""}),),
+    ApiKey.DESCRIBE_PRODUCERS: (
+        _Mirror(
+            "topics",
+            "topics",
+            _same("name"),
+            _Mirror("partitions", "partition_indexes", {"partition_index": ""}),
+        ),
+    ),
+    ApiKey.DESCRIBE_TRANSACTIONS: (
+        _Mirror("transaction_states", "transactional_ids", {"transactional_id": ""}),
+    ),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_Mirror("topics", "topics", _same("name")),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: _GROUP_IDS,
+    ApiKey.SHARE_GROUP_DESCRIBE: _GROUP_IDS,
+    ApiKey.STREAMS_GROUP_DESCRIBE: _GROUP_IDS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_Mirror("results", "deletions upsertions", {"user": "name"}),),
+    ApiKey.ELECT_LEADERS: (
+        _Mirror(
+            "replica_election_results",
+            "topic_partitions",
+            _same("topic"),
+            _Mirror("partition_result", "partitions", {"partition_id": ""}),
+        ),
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: (_Mirror("entries", "entries", _same("entity")),),
+    ApiKey.CREATE_ACLS: (_Mirror("results", "creations", {}),),
+    ApiKey.DELETE_ACLS: (_Mirror("filter_results", "filters", {}),),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: (_Mirror("groups", "groups", _same("group_id")),),
+    **dict.fromkeys(
+        (
+            ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE,
+            ApiKey.WRITE_SHARE_GROUP_STATE,
+            ApiKey.DELETE_SHARE_GROUP_STATE,
+            ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+        ),
+        (_SHARE_STATE,),
+    ),
+}
+
+
+_kinds_of: Final[dict[type[Struct], dict[str, Kind]]] = {}
+
+
+def error_response_of(request: ApiMessage, version: int, code: ErrorCode, message: str) -> ApiMessage | None:
+    """The response that says `code` for everything `request` asked; None if the API has no way to.
+
+    None also for a produce request with acks=0, which nobody answers: as in Kafka, the connection's
+    end is then all that tells the client.
+    """
+    return completed(error_response_in_steps(request, version, code, message))
+
+
+def error_response_in_steps(
+    request: ApiMessage, version: int, code: ErrorCode, message: str
+) -> Steps[ApiMessage | None]:
+    """Return what `error_response_of` does, for a request that may be large."""
+    if request.api_key == ApiKey.PRODUCE and getattr(request, "acks", None) == 0:
+        return None
+    response = response_type(request.api_key)
+    values = _error_fields(response, version, code, message, "error_code")
+    for mirror in _MIRRORS.get(request.api_key, ()):
+        names = mirror.asked.split()
+        if _exists(type(request), names[0], version) and _exists(response, mirror.answers, version):
+            asked = [item for name in names for item in getattr(request, name) or ()]
+            values[mirror.answers] = yield from _reflect(mirror, response, asked, version, code, message)
+            break
+    return response(**values) if values else None
+
+
+def needed_for_error(request: ApiMessage) -> ApiMessage:
+    """Return what `error_response_of` needs of a request: all of it, or nothing but its type.
+
+    A request that waits keeps only this.
+    """
+    return request if request.api_key in _MIRRORS else type(request)()
+
+
+def _reflect(
+    mirror: _Mirror, parent: type[Struct], asked: Sequence[Any], version: int, code: ErrorCode, message: str
+) -> Steps[tuple[Struct, ...]]:
+    """The items of the response for the items of the request."""
+    kind = _kinds(parent)[mirror.answers]
+    assert isinstance(kind, Array)
+    item_type = cast(type[Struct], kind.element)
+    inner = mirror.inner
+    common = {name: value for name, value in mirror.fixed.items() if _exists(item_type, name, version)}
+    if inner is None:
+        common |= _error_fields(item_type, version, code, message, mirror.error)
+    items = []
+    for item in asked:
+        values = {to: getattr(item, name) if name else item for to, name in mirror.copied.items()}
+        if inner is not None:
+            of_item = getattr(item, inner.asked)
+            values[inner.answers] = yield from _reflect(inner, item_type, of_item, version, code, message)
+        items.append(item_type(**values, **common))
+        yield None
+    return tuple(items)
+
+
+def _error_fields(
+    owner: type[Struct], version: int, code: ErrorCode, message: str, name: str
+) -> dict[str, Any]:
+    if not _exists(owner, name, version):
+        return {}
+    fields: dict[str, Any] = {name: int(code)}
+    if _exists(owner, "error_message", version):
+        fields["error_message"] = message
+    return fields
+
+
+def _exists(owner: type[Struct], name: str, version: int) -> bool:
+    kind = _kinds(owner).get(name)
+    return kind is not None and version in kind.present
+
+
+def _kinds(owner: type[Struct]) -> dict[str, Kind]:
+    """The declared wire kinds of a struct's fields."""
+    kinds = _kinds_of.get(owner)
+    if kinds is None:
+        hints = get_type_hints(owner, include_extras=True)
+        kinds = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+        _kinds_of[owner] = kinds
+    return kinds

@@ -1,0 +1,68 @@
+"""Batches of the metadata log as records, and records as what a batch is made of.
+
+Errors: KafkaError KAFKA_STORAGE_ERROR for a batch that cannot be understood; INVALID_REQUEST and
+POLICY_VIOLATION for records that cannot be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from tidelog.cluster.metadata_log_codec import decode_record, encode_record
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.record import read_records
+from tidelog.protocol.schema import MetadataRecord
+
+MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
+# Per record: length, attributes, deltas and the lengths of key and value, each at its longest.
+_RECORD_OVERHEAD: Final = 32
+
+
+class MetadataBatch(NamedTuple):
+    """One batch of the log; `records` is None for a batch of the quorum's own control records."""
+
+    base_offset: Offset
+    last_offset: Offset
+    epoch: LeaderEpoch
+    records: list[MetadataRecord] | None
+    size_bytes: int
+
+
+def decode_batches(data: bytes) -> Iterator[MetadataBatch]:
+    """Whole batches one by one."""
+    for position, header in iterate_headers(data):
+        records: list[MetadataRecord] | None = None
+        if not header.is_control:
+            records = [_record(each.offset, each.value) for each in read_records(data, position, header)]
+        yield MetadataBatch(
+            header.base_offset,
+            header.last_offset,
+            header.partition_leader_epoch,
+            records,
+            header.size_bytes,
+        )
+
+
+def encode_records(records: Sequence[MetadataRecord]) -> list[bytes]:
+    """The values of one batch."""
+    try:
+        values = [encode_record(record) for record in records]
+    except ValueError as error:
+        # A text that is longer than Kafka's strings, grown by appending to it.
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    size = sum(map(len, values)) + len(values) * _RECORD_OVERHEAD
+    if size > MAX_BATCH_BYTES:
+        text = f"a change of the metadata takes {size} bytes, allowed are {MAX_BATCH_BYTES}"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+    return values
+
+
+def _record(offset: Offset, value: bytes | None) -> MetadataRecord:
+    try:
+        return decode_record(value or b"")
+    except DecodeError as error:
+        text = f"the metadata record at offset {offset} is damaged: {error}"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

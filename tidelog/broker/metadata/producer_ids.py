@@ -1,0 +1,59 @@
+"""Producer ids one by one, out of blocks that the controller allocates.
+
+Source: KIP-730; RPCProducerIdManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tidelog.broker.clock import Clock
+from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.clients.failures import raise_for
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, ProducerId
+from tidelog.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT_MS: Final = 10_000
+
+
+class ProducerIds:
+    """Gives out ids that no other producer of the cluster has had; what is left at a stop is lost."""
+
+    def __init__(
+        self, channel: ControllerChannel, broker: BrokerId, broker_epoch: Callable[[], int], clock: Clock
+    ) -> None:
+        self._channel = channel
+        self._broker = broker
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._left: Iterator[ProducerId] = iter(range(0))
+        self._allocating = asyncio.Lock()
+
+    async def next(self) -> ProducerId:
+        """The next id. Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS, upon which producers ask again."""
+        while (found := next(self._left, None)) is None:
+            async with self._allocating:
+                if (found := next(self._left, None)) is not None:
+                    break
+                self._left = await self._allocate()
+        return found
+
+    async def _allocate(self) -> Iterator[ProducerId]:
+        request = AllocateProducerIdsRequest(broker_id=self._broker, broker_epoch=self._broker_epoch())
+        deadline = self._clock.monotonic_ms() + _TIMEOUT_MS
+        try:
+            block = await self._channel.request(request, AllocateProducerIdsResponse, deadline=deadline)
+            raise_for(block.error_code, "allocating producer ids")
+        except KafkaError as error:
+            logger.warning("no producer ids: %s", error)
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
+        return iter(range(block.producer_id_start, block.producer_id_start + block.producer_id_len))

@@ -1,0 +1,21 @@
+"""What the controller's commands take from a node's settings."""
+
+from __future__ import annotations
+
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.descriptor_budget import process_budget
+from tidelog.cluster.controller.settings import ControllerSettings
+
+
+def controller_settings(config: BrokerConfig) -> ControllerSettings:
+    """The settings of the controller that runs in this node."""
+    return ControllerSettings(
+        node_id=config.node_id,
+        num_partitions=config.num_partitions,
+        default_replication_factor=config.default_replication_factor,
+        delete_topic_enable=config.delete_topic_enable,
+        remote_storage_system_enable=config.remote_log_storage_system_enable,
+        partitions_per_broker_max=process_budget().partitions_max,
+        static_configs=config.explicit,
+        group_limits={key: value for key, value in config.values.items() if key.startswith("group.")},
+    )

@@ -1,0 +1,161 @@
+"""Topics that come to be because somebody asked for them.
+
+The asker does not wait: it hears that there is no such topic yet and asks again, as with Kafka 4.
+The brokers' own topics get their own number of partitions, replicas and configs.
+
+Bounds: a topic whose creation is under way is not asked for again; `MAX_IN_FLIGHT` topics at once,
+more are left to the next question.
+Source: AutoTopicCreationManager of Apache Kafka 4.3, and the topic configs of its coordinators.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from tidelog.broker.clock import Clock
+from tidelog.broker.config import BrokerConfig
+from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.cluster.topic_names import (
+    GROUP_METADATA_TOPIC,
+    SHARE_GROUP_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    name_fault,
+)
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_IN_FLIGHT: Final = 1000
+CLOSE_TIMEOUT_S: Final = 1.0
+
+
+class TopicCreation:
+    """Creates topics in the background; `close` waits a little for what is under way."""
+
+    def __init__(self, channel: ControllerChannel, config: BrokerConfig, clock: Clock) -> None:
+        self._channel = channel
+        self._config = config
+        self._clock = clock
+        self._in_flight: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reported: dict[str, str] = {}
+
+    def request(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+        """Have topics created; per name the error with which the asker is told to ask again.
+
+        UNKNOWN_TOPIC_OR_PARTITION until the topic is there, INVALID_TOPIC_EXCEPTION for a name that
+        no topic can have.
+        """
+        answers: dict[str, ErrorCode] = {}
+        wanted: list[str] = []
+        for name in names:
+            if name_fault(name) is not None:
+                answers[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+                continue
+            answers[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if name not in self._in_flight and len(self._in_flight) < MAX_IN_FLIGHT:
+                self._in_flight.add(name)
+                wanted.append(name)
+        if wanted:
+            task = asyncio.get_running_loop().create_task(self._create(wanted), name="create-topics")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return answers
+
+    def ensure(self, topic: str) -> None:
+        """Have one topic created, if that is not under way already; does not wait for it."""
+        self.request([topic])
+
+    async def close(self) -> None:
+        """Wait for the creations that are under way, but not long: there may be no controller."""
+        tasks = list(self._tasks)
+        if tasks:
+            _, open_tasks = await asyncio.wait(tasks, timeout=CLOSE_TIMEOUT_S)
+            for task in open_tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _create(self, names: list[str]) -> None:
+        timeout_ms = self._config.request_timeout_ms
+        topics = tuple(creatable_topic(self._config, name) for name in names)
+        request = CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
+        deadline = self._clock.monotonic_ms() + timeout_ms
+        try:
+            response = await self._channel.request(request, CreateTopicsResponse, deadline=deadline)
+        except KafkaError as error:
+            for name in names:
+                self._report(name, str(error))
+        else:
+            for result in response.topics:
+                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    self._report(result.name, result.error_message or "")
+        finally:
+            self._in_flight.difference_update(names)
+
+    def _report(self, name: str, text: str) -> None:
+        if self._reported.get(name) == text:
+            return
+        if len(self._reported) >= MAX_IN_FLIGHT:
+            self._reported.clear()
+        self._reported[name] = text
+        logger.warning("topic %s cannot be created automatically: %s", name, text)
+
+
+def creatable_topic(config: BrokerConfig, name: str) -> CreatableTopic:
+    """What a topic is created with when nobody says: the brokers' own topics as they need it."""
+    if name == GROUP_METADATA_TOPIC:
+        return _topic(
+            name,
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+    if name == TRANSACTION_STATE_TOPIC:
+        return _topic(
+            name,
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+            {
+                "unclean.leader.election.enable": "false",
+                "compression.type": "uncompressed",
+                "cleanup.policy": "compact",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            },
+        )
+    if name == SHARE_GROUP_STATE_TOPIC:
+        return _topic(
+            name,
+            config.share_coordinator_state_topic_num_partitions,
+            config.share_coordinator_state_topic_replication_factor,
+            {
+                "cleanup.policy": "delete",
+                "compression.type": "producer",
+                "segment.bytes": str(config.share_coordinator_state_topic_segment_bytes),
+                "min.insync.replicas": str(config.share_coordinator_state_topic_min_isr),
+                "retention.ms": "-1",
+            },
+        )
+    return _topic(name, config.num_partitions, config.default_replication_factor, {})
+
+
+def _topic(name: str, partitions: int, replication_factor: int, configs: dict[str, str]) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in configs.items()),
+    )

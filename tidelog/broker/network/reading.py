@@ -1,0 +1,47 @@
+"""Whether a connection's socket is read. While it is not, the loop does not see that the peer has closed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from tidelog.broker.network.socket_watcher import PEER_CLOSED, SocketWatcher
+
+
+class Reading:
+    """Pauses and resumes the reading of a transport, and watches a paused one for the peer's close."""
+
+    __slots__ = ("_descriptor", "_on_peer_closed", "_socket", "_watcher", "is_paused")
+
+    def __init__(
+        self, accepted: socket.socket, watcher: SocketWatcher, on_peer_closed: Callable[[int], None]
+    ) -> None:
+        self._socket = accepted
+        self._watcher = watcher
+        self._on_peer_closed = on_peer_closed
+        self._descriptor = -1
+        """The descriptor that is watched; -1: none is."""
+        self.is_paused = False
+
+    def pause(self, transport: asyncio.Transport, *, watch: bool) -> None:
+        """Read no more; with `watch` call `on_peer_closed` with the events once the peer has closed."""
+        if not self.is_paused:
+            self.is_paused = True
+            transport.pause_reading()
+        if watch and self._descriptor < 0:
+            self._descriptor = self._socket.fileno()
+            self._watcher.watch(self._descriptor, PEER_CLOSED, self._on_peer_closed)
+
+    def resume(self, transport: asyncio.Transport) -> None:
+        """Continue reading, which sees a close by itself."""
+        if self.is_paused:
+            self.is_paused = False
+            self.unwatch()
+            transport.resume_reading()
+
+    def unwatch(self) -> None:
+        """Watch for the peer's close no longer."""
+        if self._descriptor >= 0:
+            self._watcher.unwatch(self._descriptor, PEER_CLOSED)
+            self._descriptor = -1

@@ -1,0 +1,233 @@
+"""One connection's received bytes, cut into frames without copying them.
+
+    | answered | frame in hand | received, not yet looked at |  room  |
+               ^ pinned        ^ _start                      ^ _end   ^ len(_data)
+
+Invariant: while a frame is in hand the buffer is neither moved nor reused, so the frame's view
+stays valid and writable until `release` or `drop_frame`. Later bytes are received behind it.
+
+Bounds: at most NORMAL_BYTES for a frame that is larger than `admitted_bytes`; the connection raises that when
+there is memory for it. For others never more room than twice the bytes received plus GRANT_BYTES, whatever
+size a peer claims; beyond that only out of SpareMemory, which is limited for the whole process.
+I/O: none.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from tidelog.broker.network.memory import SpareMemory
+
+SIZE_BYTES: Final = 4
+API_KEY_BYTES: Final = 2
+FIRST_BYTES: Final = 8 * 1024
+NORMAL_BYTES: Final = 128 * 1024
+GRANT_BYTES: Final = 64 * 1024
+SPARE_FRAME_BYTES: Final = 4 * 1024 * 1024
+
+_unpack_size: Final = struct.Struct(">i").unpack_from
+_unpack_api_key: Final = struct.Struct(">h").unpack_from
+_NOTHING: Final = bytearray()
+
+
+class InvalidFrameError(Exception):
+    """A frame size that is negative or over socket.request.max.bytes; the connection must end."""
+
+
+class ReceiveBuffer:
+    """Where the socket writes to, and where frames are read from."""
+
+    __slots__ = (
+        "_data",
+        "_end",
+        "_frame_bytes_max",
+        "_pinned",
+        "_spare",
+        "_spare_taken",
+        "_start",
+        "_view",
+        "admitted_bytes",
+    )
+
+    def __init__(self, frame_bytes_max: int, spare: SpareMemory, admitted_bytes: int = 2**31) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self.admitted_bytes = admitted_bytes
+        """A larger frame is neither given out nor received as a whole."""
+        self._spare = spare
+        self._spare_taken = 0
+        self._data = _NOTHING
+        self._view = memoryview(_NOTHING)
+        self._start = 0
+        self._end = 0
+        self._pinned = False
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of memory held."""
+        return len(self._data)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more can be received before frames have been taken out."""
+        return self._end == len(self._data)
+
+    def writable(self) -> memoryview:
+        """Room for the next bytes; empty only while a frame is in hand and the buffer is full."""
+        if not self._pinned:
+            self._make_room()
+        return self._view[self._end :] if self._end else self._view
+
+    def received(self, count: int) -> None:
+        """`count` bytes were written to what `writable` gave."""
+        self._end += count
+
+    def frame_bytes(self) -> int | None:
+        """The size that the next frame claims, its 4 bytes included; None until they have come.
+
+        Errors: InvalidFrameError.
+        """
+        if self._end - self._start < SIZE_BYTES:
+            return None
+        size: int = _unpack_size(self._data, self._start)[0]
+        if 0 <= size <= self._frame_bytes_max:
+            return SIZE_BYTES + size
+        raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
+
+    def next_frame(self) -> memoryview | None:
+        """The next whole frame without its size, now in hand; None until it is complete.
+
+        Errors: InvalidFrameError.
+        """
+        start, end = self._start + SIZE_BYTES, self._end
+        if start > end:
+            return None
+        size: int = _unpack_size(self._data, start - SIZE_BYTES)[0]
+        if not 0 <= size <= self._frame_bytes_max:
+            raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
+        frame_end = start + size
+        if frame_end > end or size > self.admitted_bytes:
+            return None
+        self._start = frame_end
+        self._pinned = True
+        return self._view[start:frame_end]
+
+    def frame_to_admit(self) -> tuple[int, int] | None:
+        """The size and API key of the next frame if it is larger than `admitted_bytes`, once they have come.
+
+        Errors: InvalidFrameError.
+        """
+        size, key = self.frame_bytes(), self.next_api_key()
+        if size is None or key is None or size - SIZE_BYTES <= self.admitted_bytes:
+            return None
+        return size, key
+
+    def next_api_key(self) -> int | None:
+        """What the next frame asks for; None until that has come."""
+        key_at = self._start + SIZE_BYTES
+        if self._end - key_at < API_KEY_BYTES:
+            return None
+        key: int = _unpack_api_key(self._data, key_at)[0]
+        return key
+
+    def has_frame(self) -> bool:
+        """Whether a whole frame waits (a frame with a bad size counts: it wants to be refused)."""
+        try:
+            size = self.frame_bytes()
+        except InvalidFrameError:
+            return True
+        return size is not None and self._end - self._start >= size
+
+    def release(self) -> None:
+        """The frame in hand was answered; its memory may be used again."""
+        self._pinned = False
+        if len(self._data) > NORMAL_BYTES and not self._spare_taken:
+            # What follows has its own size; nothing counts this memory any more.
+            self._halve()
+
+    def drop_frame(self) -> None:
+        """Give back the memory of the frame in hand, whose request is not answered yet.
+
+        What has come behind it stays. Until `release` no more is received than there is room for. A buffer
+        of up to NORMAL_BYTES is kept, as every connection may have one.
+        """
+        assert self._pinned, "there is no frame to drop"
+        if len(self._data) > NORMAL_BYTES:
+            self._halve()
+        elif self._start == self._end:
+            self._start = self._end = 0
+
+    def shrink(self) -> None:
+        """Give the memory back if nothing is in it."""
+        if not self._pinned and self._start == self._end:
+            self._replace(0)
+
+    def discard(self) -> None:
+        """The connection is gone: forget everything; a frame in hand keeps its own memory alive."""
+        self._start = self._end = 0
+        self._replace(0)
+
+    def _make_room(self) -> None:
+        capacity = len(self._data)
+        if self._start == self._end:
+            filled = self._end == capacity
+            self._start = self._end = 0
+            if capacity > NORMAL_BYTES:
+                if not self._spare_taken:
+                    self._replace(NORMAL_BYTES)
+            elif filled and capacity < NORMAL_BYTES:
+                self._replace(max(FIRST_BYTES, 2 * capacity))
+            return
+        wanted = self.frame_bytes() or SIZE_BYTES
+        if wanted > NORMAL_BYTES and wanted - SIZE_BYTES > self.admitted_bytes:
+            wanted = min(capacity, NORMAL_BYTES)
+        if wanted > capacity:
+            room = self._room_for(wanted)
+            # Growing by less than double each time would copy the same bytes over and over.
+            if room >= min(wanted, 2 * capacity) or self._end == capacity:
+                self._replace(room)
+        elif self._end == capacity and capacity < NORMAL_BYTES and not self._spare_taken:
+            self._replace(2 * capacity)
+        elif self._start + wanted > capacity or self._end == capacity:
+            self._move_to_front()
+
+    def _room_for(self, wanted: int) -> int:
+        """How large a buffer a frame of `wanted` bytes gets now."""
+        granted = 2 * (self._end - self._start) + GRANT_BYTES
+        if wanted <= granted:
+            return wanted
+        # Rounded up so that the next frame, of nearly the same size, fits as well.
+        rounded = -(-wanted // GRANT_BYTES) * GRANT_BYTES
+        self._give_back_spare()
+        if wanted <= SPARE_FRAME_BYTES and self._spare.try_take(rounded):
+            self._spare_taken = rounded
+            return rounded
+        return granted
+
+    def _move_to_front(self) -> None:
+        pending = self._end - self._start
+        self._view[:pending] = self._view[self._start : self._end]
+        self._start, self._end = 0, pending
+
+    def _replace(self, capacity: int) -> None:
+        """Go on in a new buffer, taking the pending bytes along."""
+        pending = self._end - self._start
+        data = bytearray(capacity) if capacity else _NOTHING
+        view = memoryview(data)
+        if pending:
+            view[:pending] = self._view[self._start : self._end]
+        if capacity != self._spare_taken:
+            self._give_back_spare()
+        self._data, self._view = data, view
+        self._start, self._end = 0, pending
+
+    def _halve(self) -> None:
+        """Continue in a smaller buffer if half is enough: less would copy the same bytes again and again."""
+        wanted = self._end - self._start + FIRST_BYTES
+        if wanted <= len(self._data) // 2:
+            self._replace(wanted)
+
+    def _give_back_spare(self) -> None:
+        if self._spare_taken:
+            self._spare.give_back(self._spare_taken)
+            self._spare_taken = 0

@@ -1,0 +1,84 @@
+"""Shares the event loop's time among connections that have requests waiting.
+
+    idle    a connection whose request arrives is served in the callback that received it
+    busy    one that had several requests at once, and used up its turn, goes to the end of a queue and is
+            served in its turn, even if no request is left: so those that pipeline stay behind others
+
+In each turn of the loop the queue is served for SLICE_NS, then the loop looks for what has arrived. When
+connections that were idle have used CALLBACKS_NS meanwhile, further ones wait in a queue of their own, which
+is served first; a busy connection is served in every turn of the loop in any case.
+
+The more connections wait, the shorter is the turn of each: all of them are served within about ROUND_NS,
+unless one request each takes longer. While few are busy their turns are long, since it is cheaper to handle a
+large request at once, while it is in the processor's cache.
+
+I/O: none but the clock; `call_soon` is the loop's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from tidelog.broker.clock import Clock
+
+TURN_NS_MAX: Final = 2_000_000
+TURN_NS_MIN: Final = 50_000
+ROUND_NS: Final = 10_000_000
+SLICE_NS: Final = 2_000_000
+CALLBACKS_NS: Final = 8_000_000
+
+
+class Served(Protocol):
+    """What takes turns."""
+
+    def next_turn(self) -> None:
+        """Handle requests for at most `turn_ns`."""
+        ...
+
+
+class Turns:
+    """The connections that wait for a turn; each is in at most one of the queues, and once.
+
+    `spent_ns` is the time that connections have used since the queues were served.
+    """
+
+    __slots__ = ("_busy", "_call_soon", "_clock", "_idle", "_is_called", "spent_ns")
+
+    def __init__(self, clock: Clock, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._clock = clock
+        self._call_soon = call_soon
+        self._idle: deque[Served] = deque()
+        self._busy: deque[Served] = deque()
+        self._is_called = False
+        self.spent_ns = 0
+
+    def turn_ns(self) -> int:
+        """Return how long the turn of a connection may take now."""
+        waiting = len(self._busy) + len(self._idle)
+        return max(TURN_NS_MIN, min(TURN_NS_MAX, ROUND_NS // (1 + waiting)))
+
+    def wait(self, connection: Served, *, is_busy: bool) -> None:
+        """Serve a connection in its turn."""
+        (self._busy if is_busy else self._idle).append(connection)
+        if not self._is_called:
+            self._is_called = True
+            self._call_soon(self._run)
+
+    def _run(self) -> None:
+        """Serve the queues as they are now: who comes to their end meanwhile waits for the next call."""
+        now_ns = self._clock.monotonic_ns
+        ends_ns = now_ns() + SLICE_NS
+        self._serve(self._idle, ends_ns)
+        self._serve(self._busy, ends_ns)
+        self.spent_ns = 0
+        self._is_called = bool(self._idle or self._busy)
+        if self._is_called:
+            self._call_soon(self._run)
+
+    def _serve(self, queue: deque[Served], ends_ns: int) -> None:
+        for _ in range(len(queue)):
+            queue.popleft().next_turn()
+            if self._clock.monotonic_ns() >= ends_ns:
+                return

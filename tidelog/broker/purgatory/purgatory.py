@@ -1,0 +1,213 @@
+"""Where requests are parked until they can be answered: watched by keys, completed by an event or by time.
+
+    added -> try_complete --True--> completed
+               |False
+             watched under its keys -> check_and_complete(key) -> try_complete --True--> completed
+               |its delay has passed, or parked requests keep too much memory
+             expire -> completed
+
+Invariants: `on_complete` runs at most once per operation, never for a cancelled one. A completed or
+cancelled operation is in no list, no timer and no count any more, and has released what it kept (`release`).
+Apache Kafka's purgatories remove completed operations later, when purge.interval.requests of them have
+gathered, because its lists are linked lists under locks; here removing at once from dictionaries is cheap.
+Bounds: `ParkedMemory`, in bytes over all purgatories of a node.
+I/O: none; everything runs in the calls that are made, on one loop. Source: Apache Kafka's
+DelayedOperationPurgatory.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable
+from typing import Final
+
+from tidelog.broker.purgatory.parked_memory import ParkedMemory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.purgatory.timing_wheel import TimerEntry
+
+logger = logging.getLogger(__name__)
+
+OPERATION_BYTES: Final = 3_500
+"""What any parked request keeps: the operation, its request and closures, its timer, one watched key."""
+PARTITION_BYTES: Final = 600
+"""What each partition of a parked request adds: values of request and response, and a watched key."""
+
+
+class DelayedOperation(ABC):
+    """A request that is answered when a condition holds, at the latest after `delay_ms`.
+
+    A subclass checks in `try_complete` whether the condition holds and returns `self.force_complete()` then,
+    sends the response in `on_complete`, and drops in `release` everything that only the response needed.
+    `size_bytes` is what it keeps while it is parked.
+    """
+
+    __slots__ = ("_keys", "_timer", "completed", "delay_ms", "purgatory", "size_bytes")
+
+    def __init__(self, delay_ms: int, size_bytes: int = OPERATION_BYTES) -> None:
+        self.delay_ms = delay_ms
+        self.size_bytes = size_bytes
+        self.completed = False
+        self.purgatory: Purgatory | None = None
+        self._keys: Iterable[Hashable] = ()
+        self._timer: TimerEntry | None = None
+
+    @abstractmethod
+    def try_complete(self) -> bool:
+        """Complete the operation if its condition holds: `return self.force_complete()`, else False."""
+
+    def try_complete_at(self, key: Hashable) -> bool:
+        """Do as `try_complete`, knowing that since the last check only something at `key` has changed."""
+        return self.try_complete()
+
+    @abstractmethod
+    def on_complete(self) -> None:
+        """Send the response; called at most once."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Drop data and callbacks; called once, when the operation has completed, failed or was cancelled.
+
+        Whoever still refers to the operation, such as a request that was abandoned, then keeps nothing else.
+        """
+
+    def on_failure(self, error: Exception) -> None:  # noqa: B027
+        """Send an error response: `try_complete` or `on_complete` raised where no caller could handle it.
+
+        The error has been logged.
+        """
+
+    def force_complete(self) -> bool:
+        """Complete now unless that has happened already; return True for the one call that does it."""
+        if self.completed:
+            return False
+        self._leave()
+        self.on_complete()
+        self.release()
+        return True
+
+    def cancel(self) -> None:
+        """Stop waiting without a response: the client has gone."""
+        if not self.completed:
+            self._leave()
+            self.release()
+
+    def expire(self) -> None:
+        """Complete as after the delay. Never raises."""
+        if self.completed:
+            return
+        if self.purgatory is not None:
+            self.purgatory.expired += 1
+        try:
+            self.force_complete()
+        except Exception as error:
+            self.failed(error)
+
+    def failed(self, error: Exception) -> None:
+        """Log that completing failed, and let the operation send an error response."""
+        logger.error("%s failed to complete", type(self).__name__, exc_info=error)
+        if not self.completed:
+            self._leave()
+        try:
+            self.on_failure(error)
+        finally:
+            self.release()
+
+    def watch(self, purgatory: Purgatory, keys: Iterable[Hashable], timers: Timers) -> None:
+        """Note where the operation is watched, and expire after the delay."""
+        self.purgatory = purgatory
+        self._keys = keys
+        self._timer = timers.schedule(self.delay_ms, self.expire)
+
+    def _leave(self) -> None:
+        self.completed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.purgatory is not None:
+            self.purgatory.remove(self, self._keys)
+            self._keys = ()
+
+
+class Purgatory:
+    """The parked operations of one kind; `name` is for metrics.
+
+    `delayed` counts operations, `watched` keys (an operation under three keys counts three times), `expired`
+    operations that completed because their delay had passed, or early for lack of memory.
+    """
+
+    def __init__(self, name: str, timers: Timers, memory: ParkedMemory | None = None) -> None:
+        """`memory` is shared by all purgatories of a node."""
+        self.name = name
+        self.delayed = 0
+        self.watched = 0
+        self.expired = 0
+        self._timers = timers
+        self._memory = ParkedMemory() if memory is None else memory
+        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+
+    def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
+        """Complete the operation now if possible, else watch it; return whether it is completed.
+
+        A key that is given more than once counts once.
+        """
+        assert operation.purgatory is None, "an operation waits only once"
+        try:
+            if operation.try_complete():
+                return True
+        except Exception:
+            operation.completed = True
+            operation.release()
+            raise
+        # Nothing can happen between the check and the watching: both run on the loop that owns the keys.
+        unique = dict.fromkeys(keys)
+        for key in unique:
+            watchers = self._watchers.get(key)
+            if watchers is None:
+                watchers = self._watchers[key] = {}
+            watchers[operation] = None
+        self.delayed += 1
+        self.watched += len(unique)
+        operation.watch(self, unique, self._timers)
+        self._memory.add(operation)
+        self._memory.keep_to_limit()
+        return operation.completed
+
+    def check_and_complete(self, key: Hashable) -> int:
+        """Complete the operations under `key` that now can be, and return how many those were.
+
+        Never raises: an operation that fails is notified by `on_failure`, and the others are checked.
+        """
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            return 0
+        completed = 0
+        # Completing changes the dictionary; an operation that is parked meanwhile has been checked just now.
+        for operation in tuple(watchers):
+            if operation.completed:
+                continue
+            try:
+                completed += operation.try_complete_at(key)
+            except Exception as error:
+                operation.failed(error)
+        return completed
+
+    def force_all(self) -> None:
+        """Complete everything, as at shutdown."""
+        for key in list(self._watchers):
+            for operation in tuple(self._watchers.get(key, ())):
+                try:
+                    operation.force_complete()
+                except Exception as error:
+                    operation.failed(error)
+
+    def remove(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+        """Forget an operation that has completed; called by the operation."""
+        for key in keys:
+            watchers = self._watchers[key]
+            del watchers[operation]
+            if not watchers:
+                del self._watchers[key]
+            self.watched -= 1
+        self.delayed -= 1
+        self._memory.remove(operation)

@@ -1,0 +1,78 @@
+"""Requests of the quorum's protocol: handed to the state machine, answered when it answers.
+
+Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata log, DescribeQuorum, and
+Add-, Remove- and UpdateRaftVoter. Served on the listeners of controllers.
+
+What is not one partition of one topic never reaches the state machine: such a request is answered
+INVALID_REQUEST here, so that nothing a stranger sends can end the process (CVE-2026-83525).
+Source: KafkaRaftClient of Apache Kafka; KIP-595, KIP-630, KIP-853.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.request_context import RequestContext
+from tidelog.cluster.quorum.events import Event, Received
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.registry import APIS, ApiKey
+from tidelog.protocol.schema import ApiMessage
+
+RAFT_APIS: Final = (
+    ApiKey.VOTE,
+    ApiKey.BEGIN_QUORUM_EPOCH,
+    ApiKey.END_QUORUM_EPOCH,
+    ApiKey.FETCH,
+    ApiKey.FETCH_SNAPSHOT,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+    ApiKey.UPDATE_RAFT_VOTER,
+)
+_ABOUT_A_PARTITION: Final = frozenset(
+    {
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.DESCRIBE_QUORUM,
+    }
+)
+
+
+class RaftHandlers:
+    """`post` is the driver's; `is_ended` says that nobody would answer any more."""
+
+    def __init__(self, post: Callable[[Event], None], is_ended: Callable[[], bool]) -> None:
+        self._post = post
+        self._is_ended = is_ended
+
+    def register(self, dispatcher: Dispatcher) -> None:
+        """Serve all of them on the listeners of `dispatcher`."""
+        for key in RAFT_APIS:
+            dispatcher.register(key, self.handle, parks=True)
+
+    def handle(self, context: RequestContext, request: ApiMessage) -> asyncio.Future[ApiMessage]:
+        """The state machine's answer, when it comes."""
+        if self._is_ended():
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata quorum on this node has ended")
+        require_one_partition(request)
+        answer: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
+        self._post(Received(answer, request, context.header.api_version, context.listener))
+        return answer
+
+
+def require_one_partition(request: ApiMessage) -> None:
+    """KafkaError INVALID_REQUEST for a request about no partition, or about several."""
+    if request.api_key not in _ABOUT_A_PARTITION:
+        return
+    asked: Any = request
+    count = sum(len(topic.partitions) for topic in asked.topics)
+    if len(asked.topics) != 1 or count != 1:
+        name = APIS[request.api_key].name
+        text = f"{name} about {len(asked.topics)} topics and {count} partitions, allowed is one of each"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)

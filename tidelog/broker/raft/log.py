@@ -1,0 +1,332 @@
+"""The metadata log on disk, as the quorum sees it: `__cluster_metadata-0` and its snapshots.
+
+An ordinary Kafka partition log, verified whole at every opening. It begins at offset 0 or at the end
+of a snapshot; segments wholly below that are removed.
+
+I/O: synchronous, into the page cache; `flush_plan` says what makes it durable and may run in any
+thread. Errors: KafkaError KAFKA_STORAGE_ERROR; CorruptLog and CorruptFile when opening.
+Source: KafkaMetadataLog of Apache Kafka; KIP-595, KIP-630.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from tidelog.broker.clock import Clock
+from tidelog.broker.raft.snapshot_format import last_contained_log_timestamp, require_whole_snapshot
+from tidelog.broker.raft.snapshots import SnapshotFiles
+from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
+from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from tidelog.protocol.batch import iterate_headers, read_header
+from tidelog.protocol.errors import DecodeError, KafkaError
+from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.storage.checkpoints import PartitionMetadataFile
+from tidelog.storage.config import LogConfig
+from tidelog.storage.errors import CorruptFile, InterruptedChange, StorageFailure
+from tidelog.storage.files import Buffer, FileSystem
+from tidelog.storage.flush import FlushPlan
+from tidelog.storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
+METADATA_TOPIC_ID: Final = UUID(int=1)
+# The first batch of a snapshot names the voters, of which there are few.
+_HEAD_BYTES: Final = 64 * 1024
+
+Expired: TypeAlias = Callable[[SnapshotId], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataLogConfig:
+    """Sizes and ages; -1 is no limit. The keys `metadata.*` of Apache Kafka."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    retention_bytes: int = 104_857_600
+    retention_ms: int = 604_800_000
+    max_batch_bytes: int = 8 * 1024 * 1024
+
+
+def metadata_directory(directory: str) -> str:
+    """Where the metadata log stands under a log directory."""
+    return f"{directory}/{METADATA_PARTITION}"
+
+
+class MetadataLog:
+    """See tidelog.cluster.quorum.log.RaftLog, and the module."""
+
+    def __init__(
+        self, log: PartitionLog, snapshots: SnapshotFiles, config: MetadataLogConfig, clock: Clock
+    ) -> None:
+        self.snapshots = snapshots
+        self._log = log
+        self._config = config
+        self._clock = clock
+        self._is_full = False
+        self._start = SnapshotId(log.log_start_offset, 0)
+        self._find_start()
+
+    @classmethod
+    def open(cls, fs: FileSystem, directory: str, config: MetadataLogConfig, clock: Clock) -> MetadataLog:
+        """Open the log under the log directory `directory`; it is made when missing."""
+        path = metadata_directory(directory)
+        log_config = LogConfig(
+            segment_bytes=config.segment_bytes,
+            segment_ms=config.segment_ms,
+            max_message_bytes=config.max_batch_bytes,
+            retention_ms=-1,
+            retention_bytes=-1,
+        )
+        fs.makedirs(path)
+        if not PartitionMetadataFile(fs, path).exists():
+            PartitionMetadataFile(fs, path).write(METADATA_TOPIC_ID)
+        log = PartitionLog.open(
+            fs, path, METADATA_PARTITION, METADATA_TOPIC_ID, log_config, now_ms=clock.wall_ms(), clean=False
+        )
+        return cls(log, SnapshotFiles(fs, path), config, clock)
+
+    def _find_start(self) -> None:
+        """Begin at offset 0 or at the end of a snapshot, as the last run did or would have gone on to do."""
+        latest = self.snapshots.latest
+        if latest is not None and not self._contains(latest):
+            # Fetched, and then the end came before the log could be begun anew.
+            self._begin_at(latest)
+            return
+        first = self._log.log_start_offset
+        if first > 0:
+            start = next((each for each in self.snapshots.ids if each.end_offset >= first), None)
+            if start is None:
+                text = f"the log begins at offset {first}, and there is no snapshot of what was before"
+                raise CorruptFile(self._log.directory, text)
+            self._log.advance_high_watermark(start.end_offset)
+            self._log.advance_log_start_offset(start.end_offset)
+            self._start = start
+        if latest is not None:
+            self._log.advance_high_watermark(latest.end_offset)
+        self.snapshots.remove_before(self._start.end_offset)
+
+    def _contains(self, snapshot_id: SnapshotId) -> bool:
+        """Whether the log has come to the snapshot's end, and by the same way as far as can be told."""
+        end_offset, epoch = snapshot_id
+        if end_offset <= self._log.log_start_offset:
+            return True
+        if end_offset > self._log.log_end_offset:
+            return False
+        return self._log.leader_epochs.epoch_for_offset(end_offset - 1) == epoch
+
+    # -- what the quorum asks
+
+    @property
+    def directory(self) -> str:
+        """Where the files are."""
+        return self._log.directory
+
+    @property
+    def failure(self) -> StorageFailure | None:
+        """Why the log takes no more writes: nobody knows what is on the disk."""
+        failure = self._log.failure
+        return None if isinstance(failure, InterruptedChange) else failure
+
+    @property
+    def start_offset(self) -> Offset:
+        """The first offset that is still here."""
+        return self._start.end_offset
+
+    @property
+    def start_epoch(self) -> LeaderEpoch:
+        """Epoch of the record before `start_offset`; 0 at offset 0."""
+        return self._start.epoch
+
+    @property
+    def end_offset(self) -> Offset:
+        """Where the next record goes."""
+        return self._log.log_end_offset
+
+    @property
+    def last_epoch(self) -> LeaderEpoch:
+        """Epoch of the last record; `start_epoch` when there is none."""
+        latest = self._log.leader_epochs.latest_epoch
+        if latest is None or self.end_offset == self.start_offset:
+            return self._start.epoch
+        return latest
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Up to where the log is known to be committed."""
+        return self._log.high_watermark
+
+    def append(self, batches: Buffer, epoch: LeaderEpoch) -> None:
+        """Add whole batches, stamped and contiguous; KafkaError when the disk or the batches say no."""
+        first = read_header(batches)
+        base_offset = self.end_offset
+        assert first.base_offset == base_offset, f"{first.base_offset} does not follow {base_offset}"
+        try:
+            self._append_all(batches)
+        except KafkaError as error:
+            if not self._is_full:
+                logger.error("the metadata log takes no records: %s", error)
+            self._is_full = True
+            if self.failure is None and self.end_offset > base_offset:
+                self._log.truncate_to(base_offset, self._clock.wall_ms())
+            raise
+        self._is_full = False
+        assert self.last_epoch == epoch, f"the last batch is of epoch {self.last_epoch}, not {epoch}"
+
+    def _append_all(self, batches: Buffer) -> None:
+        if len(batches) <= self._config.segment_bytes:
+            self._append(batches)
+        else:
+            for position, header in iterate_headers(batches):
+                self._append(memoryview(batches)[position : position + header.size_bytes])
+
+    def _append(self, batches: Buffer) -> None:
+        info = self._log.append_as_follower(batches, self._clock.wall_ms())
+        assert info is not None, "nothing but whole batches is appended"
+        assert info.size_bytes == len(batches), f"{info.size_bytes} of {len(batches)} bytes are batches"
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Drop everything from `offset` on, durably; AssertionError below the high watermark."""
+        assert offset >= self.high_watermark, f"{offset} is below the high watermark {self.high_watermark}"
+        logger.info("metadata log is truncated from offset %d to %d", self.end_offset, offset)
+        self._log.truncate_to(offset, self._clock.wall_ms())
+
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEnd:
+        """The largest epoch known here that is not above `epoch`, and where it ends."""
+        if epoch < self._start.epoch:
+            return EpochEnd(self._start.epoch, self.start_offset)
+        found, end_offset = self._start.epoch, self.start_offset
+        if self.end_offset > self.start_offset:
+            entries = self._log.leader_epochs.entries
+            for index, (known, _) in enumerate(entries):
+                if known <= epoch:
+                    found = known
+                    end_offset = (
+                        entries[index + 1].start_offset if index + 1 < len(entries) else self.end_offset
+                    )
+        return EpochEnd(found, end_offset)
+
+    def read(self, offset: Offset, max_bytes: int) -> bytes:
+        """Whole batches from the one that holds `offset` on, at least one; none at the end."""
+        found = self._log.read(offset, max_bytes, at_least_one=True)
+        return b"" if found.records is None else found.records.read()
+
+    def read_below(self, offset: Offset, max_bytes: int, upper_bound: Offset) -> bytes:
+        """As `read`, but nothing from `upper_bound` on."""
+        found = self._log.read(offset, max_bytes, at_least_one=True, upper_bound=upper_bound)
+        return b"" if found.records is None else found.records.read()
+
+    def advance_high_watermark(self, offset: Offset) -> None:
+        """The log is committed up to `offset`."""
+        assert offset <= self.end_offset, f"{offset} is above the log end {self.end_offset}"
+        self._log.advance_high_watermark(offset)
+
+    # -- snapshots
+
+    def latest_snapshot(self) -> SnapshotId | None:
+        """The newest complete one."""
+        return self.snapshots.latest
+
+    def read_snapshot(
+        self, snapshot_id: SnapshotId, position: int, max_bytes: int
+    ) -> tuple[bytes, int] | None:
+        """Bytes of a snapshot, and its whole size; None when it is not here."""
+        return self.snapshots.read(snapshot_id, position, max_bytes)
+
+    def append_snapshot_chunk(
+        self, snapshot_id: SnapshotId, position: int, chunk: bytes | memoryview
+    ) -> None:
+        """A piece of a snapshot that is being fetched."""
+        with self._log.storage_errors("fetch of a snapshot"):
+            self.snapshots.append_chunk(snapshot_id, position, chunk)
+
+    def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:
+        """The fetched snapshot is whole: make it durable, and begin the log anew at its end.
+
+        False when it is damaged: it is dropped, and may be fetched again.
+        """
+        with self._log.storage_errors("fetch of a snapshot", is_final=True):
+            path, data = self.snapshots.fetched(snapshot_id)
+            try:
+                require_whole_snapshot(path, data)
+            except CorruptFile as error:
+                logger.error("the snapshot that was fetched is dropped: %s", error)
+                self.snapshots.drop_fetched(snapshot_id)
+                return False
+            self.snapshots.finish(snapshot_id)
+        self._begin_at(snapshot_id)
+        return True
+
+    def _begin_at(self, snapshot_id: SnapshotId) -> None:
+        logger.info("metadata log begins anew at offset %d, with a snapshot", snapshot_id.end_offset)
+        self._log.truncate_fully_and_start_at(snapshot_id.end_offset, self._clock.wall_ms())
+        self._start = snapshot_id
+        self.snapshots.remove_before(snapshot_id.end_offset)
+
+    # -- what the node does with it
+
+    def timestamp_before(self, offset: Offset) -> int:
+        """The timestamp in ms of the batch that ends at `offset`; 0 when it is not here."""
+        if not self.start_offset < offset <= self.end_offset:
+            return 0
+        batch = self.read(offset - 1, 1)
+        return max(0, read_header(batch).max_timestamp)
+
+    def clean(self) -> bool:
+        """Begin at a newer snapshot when there is too much, or it is too old; True when something went.
+
+        The newest snapshot stays, and with it everything behind it.
+        """
+        before = self._start
+        if self._config.retention_bytes >= 0:
+            self._clean_while(self._is_too_large)
+        if self._config.retention_ms >= 0:
+            self._clean_while(self._is_too_old)
+        self._log.delete_expired_files(self._clock.wall_ms())
+        return self._start != before
+
+    def _clean_while(self, is_expired: Expired) -> None:
+        while len(self.snapshots.ids) > 1 and is_expired(self.snapshots.ids[0]):
+            following = self.snapshots.ids[1]
+            if following.end_offset > self.high_watermark:
+                return
+            self._log.advance_log_start_offset(following.end_offset)
+            # Whatever happens to the files: below this nothing can be read any more.
+            self._start = following
+            self._log.apply_retention(self._clock.wall_ms())
+            self.snapshots.remove_before(following.end_offset)
+
+    def _is_too_large(self, _oldest: SnapshotId) -> bool:
+        snapshots = sum(self.snapshots.size(each) for each in self.snapshots.ids)
+        return self._log.size_bytes + snapshots > self._config.retention_bytes
+
+    def _is_too_old(self, oldest: SnapshotId) -> bool:
+        found = self.snapshots.read(oldest, 0, _HEAD_BYTES)
+        if found is None:
+            return False
+        try:
+            timestamp = last_contained_log_timestamp(found[0])
+        except DecodeError as error:
+            logger.error("%s cannot be read: %s", self.snapshots.path(oldest), error)
+            return False
+        return self._clock.wall_ms() - timestamp > self._config.retention_ms
+
+    def flush_plan(self) -> FlushPlan:
+        """Return what makes all that was appended durable; not the indexes of the active segment."""
+        return self._log.flush_plan(with_indexes=False)
+
+    def flushed(self, plan: FlushPlan) -> None:
+        """Hear that `plan` has run."""
+        self._log.flushed(plan, self._clock.wall_ms())
+
+    def sync_failed(self, error: OSError | KafkaError) -> KafkaError:
+        """Hear that a sync failed: nothing is written any more, and nothing synced again."""
+        return self._log.storage_error("flush", error, is_final=True)
+
+    def close(self, *, clean: bool) -> None:
+        """Close the files; `clean` flushes unless that has failed before."""
+        self._log.close(clean=clean, now_ms=self._clock.wall_ms())

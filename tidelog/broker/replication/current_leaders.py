@@ -1,0 +1,67 @@
+"""Who leads a partition that a client looked for here in vain, and where to reach it (KIP-951).
+
+A client that learns it with the error need not ask for metadata first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+from uuid import UUID
+
+from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.cluster.image import NO_LEADER, MetadataImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import BrokerId, LeaderEpoch, TopicPartition
+from tidelog.protocol.response_parts import NodeEndpoint
+
+ERRORS_THAT_NAME_THE_LEADER: Final = frozenset(
+    {int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH)}
+)
+
+
+class CurrentLeaders:
+    """Answers from the partitions of this node, which know a change first, and from the metadata."""
+
+    def __init__(self, image: Callable[[], MetadataImage], replicas: ReplicaManager) -> None:
+        self._image = image
+        self._replicas = replicas
+
+    def leader_of(
+        self, topic: str | None, topic_id: UUID | None, index: int
+    ) -> tuple[BrokerId, LeaderEpoch] | None:
+        """Id and epoch of the leader; None while there is none, or none is known."""
+        image = self._image()
+        placed_topic = (
+            image.topics_by_name.get(topic)
+            if topic is not None
+            else image.topics_by_id.get(topic_id)
+            if topic_id is not None
+            else None
+        )
+        if placed_topic is None:
+            return None
+        here = self._replicas.partitions.get(TopicPartition(placed_topic.name, index))
+        if here is not None:
+            leader = (here.leader_id, here.leader_epoch)
+        else:
+            placed = placed_topic.partitions.get(index)
+            if placed is None:
+                return None
+            leader = (placed.leader, placed.leader_epoch)
+        return None if leader[0] == NO_LEADER else leader
+
+    def endpoints(
+        self, leaders: Iterable[tuple[BrokerId, LeaderEpoch] | None], listener: str
+    ) -> tuple[NodeEndpoint, ...]:
+        """Where those leaders listen for clients of `listener`; without those that are fenced."""
+        brokers = self._image().brokers
+        found: dict[BrokerId, NodeEndpoint] = {}
+        for leader in leaders:
+            broker = None if leader is None else brokers.get(leader[0])
+            if broker is None or broker.fenced:
+                continue
+            endpoint = broker.endpoints.get(listener)
+            if endpoint is not None:
+                found[broker.id] = NodeEndpoint(broker.id, endpoint.host, endpoint.port, broker.rack)
+        return tuple(found.values())

@@ -1,0 +1,98 @@
+"""Doing what a follower's state machine wants on the real log: append, cut, begin anew.
+
+Batches are appended as they came. The high watermark follows the leader's as far as our log goes, and
+the log start follows the leader's. What the remote tier said of the past becomes a log's beginning.
+
+I/O: through the log. Errors: KafkaError; CORRUPT_MESSAGE when the bytes are not whole batches.
+Source: ReplicaFetcherThread.processPartitionData and Partition of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from tidelog.cluster.replication.follower_state import Append, LogAction, RestartAt, RestartFromRemote
+from tidelog.protocol.batch import BATCH_OVERHEAD, read_header
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.storage.log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+
+def perform(action: LogAction, log: PartitionLog, now_ms: int) -> bool:
+    """Do it; True when readers can see more than before. `now_ms` is wall time."""
+    if isinstance(action, Append):
+        return _append(action, log, now_ms)
+    name = action.partition.topic_partition
+    if isinstance(action, RestartAt):
+        logger.warning("%s: begins anew at %d: %s", name, action.offset, action.reason)
+        log.truncate_fully_and_start_at(action.offset, now_ms)
+        return False
+    if isinstance(action, RestartFromRemote):
+        _restart_from_remote(action, log, now_ms)
+        return False
+    if action.offset < log.log_end_offset:
+        # After an unclean election what readers have seen may go: the leader's log is what counts.
+        level = logging.WARNING if action.offset < log.high_watermark else logging.INFO
+        logger.log(
+            level,
+            "%s: log of leader epoch %d is cut from %d to %d, high watermark %d: %s",
+            name,
+            action.partition.leader_epoch,
+            log.log_end_offset,
+            action.offset,
+            log.high_watermark,
+            action.reason,
+        )
+    log.truncate_to(action.offset, now_ms, below_high_watermark=True)
+    return False
+
+
+def _restart_from_remote(action: RestartFromRemote, log: PartitionLog, now_ms: int) -> None:
+    logger.info(
+        "%s: begins anew at %d, with %d leader epochs from offset %d on out of the remote tier: %s",
+        action.partition.topic_partition,
+        action.offset,
+        len(action.leader_epochs),
+        action.log_start_offset,
+        action.reason,
+    )
+    log.restart_from_remote(
+        log_start_offset=action.log_start_offset,
+        local_log_start_offset=action.offset,
+        leader_epochs=action.leader_epochs,
+        producer_snapshot=action.producer_snapshot,
+        now_ms=now_ms,
+    )
+    for epoch, start_offset in action.leader_epochs:
+        if start_offset == action.offset:
+            # It has no record here yet.
+            log.note_leader_epoch(epoch, start_offset)
+
+
+def _append(action: Append, log: PartitionLog, now_ms: int) -> bool:
+    if len(action.records):
+        _make_room_for_first_batch(action, log, now_ms)
+        info = log.append_as_follower(action.records, now_ms, leader_epoch=action.partition.leader_epoch)
+        if info is None:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{len(action.records)} bytes from offset {action.offset} have no whole batch "
+                f"of leader epoch {action.partition.leader_epoch} or before",
+            )
+    moved = log.advance_high_watermark(action.high_watermark)
+    if action.log_start_offset > log.log_start_offset:
+        log.advance_log_start_offset(min(action.log_start_offset, log.high_watermark))
+    return moved
+
+
+def _make_room_for_first_batch(action: Append, log: PartitionLog, now_ms: int) -> None:
+    """An empty log may start within a batch, as the leader's does after DeleteRecords: start before it."""
+    if log.log_start_offset != log.log_end_offset or len(action.records) < BATCH_OVERHEAD:
+        return
+    try:
+        header = read_header(action.records)
+    except DecodeError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    if header.base_offset < log.log_end_offset < header.next_offset:
+        log.truncate_fully_and_start_at(header.base_offset, now_ms)

@@ -1,0 +1,213 @@
+"""Changes of ISRs on their way to the controller: gathered, one AlterPartition at a time, until answered.
+
+    propose -> unsent -> in flight -> answered, the partition hears of it
+                 ^----------'  no answer, or an error of the whole request: again after a pause
+
+A proposal that the metadata has overtaken is not sent; a newer one for the same partition takes the
+place of an older that was not sent yet, and follows one that is in flight.
+
+Bounds: one unsent proposal per partition, `PARTITIONS_MAX` in one request.
+I/O: one task on the event loop while there is something to send.
+Source: KIP-497, KIP-903, kafka.server.AlterPartitionManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
+
+from tidelog.broker.clock import Clock
+from tidelog.clients.failures import failure, known_code
+from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+)
+
+logger = logging.getLogger(__name__)
+
+RETRY_PAUSE_MS: Final = 50
+REQUEST_TIMEOUT_MS: Final = 30_000
+PARTITIONS_MAX: Final = 10_000
+
+_Key: TypeAlias = tuple[UUID, int]
+
+
+class LedPartition(Protocol):
+    """A partition whose leader proposes a change of its ISR."""
+
+    @property
+    def topic_id(self) -> UUID: ...
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def pending_isr(self) -> IsrProposal | None:
+        """The proposal that is under way, None when there is none or the metadata has overtaken it."""
+
+    def isr_answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
+        """Hear the controller's answer; True when the proposal is to be sent again."""
+
+
+class Channel(Protocol):
+    """How requests reach the active controller; `ControllerChannel` is one."""
+
+    async def request(
+        self,
+        message: AlterPartitionRequest,
+        response: type[AlterPartitionResponse],
+        /,
+        *,
+        deadline: int,
+    ) -> AlterPartitionResponse: ...
+
+
+class _Proposed(NamedTuple):
+    partition: LedPartition
+    proposal: IsrProposal
+
+    @property
+    def is_pending(self) -> bool:
+        return self.partition.pending_isr is self.proposal
+
+
+class IsrUpdates:
+    """See the module; `close` at the end."""
+
+    def __init__(
+        self, channel: Channel, broker_id: BrokerId, broker_epoch: Callable[[], int], clock: Clock
+    ) -> None:
+        self._channel = channel
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._clock = clock
+        self._unsent: dict[_Key, _Proposed] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def propose(self, partition: LedPartition, proposal: IsrProposal) -> None:
+        """Have the controller asked, in this turn of the loop's or the next."""
+        if self._closed:
+            return
+        self._unsent[partition.topic_id, partition.topic_partition.partition] = _Proposed(partition, proposal)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._send_all(), name="isr updates")
+
+    async def close(self) -> None:
+        """Send nothing any more."""
+        self._closed = True
+        self._unsent.clear()
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _send_all(self) -> None:
+        try:
+            while self._unsent:
+                if not await self._send_some():
+                    await asyncio.sleep(RETRY_PAUSE_MS / 1000)
+        finally:
+            self._task = None
+
+    async def _send_some(self) -> bool:
+        """One request; False when the controller is to be left alone for a moment."""
+        keys = list(islice(self._unsent, PARTITIONS_MAX))
+        sent = {key: one for key in keys if (one := self._unsent.pop(key)).is_pending}
+        if not sent:
+            return True
+        try:
+            response = await self._channel.request(
+                self._request(sent),
+                AlterPartitionResponse,
+                deadline=self._clock.monotonic_ms() + REQUEST_TIMEOUT_MS,
+            )
+            if response.error_code:
+                raise failure(response.error_code, "AlterPartition was refused as a whole")
+        except (KafkaError, OSError) as error:
+            logger.info("changes of the ISR of %d partitions will be sent again: %s", len(sent), error)
+            self._send_again(sent)
+            return False
+        except Exception:
+            # Without an answer these ISRs could never change again.
+            logger.exception("changes of the ISR of %d partitions will be sent again", len(sent))
+            self._send_again(sent)
+            return False
+        return self._answered(sent, response)
+
+    def _request(self, sent: dict[_Key, _Proposed]) -> AlterPartitionRequest:
+        by_topic: dict[UUID, list[RequestPartitionData]] = {}
+        for (topic_id, index), (_, proposal) in sent.items():
+            by_topic.setdefault(topic_id, []).append(
+                RequestPartitionData(
+                    partition_index=index,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr_with_epochs=tuple(
+                        BrokerState(broker_id=member.broker_id, broker_epoch=member.broker_epoch)
+                        for member in proposal.members
+                    ),
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        return AlterPartitionRequest(
+            broker_id=self._broker_id,
+            broker_epoch=self._broker_epoch(),
+            topics=tuple(
+                RequestTopicData(topic_id=topic_id, partitions=tuple(partitions))
+                for topic_id, partitions in by_topic.items()
+            ),
+        )
+
+    def _answered(self, sent: dict[_Key, _Proposed], response: AlterPartitionResponse) -> bool:
+        answers = {
+            (topic.topic_id, partition.partition_index): partition
+            for topic in response.topics
+            for partition in topic.partitions
+        }
+        again: dict[_Key, _Proposed] = {}
+        for key, one in sent.items():
+            answer = answers.get(key)
+            if answer is None:
+                logger.warning("%s is missing in the answer to AlterPartition", one.partition.topic_partition)
+                again[key] = one
+            elif self._hears(one, _answer(answer)):
+                again[key] = one
+        self._send_again(again)
+        return not again
+
+    @staticmethod
+    def _hears(one: _Proposed, answer: IsrCommitted | ErrorCode) -> bool:
+        try:
+            return one.partition.isr_answered(one.proposal, answer)
+        except Exception:
+            # The others must hear theirs.
+            logger.exception("%s could not take the answer to AlterPartition", one.partition.topic_partition)
+            return one.is_pending
+
+    def _send_again(self, sent: dict[_Key, _Proposed]) -> None:
+        for key, one in sent.items():
+            # A newer proposal was made meanwhile only if this one has been overtaken.
+            if key not in self._unsent and one.is_pending and not self._closed:
+                self._unsent[key] = one
+
+
+def _answer(answer: ResponsePartitionData) -> IsrCommitted | ErrorCode:
+    if answer.error_code:
+        return known_code(answer.error_code)
+    return IsrCommitted(
+        leader=answer.leader_id,
+        leader_epoch=answer.leader_epoch,
+        partition_epoch=answer.partition_epoch,
+        isr=answer.isr,
+    )

@@ -1,0 +1,64 @@
+"""The throttles of replication on this node, as the configs in the metadata say.
+
+`leader.replication.throttled.rate` and `follower.replication.throttled.rate` are set on brokers while
+they run, `...throttled.replicas` on topics; a reassignment with `--throttle` sets both.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from tidelog.broker.config import BrokerConfig
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.cluster.replication.throttle import ReplicationQuota, throttled_indices
+from tidelog.protocol.ids import BrokerId
+
+logger = logging.getLogger(__name__)
+
+_SIDES: Final = ("leader", "follower")
+
+
+class ReplicationThrottles:
+    """One quota for what this node sends as leader, one for what it fetches as follower."""
+
+    def __init__(self, node_id: BrokerId, *, window_ms: int, window_count: int) -> None:
+        self.leader = ReplicationQuota(window_ms=window_ms, window_count=window_count)
+        self.follower = ReplicationQuota(window_ms=window_ms, window_count=window_count)
+        self._node_id = node_id
+        self._quotas = dict(zip(_SIDES, (self.leader, self.follower), strict=True))
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> ReplicationThrottles:
+        """With the windows of replication.quota.window.*."""
+        return cls(
+            config.node_id,
+            window_ms=config.replication_quota_window_size_seconds * 1_000,
+            window_count=config.replication_quota_window_num,
+        )
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow one step of the metadata; a subscriber of the store."""
+        for resource_type, name in delta.changed_configs:
+            if resource_type == ResourceType.BROKER and name in ("", str(self._node_id)):
+                self._set_rates(image)
+            elif resource_type == ResourceType.TOPIC:
+                self._set_topic(name, image.topic_configs(name))
+        for topic in delta.deleted_topics:
+            if topic.name not in image.topics_by_name:
+                self._set_topic(topic.name, {})
+
+    def _set_rates(self, image: MetadataImage) -> None:
+        set_texts = {**image.cluster_configs(), **image.broker_configs(self._node_id)}
+        for side, quota in self._quotas.items():
+            text = set_texts.get(f"{side}.replication.throttled.rate")
+            # Kafka's default is as good as none.
+            quota.rate = None if text is None else int(text)
+
+    def _set_topic(self, topic: str, configs: Mapping[str, str]) -> None:
+        for side, quota in self._quotas.items():
+            text = configs.get(f"{side}.replication.throttled.replicas", "")
+            replicas = [part.strip() for part in text.split(",") if part.strip()]
+            quota.set_topic(topic, throttled_indices(replicas, self._node_id))

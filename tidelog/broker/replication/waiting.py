@@ -1,0 +1,23 @@
+"""The requests that wait at a partition: for records, for replicas, for the low watermark."""
+
+from __future__ import annotations
+
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.protocol.ids import TopicPartition
+
+
+class WaitingRequests:
+    """The purgatories whose requests are watched by partition."""
+
+    __slots__ = ("delete_records", "fetch", "produce")
+
+    def __init__(self, fetch: Purgatory, produce: Purgatory, delete_records: Purgatory) -> None:
+        self.fetch = fetch
+        self.produce = produce
+        self.delete_records = delete_records
+
+    def check(self, topic_partition: TopicPartition) -> None:
+        """Answer those that can be answered now: an offset moved, or the partition changed its role."""
+        for purgatory in (self.fetch, self.produce, self.delete_records):
+            if purgatory.watched:
+                purgatory.check_and_complete(topic_partition)

@@ -1,0 +1,29 @@
+"""What a handler knows about a request besides its message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.broker.network.request import ClientInformation
+from tidelog.protocol.framing import RequestHeader
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """Who asked, by which listener, and when.
+
+    `peer` is host:port, `principal` is e.g. User:ANONYMOUS, `now_ms` is wall time in milliseconds
+    at the moment the handler is called. `client` belongs to the connection and outlives the request.
+    """
+
+    header: RequestHeader
+    listener: str
+    peer: str
+    principal: str
+    now_ms: int
+    client: ClientInformation
+
+    @property
+    def client_host(self) -> str:
+        """The peer's address as Kafka shows it in group descriptions: /10.0.0.1."""
+        return "/" + self.peer.rpartition(":")[0].strip("[]")

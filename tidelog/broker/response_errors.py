@@ -1,0 +1,36 @@
+"""Whether an answer names an error anywhere: at its top or in one of its items."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Final
+
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.schema import Struct
+from tidelog.protocol.steps import Steps
+
+_fields_of: Final[dict[type[Struct], tuple[tuple[str, ...], tuple[str, ...]]]] = {}
+
+
+def mentions(answer: Struct, code: ErrorCode) -> Steps[bool]:
+    """Return whether a field of `answer` that holds an error code, at any depth, holds `code`."""
+    yield None
+    codes, others = _fields(type(answer))
+    if any(getattr(answer, name) == code for name in codes):
+        return True
+    for name in others:
+        value = getattr(answer, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Struct) and (yield from mentions(item, code)):
+                return True
+    return False
+
+
+def _fields(owner: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of the fields that hold error codes, and of all others."""
+    found = _fields_of.get(owner)
+    if found is None:
+        names = [each.name for each in fields(owner)]  # type: ignore[arg-type]
+        codes = tuple(name for name in names if name.endswith("error_code"))
+        found = _fields_of[owner] = (codes, tuple(name for name in names if name not in codes))
+    return found

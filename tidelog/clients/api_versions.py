@@ -1,0 +1,110 @@
+"""Which version of each API both ends of one connection speak.
+
+Source: KIP-35 (negotiation), KIP-511 (the odd answer to an ApiVersions version that is too new).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.protocol.codec import decode_prefix
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.registry import APIS, ApiKey, request_type
+
+_SOFTWARE_NAME = "tidelog"
+_SOFTWARE_VERSION = "0.1.0"
+
+
+class FinalizedFeatures(NamedTuple):
+    """Levels of features that count in the whole cluster, as of `epoch`; -1 from a broker that tells none.
+
+    Source: KIP-584.
+    """
+
+    epoch: int = -1
+    levels: Mapping[str, int] = {}
+
+    def level(self, name: str) -> int:
+        """The level in force; 0 for a feature that is not."""
+        return self.levels.get(name, 0)
+
+
+class ApiVersions:
+    """The versions that one broker offers, met with those that we can send."""
+
+    __slots__ = ("_chosen", "_offered", "features")
+
+    def __init__(self, offered: Iterable[ApiVersion], features: FinalizedFeatures | None = None) -> None:
+        self.features = features or FinalizedFeatures()
+        self._offered = {entry.api_key: (entry.min_version, entry.max_version) for entry in offered}
+        self._chosen: dict[int, int] = {}
+
+    def choose(self, api_key: int, highest: int | None = None) -> int:
+        """The highest version that both ends speak, at most `highest`.
+
+        Errors: KafkaError(UNSUPPORTED_VERSION) when the ranges do not meet.
+        """
+        if highest is None:
+            chosen = self._chosen.get(api_key)
+            if chosen is None:
+                chosen = self._chosen[api_key] = self._meet(api_key, None)
+            return chosen
+        return self._meet(api_key, highest)
+
+    def offers(self, api_key: int, version: int = 0) -> bool:
+        """Whether the broker has `api_key` in `version` or a later one."""
+        return api_key in self._offered and self._offered[api_key][1] >= version
+
+    def offered(self, api_key: int) -> tuple[int, int] | None:
+        """The lowest and highest version that the broker has of `api_key`."""
+        return self._offered.get(api_key)
+
+    def _meet(self, api_key: int, highest: int | None) -> int:
+        ours = APIS[api_key]
+        lowest = max(ours.lowest, request_type(api_key).valid_versions.lowest)
+        offered = self._offered.get(api_key)
+        if offered is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the broker has no {ours.name}")
+        version = min(ours.highest if highest is None else min(highest, ours.highest), offered[1])
+        if version < max(lowest, offered[0]):
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{ours.name}: the broker speaks {offered[0]}..{offered[1]}, we {lowest}..{ours.highest}",
+            )
+        return version
+
+
+def negotiation_request() -> ApiVersionsRequest:
+    """The first request on every connection."""
+    return ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION)
+
+
+def decode_negotiation(body: memoryview, version: int) -> ApiVersionsResponse:
+    """Read an answer to `negotiation_request` sent in `version`.
+
+    A broker that does not know `version` answers UNSUPPORTED_VERSION in version 0. Some write the rest
+    of that answer in another form; then only the error is kept.
+    """
+    error_code = int.from_bytes(body[:2], "big", signed=True)
+    if error_code != ErrorCode.UNSUPPORTED_VERSION:
+        return decode_prefix(ApiVersionsResponse, body, version, 0)[0]
+    try:
+        return decode_prefix(ApiVersionsResponse, body, 0, 0)[0]
+    except DecodeError:
+        return ApiVersionsResponse(error_code=error_code)
+
+
+def finalized_features(response: ApiVersionsResponse) -> FinalizedFeatures:
+    """What an answer says of the cluster's features."""
+    levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    return FinalizedFeatures(response.finalized_features_epoch, levels)
+
+
+def fallback_version(response: ApiVersionsResponse) -> int:
+    """Which ApiVersions version to ask with after an UNSUPPORTED_VERSION answer: the broker's, else 0."""
+    for entry in response.api_keys:
+        if entry.api_key == ApiKey.API_VERSIONS:
+            return max(0, min(entry.max_version, APIS[ApiKey.API_VERSIONS].highest))
+    return 0

@@ -1,0 +1,115 @@
+"""An incremental fetch session with one broker: say only what has changed since the last fetch.
+
+Pure. Epoch 0 asks for a new session and lists everything; each following request has the next epoch
+and lists only partitions that are new, changed or gone. After any doubt about what the broker knows,
+the next request is full again and closes the old session.
+
+Source: KIP-227; KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+_EPOCH_MAX = 2**31 - 1
+
+
+class SessionPartition(NamedTuple):
+    """What a fetch says about one partition."""
+
+    topic_id: UUID
+    fetch_offset: Offset
+    current_leader_epoch: LeaderEpoch
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRequest:
+    """What goes into one fetch request."""
+
+    session_id: int
+    epoch: int
+    to_send: Mapping[TopicPartition, SessionPartition]
+    forgotten: Mapping[TopicPartition, UUID]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether every partition is listed."""
+        return self.epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+
+
+class FetchSession:
+    """Our side of the session with one broker.
+
+    Invariant: `partitions` is what the broker has in the session once the request built last arrives.
+    """
+
+    __slots__ = ("_by_topic_id", "epoch", "partitions", "session_id")
+
+    def __init__(self) -> None:
+        self.session_id = NO_SESSION
+        self.epoch = INITIAL_EPOCH
+        self.partitions: dict[TopicPartition, SessionPartition] = {}
+        self._by_topic_id = False
+
+    def build(
+        self, wanted: Mapping[TopicPartition, SessionPartition], *, by_topic_id: bool
+    ) -> SessionRequest:
+        """The next request, which makes the session consist of `wanted`."""
+        if by_topic_id != self._by_topic_id:
+            self.start_over()
+            self._by_topic_id = by_topic_id
+        if self.epoch == INITIAL_EPOCH:
+            self.partitions = dict(wanted)
+            return SessionRequest(self.session_id, INITIAL_EPOCH, dict(wanted), {})
+        known = self.partitions
+        to_send = {
+            topic_partition: partition
+            for topic_partition, partition in wanted.items()
+            if known.get(topic_partition) != partition
+        }
+        # A topic made anew under the same name has another id: the old one has to be forgotten.
+        forgotten = {
+            topic_partition: partition.topic_id
+            for topic_partition, partition in known.items()
+            if topic_partition not in wanted
+            or (by_topic_id and wanted[topic_partition].topic_id != partition.topic_id)
+        }
+        self.partitions = dict(wanted)
+        return SessionRequest(self.session_id, self.epoch, to_send, forgotten)
+
+    def answered(self, session_id: int) -> None:
+        """The request built last was answered without an error for the whole."""
+        if self.epoch == INITIAL_EPOCH:
+            self.session_id = session_id
+            self.epoch = INITIAL_EPOCH if session_id == NO_SESSION else 1
+        elif session_id == NO_SESSION:
+            # The broker has closed the session while answering.
+            self.session_id, self.epoch = NO_SESSION, INITIAL_EPOCH
+        else:
+            self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+
+    def failed(self, code: ErrorCode) -> None:
+        """The request built last failed as a whole: the next one is full."""
+        if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+            self.session_id = NO_SESSION
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Make the next request a full one, which replaces the session if there is one."""
+        self.epoch = INITIAL_EPOCH
+
+    def close(self) -> SessionRequest | None:
+        """A request that ends the session; None when there is none."""
+        if self.session_id == NO_SESSION:
+            return None
+        return SessionRequest(self.session_id, FINAL_EPOCH, {}, {})

@@ -1,0 +1,197 @@
+"""What a client knows of the cluster: brokers, and each topic's partitions with leaders and epochs.
+
+Pure. A leader epoch never goes back: an answer from a broker that lags behind must not undo what a
+newer one said, unless the topic was deleted and made anew (another topic id).
+
+Source: Metadata.json; KIP-320 (leader epochs), KIP-516 (topic ids), KIP-951 (leader hints).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicPartition
+from tidelog.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tidelog.protocol.schema import ZERO_UUID
+
+NO_LEADER: BrokerId = -1
+
+
+class BrokerAddress(NamedTuple):
+    """Where a broker listens."""
+
+    node_id: BrokerId
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class PartitionMetadata(NamedTuple):
+    """One partition; `leader` is -1 while it has none, `leader_epoch` -1 when the broker is too old."""
+
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    in_sync_replicas: tuple[BrokerId, ...]
+    offline_replicas: tuple[BrokerId, ...]
+    error_code: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic; `partitions` by partition number, `available` are those that have a leader."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: Mapping[int, PartitionMetadata]
+    available: tuple[int, ...]
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has."""
+        return len(self.partitions)
+
+
+@dataclass(slots=True)
+class ClusterMetadata:
+    """The client's picture of the cluster; `version` grows with every change.
+
+    `is_whole`: the latest answer named every topic that exists.
+    """
+
+    cluster_id: str | None = None
+    controller_id: BrokerId = -1
+    brokers: dict[BrokerId, BrokerAddress] = field(default_factory=dict)
+    topics: dict[str, TopicMetadata] = field(default_factory=dict)
+    topic_errors: dict[str, int] = field(default_factory=dict)
+    version: int = 0
+    is_whole: bool = False
+    _names: dict[UUID, str] = field(default_factory=dict)
+
+    def apply(self, response: MetadataResponse, *, full: bool) -> None:
+        """Take in an answer; with `full` it names every topic that exists, so others are forgotten."""
+        self.cluster_id = response.cluster_id or self.cluster_id
+        self.controller_id = response.controller_id
+        if response.brokers:
+            self.brokers = {
+                broker.node_id: BrokerAddress(broker.node_id, broker.host, broker.port, broker.rack)
+                for broker in response.brokers
+            }
+        self.is_whole = full
+        if full:
+            named = {topic.name for topic in response.topics}
+            for name in [name for name in self.topics if name not in named]:
+                self.forget(name)
+            self.topic_errors.clear()
+        for topic in response.topics:
+            self._apply_topic(topic)
+        self.version += 1
+
+    def forget(self, name: str) -> None:
+        """Drop a topic that is not used any more or does not exist."""
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            self._names.pop(topic.topic_id, None)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionMetadata | None:
+        """The partition, None when it is not known."""
+        topic = self.topics.get(topic_partition.topic)
+        return None if topic is None else topic.partitions.get(topic_partition.partition)
+
+    def leader(self, topic_partition: TopicPartition) -> BrokerId | None:
+        """The leader's broker id; None when unknown or when its address is not known."""
+        partition = self.partition(topic_partition)
+        if partition is None or partition.leader not in self.brokers:
+            return None
+        return partition.leader
+
+    def leader_epoch(self, topic_partition: TopicPartition) -> LeaderEpoch:
+        """The latest leader epoch seen; -1 when unknown."""
+        partition = self.partition(topic_partition)
+        return NO_LEADER_EPOCH if partition is None else partition.leader_epoch
+
+    def topic_id(self, name: str) -> UUID:
+        """The topic's id, all zero when unknown."""
+        topic = self.topics.get(name)
+        return ZERO_UUID if topic is None else topic.topic_id
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of the topic with this id."""
+        return self._names.get(topic_id)
+
+    def update_leader(
+        self,
+        topic_partition: TopicPartition,
+        leader: BrokerId,
+        leader_epoch: LeaderEpoch,
+        endpoints: Iterable[BrokerAddress] = (),
+    ) -> bool:
+        """Take a leader hint out of a Produce or Fetch answer (KIP-951); False if it says nothing new."""
+        for endpoint in endpoints:
+            self.brokers[endpoint.node_id] = endpoint
+        known = self.partition(topic_partition)
+        if known is None or leader not in self.brokers or leader_epoch <= known.leader_epoch:
+            return False
+        topic = self.topics[topic_partition.topic]
+        partitions = dict(topic.partitions)
+        partitions[topic_partition.partition] = known._replace(leader=leader, leader_epoch=leader_epoch)
+        self.topics[topic.name] = replace(topic, partitions=partitions, available=_available(partitions))
+        self.version += 1
+        return True
+
+    def _apply_topic(self, answer: MetadataResponseTopic) -> None:
+        name = answer.name
+        if name is None:
+            return
+        if answer.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE) and answer.partitions:
+            self.topic_errors.pop(name, None)
+        else:
+            self.topic_errors[name] = answer.error_code
+            if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self.forget(name)
+            return
+        before = self.topics.get(name)
+        same_topic = before is not None and (
+            before.topic_id == answer.topic_id or ZERO_UUID in (before.topic_id, answer.topic_id)
+        )
+        old = before.partitions if before is not None and same_topic else {}
+        partitions = {
+            entry.partition_index: _newer(old.get(entry.partition_index), entry)
+            for entry in sorted(answer.partitions, key=lambda entry: entry.partition_index)
+        }
+        if before is not None:
+            self._names.pop(before.topic_id, None)
+        self.topics[name] = TopicMetadata(
+            name, answer.topic_id, answer.is_internal, partitions, _available(partitions)
+        )
+        if answer.topic_id != ZERO_UUID:
+            self._names[answer.topic_id] = name
+
+
+def _available(partitions: Mapping[int, PartitionMetadata]) -> tuple[int, ...]:
+    return tuple(number for number, partition in partitions.items() if partition.leader >= 0)
+
+
+def _newer(known: PartitionMetadata | None, answer: MetadataResponsePartition) -> PartitionMetadata:
+    """What the answer says, unless it is older than what is known."""
+    if known is not None and 0 <= answer.leader_epoch < known.leader_epoch:
+        return known
+    return PartitionMetadata(
+        answer.partition_index,
+        answer.leader_id,
+        answer.leader_epoch,
+        answer.replica_nodes,
+        answer.isr_nodes,
+        answer.offline_replicas,
+        answer.error_code,
+    )

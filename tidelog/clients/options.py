@@ -1,0 +1,84 @@
+"""Checks of configuration values, so that every refusal names option, value and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+
+class ConfigError(KafkaError):
+    """A client option has a value that is not allowed; the text names option, value and allowed values."""
+
+    def __init__(self, option: str, value: object, allowed: str, *, text: str | None = None) -> None:
+        text = f"{option}={value!r} is not allowed: expected {allowed}" if text is None else text
+        super().__init__(ErrorCode.INVALID_CONFIG, text)
+        self.option = option
+        self.value = value
+
+
+def unknown_option(option: str, value: object, known: Iterable[str]) -> ConfigError:
+    """The refusal of an option that does not exist; names those that are spelt much like it."""
+    names = sorted(known)
+    wanted = option.replace(".", "_").replace("-", "_").lower()
+    near = [name for name in names if name.startswith(wanted)]
+    near += [name for name in get_close_matches(wanted, names) if name not in near]
+    allowed = "one of " + ", ".join(names)
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"expected {allowed}"
+    return ConfigError(option, value, allowed, text=f"there is no option {option!r}: {hint}")
+
+
+def require_between(option: str, value: int, lowest: int, highest: int | None = None) -> None:
+    """Refuse a number outside `lowest..highest` (inclusive; None: no upper bound)."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or value < lowest or (highest is not None and value > highest):
+        bound = f"a whole number >= {lowest}" if highest is None else f"a whole number {lowest}..{highest}"
+        raise ConfigError(option, value, bound)
+
+
+def require_one_of(option: str, value: object, allowed: Iterable[object]) -> None:
+    """Refuse a value that is not in `allowed`."""
+    choices = tuple(allowed)
+    if value not in choices:
+        raise ConfigError(option, value, "one of " + ", ".join(dict.fromkeys(map(str, choices))))
+
+
+def require_text(option: str, value: object) -> None:
+    """Refuse anything but text."""
+    if not isinstance(value, str):
+        raise ConfigError(option, value, "text")
+
+
+def require_bool(option: str, value: object) -> None:
+    """Refuse anything but True and False."""
+    if not isinstance(value, bool):
+        raise ConfigError(option, value, "True or False")
+
+
+def parse_bootstrap_servers(servers: str | Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """The (host, port) pairs of "host:port,host:port" or of a sequence of "host:port".
+
+    IPv6 hosts stand in brackets: "[::1]:9092".
+    """
+    texts = servers.split(",") if isinstance(servers, str) else _texts(servers)
+    addresses = tuple(_address(text.strip(), servers) for text in texts if text.strip())
+    if not addresses:
+        raise ConfigError("bootstrap_servers", servers, "at least one host:port")
+    return addresses
+
+
+def _texts(servers: object) -> list[str]:
+    texts = []
+    for text in servers if isinstance(servers, Iterable) else [servers]:
+        if not isinstance(text, str):
+            raise ConfigError("bootstrap_servers", servers, f"host:port as text; bad part {text!r}")
+        texts.append(text)
+    return texts
+
+
+def _address(text: str, servers: object) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError("bootstrap_servers", servers, f"host:port separated by commas; bad part {text!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)

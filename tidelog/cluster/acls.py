@@ -1,0 +1,107 @@
+"""Access control entries: what one says, and which of them a filter asks for.
+
+Nothing is decided by them here; they are metadata like any other.
+
+Source: KIP-11, KIP-290; AclBindingFilter and its neighbours of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from tidelog.protocol.steps import Steps
+
+WILDCARD_RESOURCE: Final = "*"
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The only name of a resource of type CLUSTER."""
+
+
+class AclBinding(NamedTuple):
+    """One access control entry, without its id."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+    @classmethod
+    def of(cls, record: AccessControlEntryRecord) -> AclBinding:
+        """What a record of the metadata log says."""
+        return cls(
+            record.resource_type,
+            record.resource_name,
+            record.pattern_type,
+            record.principal,
+            record.host,
+            record.operation,
+            record.permission_type,
+        )
+
+
+class AclFilter(NamedTuple):
+    """Which entries are meant; None and ANY fit everything."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission_type: int
+
+    def matches(self, binding: AclBinding) -> bool:
+        """Whether an entry is meant.
+
+        A pattern type of MATCH fits every entry that speaks of the resource called `resource_name`,
+        by name, by prefix or by "*".
+        """
+        return (
+            self.resource_type in (AclResourceType.ANY, binding.resource_type)
+            and self._fits_name(binding)
+            and self.principal in (None, binding.principal)
+            and self.host in (None, binding.host)
+            and self.operation in (AclOperation.ANY, binding.operation)
+            and self.permission_type in (PermissionType.ANY, binding.permission_type)
+        )
+
+    def _fits_name(self, binding: AclBinding) -> bool:
+        any_pattern = self.pattern_type in (PatternType.ANY, PatternType.MATCH)
+        if not any_pattern and self.pattern_type != binding.pattern_type:
+            return False
+        name = self.resource_name
+        if name is None or name == binding.resource_name:
+            return True
+        if self.pattern_type != PatternType.MATCH:
+            return False
+        if binding.pattern_type == PatternType.PREFIXED:
+            return name.startswith(binding.resource_name)
+        return binding.resource_name == WILDCARD_RESOURCE
+
+
+def check_filter(wanted: AclFilter) -> None:
+    """KafkaError INVALID_REQUEST for a filter with a number that stands for nothing."""
+    for field, number, allowed in (
+        ("resource type", wanted.resource_type, AclResourceType),
+        ("pattern type", wanted.pattern_type, PatternType),
+        ("operation", wanted.operation, AclOperation),
+        ("permission type", wanted.permission_type, PermissionType),
+    ):
+        if number not in tuple(allowed):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a filter with the unknown {field} {number}")
+
+
+def matching_acls(image: MetadataImage, wanted: AclFilter) -> Steps[list[AccessControlEntryRecord]]:
+    """Return the entries that a filter means."""
+    found = []
+    for record in image.access_control_entries.values():
+        yield None
+        if wanted.matches(AclBinding.of(record)):
+            found.append(record)
+    return found

@@ -1,0 +1,95 @@
+"""Access control entries are added and removed.
+
+Source: AclControlManager and AclApis of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.cluster.acls import CLUSTER_NAME, AclBinding, AclFilter, check_filter, matching_acls
+from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, SUCCESS, ControllerResult, Outcome
+from tidelog.cluster.controller.settings import Randomness
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from tidelog.protocol.metadata_records.remove_access_control_entry_record import (
+    RemoveAccessControlEntryRecord,
+)
+from tidelog.protocol.steps import completed
+
+
+class Removal(NamedTuple):
+    """What one filter has removed."""
+
+    outcome: Outcome
+    removed: tuple[AclBinding, ...] = ()
+
+
+def create_acls(
+    image: MetadataImage, bindings: Sequence[AclBinding], randomness: Randomness
+) -> ControllerResult[list[Outcome]]:
+    """Add entries; outcomes in the order of `bindings`. One that is there already stays, successfully."""
+    existing = {AclBinding.of(record) for record in image.access_control_entries.values()}
+    records: list[AccessControlEntryRecord] = []
+    outcomes = []
+    for binding in bindings:
+        try:
+            _check(binding)
+        except KafkaError as error:
+            outcomes.append(Outcome.of(error))
+            continue
+        if binding not in existing:
+            existing.add(binding)
+            records.append(AccessControlEntryRecord(id=_new_id(image, randomness), **binding._asdict()))
+        outcomes.append(SUCCESS)
+    return ControllerResult(tuple(records), outcomes)
+
+
+def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> ControllerResult[list[Removal]]:
+    """Remove what any filter means; each answers all that it means, though another has removed it too."""
+    records: dict[UUID, RemoveAccessControlEntryRecord] = {}
+    removals = []
+    for wanted in filters:
+        try:
+            check_filter(wanted)
+            found = completed(matching_acls(image, wanted))
+            new = {each.id: RemoveAccessControlEntryRecord(id=each.id) for each in found}
+            if len(records | new) > MAX_RECORDS_PER_COMMAND:
+                text = f"more than {MAX_RECORDS_PER_COMMAND} entries cannot be removed at once"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            records |= new
+            removals.append(Removal(SUCCESS, tuple(map(AclBinding.of, found))))
+        except KafkaError as error:
+            removals.append(Removal(Outcome.of(error)))
+    return ControllerResult(tuple(records.values()), removals)
+
+
+def _check(binding: AclBinding) -> None:
+    if binding.resource_type not in tuple(AclResourceType)[1:]:
+        raise _refused(f"an entry cannot have the resource type {binding.resource_type}")
+    if binding.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        raise _refused(f"an entry cannot have the pattern type {binding.pattern_type}")
+    if binding.operation not in tuple(AclOperation)[1:]:
+        raise _refused(f"an entry cannot have the operation {binding.operation}")
+    if binding.permission_type not in (PermissionType.DENY, PermissionType.ALLOW):
+        raise _refused(f"an entry cannot have the permission type {binding.permission_type}")
+    if not binding.resource_name:
+        raise _refused("an entry needs the name of a resource")
+    if binding.resource_type == AclResourceType.CLUSTER and binding.resource_name != CLUSTER_NAME:
+        raise _refused(f"{binding.resource_name!r}: the name of the cluster is {CLUSTER_NAME}")
+    if ":" not in binding.principal:
+        raise _refused(f"{binding.principal!r} is not a principal, which is type:name")
+
+
+def _new_id(image: MetadataImage, randomness: Randomness) -> UUID:
+    while (candidate := randomness.uuid()) in image.access_control_entries:
+        pass
+    return candidate
+
+
+def _refused(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)

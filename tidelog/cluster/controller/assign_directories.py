@@ -1,0 +1,75 @@
+"""Brokers tell in which log directory they put a replica: AssignReplicasToDirs (KIP-858).
+
+A replica in a directory that is not online any more leaves the in-sync set, and leads no longer.
+
+Source: KIP-858; ReplicationControlManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tidelog.cluster.controller.brokers import current_registration
+from tidelog.cluster.controller.partition_change import Wishes
+from tidelog.cluster.controller.partition_updates import PartitionOfTopic, PartitionUpdates
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.replica_directories import is_online
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    ResponseDirectoryData,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+
+
+def assign_replicas_to_directories(
+    image: MetadataImage, settings: ControllerSettings, request: AssignReplicasToDirsRequest
+) -> ControllerResult[AssignReplicasToDirsResponse]:
+    """Note where replicas are; every partition gets its own outcome.
+
+    STALE_BROKER_EPOCH for the whole request when the broker is not the one that registered.
+    """
+    broker = current_registration(image, request.broker_id, request.broker_epoch)
+    assigned = PartitionUpdates(image, settings, leaving=None)
+    offline: list[PartitionOfTopic] = []
+    directories = []
+    for directory in request.directories:
+        topics = []
+        for topic in directory.topics:
+            partitions = []
+            for partition in topic.partitions:
+                index = partition.partition_index
+                code = _assign(image, assigned, broker.id, directory.id, topic.topic_id, index)
+                partitions.append(ResponsePartitionData(partition_index=index, error_code=code))
+                if code is ErrorCode.NONE and not is_online(directory.id, broker.log_dirs):
+                    offline.append((image.topics_by_id[topic.topic_id], index))
+            topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=tuple(partitions)))
+        directories.append(ResponseDirectoryData(id=directory.id, topics=tuple(topics)))
+    assigned.without(offline, broker.id)
+    reply = AssignReplicasToDirsResponse(directories=tuple(directories))
+    return ControllerResult(tuple(assigned.records), reply, is_atomic=False)
+
+
+def _assign(
+    image: MetadataImage,
+    updates: PartitionUpdates,
+    broker: BrokerId,
+    directory: UUID,
+    topic_id: UUID,
+    index: int,
+) -> ErrorCode:
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    partition = updates.partition(topic, index)
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if broker not in partition.replicas:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    updates.change(topic, index, Wishes(directories={broker: directory}))
+    return ErrorCode.NONE

@@ -1,0 +1,77 @@
+"""Replicas of new partitions: chosen for the client, or named by it and checked.
+
+Source: ReplicationControlManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from tidelog.cluster.controller.settings import Randomness
+from tidelog.cluster.image import MetadataImage, PartitionImage
+from tidelog.cluster.placement import UsableBroker, place_replicas
+from tidelog.cluster.replica_directories import default_directory
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId
+
+
+def automatic_partitions(
+    image: MetadataImage, partition_count: int, replication_factor: int, randomness: Randomness
+) -> list[PartitionImage]:
+    """New partitions spread over the brokers; INVALID_REPLICATION_FACTOR when there are too few."""
+    brokers = [
+        UsableBroker(broker.id, broker.rack, broker.fenced)
+        for broker in image.brokers.values()
+        if not broker.in_controlled_shutdown and not _is_cordoned(broker.log_dirs, broker.cordoned_log_dirs)
+    ]
+    placed = place_replicas(brokers, partition_count, replication_factor, randomness.below)
+    return [_new_partition(image, replicas) for replicas in placed]
+
+
+def manual_partition(
+    image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int | None
+) -> PartitionImage:
+    """A new partition on the brokers that a client names; INVALID_REPLICA_ASSIGNMENT when it cannot be.
+
+    `replication_factor`: that of the topic's other partitions, None when this is the first.
+    """
+    check_assignment(image, replicas, replication_factor)
+    partition = _new_partition(image, tuple(replicas))
+    if not partition.isr:
+        raise _refused(f"all brokers of an assignment are fenced or stopping: {list(replicas)}")
+    return partition
+
+
+def check_assignment(
+    image: MetadataImage, replicas: Sequence[BrokerId], replication_factor: int | None
+) -> None:
+    """INVALID_REPLICA_ASSIGNMENT when a partition cannot be placed on `replicas`, alive or not.
+
+    `replication_factor`: what it has to be, None for any.
+    """
+    if not replicas:
+        raise _refused("an assignment names no broker")
+    for broker in replicas:
+        if broker not in image.brokers:
+            raise _refused(f"an assignment names broker {broker}, which is not registered")
+    if len(set(replicas)) != len(replicas):
+        raise _refused(f"an assignment names a broker twice: {list(replicas)}")
+    if replication_factor is not None and len(replicas) != replication_factor:
+        raise _refused(
+            f"an assignment has {len(replicas)} replicas, other partitions have {replication_factor}"
+        )
+
+
+def _new_partition(image: MetadataImage, replicas: tuple[BrokerId, ...]) -> PartitionImage:
+    isr = tuple(broker for broker in replicas if image.brokers[broker].is_active)
+    directories = tuple(default_directory(image.brokers[broker].log_dirs) for broker in replicas)
+    return PartitionImage(replicas=replicas, isr=isr, leader=isr[0] if isr else -1, directories=directories)
+
+
+def _is_cordoned(log_dirs: Sequence[UUID], cordoned: Sequence[UUID]) -> bool:
+    return bool(log_dirs) and all(directory in cordoned for directory in log_dirs)
+
+
+def _refused(reason: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)

@@ -1,0 +1,47 @@
+"""The first records of a new cluster: its feature levels, and one value of min.insync.replicas.
+
+They stand in a transaction, so that a half-written beginning never counts.
+
+Source: ActivationRecordsGenerator of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.cluster.features import BOOTSTRAP_LEVELS
+from tidelog.cluster.image import ResourceType
+from tidelog.protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.end_transaction_record import EndTransactionRecord
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.schema import MetadataRecord
+
+
+def feature_records() -> tuple[MetadataRecord, ...]:
+    """The feature levels that a new cluster starts at."""
+    return tuple(
+        FeatureLevelRecord(name=name, feature_level=level) for name, level in BOOTSTRAP_LEVELS.items()
+    )
+
+
+def bootstrap_records(
+    min_insync_replicas: int, formatted_with: Sequence[MetadataRecord] | None = None
+) -> tuple[MetadataRecord, ...]:
+    """What is written into an empty metadata log.
+
+    `min_insync_replicas`: the value of server.properties, which the cluster keeps because
+    eligible leader replicas need all brokers to agree on it. `formatted_with`: the records that the
+    controller's directory was formatted with, feature levels above all.
+    """
+    return (
+        BeginTransactionRecord(name="bootstrap"),
+        *(feature_records() if formatted_with is None else formatted_with),
+        ConfigRecord(
+            resource_type=ResourceType.BROKER,
+            resource_name="",
+            name="min.insync.replicas",
+            value=str(min_insync_replicas),
+        ),
+        EndTransactionRecord(),
+    )

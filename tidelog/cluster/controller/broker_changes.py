@@ -1,0 +1,125 @@
+"""What the partitions must do when a broker is fenced, let in, stopping, gone, or back without its memory.
+
+Each function answers the records of one such event, those of the partitions included.
+
+Source: KIP-631, KIP-841, KIP-858, KIP-966; ReplicationControlManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from tidelog.cluster.controller.partition_scans import eligible_on, in_sync_on, leaderless, stored_in
+from tidelog.cluster.controller.partition_updates import PartitionUpdates
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.features import eligible_leader_replicas_enabled
+from tidelog.cluster.image import BrokerImage, MetadataImage
+from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from tidelog.protocol.metadata_records.unregister_broker_record import UnregisterBrokerRecord
+from tidelog.protocol.schema import MetadataRecord
+
+_FENCE: Final = 1
+_UNFENCE: Final = -1
+_IN_CONTROLLED_SHUTDOWN: Final = 1
+
+
+def fenced(image: MetadataImage, settings: ControllerSettings, broker: BrokerImage) -> list[MetadataRecord]:
+    """The broker leaves every in-sync set and leads nothing; then it is fenced."""
+    change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_FENCE)
+    return [*_left_in_sync_sets(image, settings, broker.id), change]
+
+
+def unfenced(image: MetadataImage, settings: ControllerSettings, broker: BrokerImage) -> list[MetadataRecord]:
+    """The broker is let in; then it leads what nobody leads, where it may."""
+    updates = PartitionUpdates(image, settings, coming=broker.id)
+    updates.without(leaderless(image))
+    change = BrokerRegistrationChangeRecord(broker_id=broker.id, broker_epoch=broker.epoch, fenced=_UNFENCE)
+    return [change, *updates.records]
+
+
+def in_controlled_shutdown(
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
+) -> list[MetadataRecord]:
+    """The broker is known to be stopping; then it leaves every in-sync set and leads nothing."""
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, in_controlled_shutdown=_IN_CONTROLLED_SHUTDOWN
+    )
+    changes = [] if broker.in_controlled_shutdown else [change]
+    return [*changes, *_left_in_sync_sets(image, settings, broker.id)]
+
+
+def unregistered(
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage
+) -> list[MetadataRecord]:
+    """The broker leaves every in-sync set; then its registration goes.
+
+    It stays eligible where it was: whoever registers under its id without having stopped cleanly
+    loses that.
+    """
+    gone = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+    return [*_left_in_sync_sets(image, settings, broker.id), gone]
+
+
+def replaced(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    broker: BrokerId,
+    log_dirs: Sequence[UUID],
+    *,
+    is_clean: bool,
+) -> list[MetadataRecord]:
+    """The partitions when another process takes over a broker's id, with these log directories.
+
+    `is_clean`: the one before it stopped cleanly, so nothing that it had is lost but for what was in
+    directories that are not there any more. It is no longer eligible to lead what may be lost.
+    """
+    if not eligible_leader_replicas_enabled(image):
+        return list(_left_in_sync_sets(image, settings, broker))
+    updates = PartitionUpdates(image, settings, leaving=broker)
+    for topic, index in [*in_sync_on(image, broker), *eligible_on(image, broker)]:
+        directory = topic.partitions[index].directory_of(broker)
+        is_there = directory is None or directory in log_dirs
+        if not (is_clean and is_there):
+            updates.without([(topic, index)], broker, is_unclean=True)
+        elif broker in topic.partitions[index].isr:
+            updates.without([(topic, index)], broker)
+    return list(updates.records)
+
+
+def directories_offline(
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage, offline: Sequence[UUID]
+) -> list[MetadataRecord]:
+    """The broker leaves the in-sync sets of what is in directories that it lost since it registered."""
+    lost = [directory for directory in broker.log_dirs if directory in offline]
+    if not lost:
+        return []
+    updates = PartitionUpdates(image, settings, leaving=broker.id)
+    for directory in lost:
+        updates.without(stored_in(image, directory), broker.id)
+    remaining = tuple(directory for directory in broker.log_dirs if directory not in offline)
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.id, broker_epoch=broker.epoch, log_dirs=remaining
+    )
+    return [*updates.records, change]
+
+
+def directories_cordoned(broker: BrokerImage, cordoned: Sequence[UUID] | None) -> list[MetadataRecord]:
+    """The broker takes no new partitions into some of its directories; None leaves that as it is."""
+    if cordoned is None or set(cordoned) == set(broker.cordoned_log_dirs):
+        return []
+    return [
+        BrokerRegistrationChangeRecord(
+            broker_id=broker.id, broker_epoch=broker.epoch, cordoned_log_dirs=tuple(cordoned)
+        )
+    ]
+
+
+def _left_in_sync_sets(
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerId
+) -> Sequence[MetadataRecord]:
+    updates = PartitionUpdates(image, settings, leaving=broker)
+    updates.without(in_sync_on(image, broker), broker)
+    return updates.records

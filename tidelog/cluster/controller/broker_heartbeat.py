@@ -1,0 +1,145 @@
+"""Heartbeats let brokers in, and out again in good order; silence fences them.
+
+A broker's state, and what leads from one to the next:
+
+    FENCED -> UNFENCED               it has followed the metadata up to where it was heard of as fenced
+                                     (in Kafka to its registration: who was silent may come in too early)
+    FENCED -> SHUTDOWN_NOW           it wants to stop
+    UNFENCED -> FENCED               it wants to be fenced, or its session is over
+    UNFENCED -> SHUTDOWN_NOW         it wants to stop, and leads nothing or wants to be fenced at once
+    UNFENCED -> CONTROLLED_SHUTDOWN  it wants to stop, and leads something
+    CONTROLLED_SHUTDOWN -> SHUTDOWN_NOW   it leads nothing, and every active broker knows
+
+Source: KIP-631, KIP-841, KIP-858; BrokerHeartbeatManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from tidelog.cluster.controller import broker_changes
+from tidelog.cluster.controller.brokers import current_registration
+from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
+from tidelog.cluster.controller.partition_scans import leads_any
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import BrokerImage, MetadataImage
+from tidelog.protocol.ids import Offset
+from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from tidelog.protocol.schema import MetadataRecord
+
+
+class BrokerState(Enum):
+    """Where a broker stands between being let in and being gone; see the module."""
+
+    FENCED = auto()
+    UNFENCED = auto()
+    CONTROLLED_SHUTDOWN = auto()
+    SHUTDOWN_NOW = auto()
+
+
+class HeartbeatReply(NamedTuple):
+    """What a broker is told; `shutdown_offset` is for `BrokerHeartbeats.follow` only."""
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool
+    shutdown_offset: Offset | None
+
+
+def broker_heartbeat(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    heartbeats: BrokerHeartbeats,
+    request: BrokerHeartbeatRequest,
+) -> ControllerResult[HeartbeatReply]:
+    """Move a broker on; STALE_BROKER_EPOCH when it is not the one that registered.
+
+    The soft state is only read: `BrokerHeartbeats.contact` comes before, `follow` after.
+    """
+    broker = current_registration(image, request.broker_id, request.broker_epoch)
+    current = _current_state(heartbeats, broker)
+    following = _next_state(image, heartbeats, broker, current, request)
+    records = _records(image, settings, broker, following) if following is not current else []
+    if any(directory in request.offline_log_dirs for directory in broker.log_dirs):
+        moved = _after(image, records)
+        records += broker_changes.directories_offline(moved, settings, broker, request.offline_log_dirs)
+    records += broker_changes.directories_cordoned(broker, request.cordoned_log_dirs)
+    stopping = following is BrokerState.CONTROLLED_SHUTDOWN
+    reply = HeartbeatReply(
+        is_caught_up=request.current_metadata_offset >= broker.epoch,
+        is_fenced=following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
+        should_shut_down=following is BrokerState.SHUTDOWN_NOW,
+        shutdown_offset=image.offset + len(records) if stopping else None,
+    )
+    return ControllerResult(tuple(records), reply, is_atomic=False)
+
+
+def fence_stale_broker(
+    image: MetadataImage, settings: ControllerSettings, heartbeats: BrokerHeartbeats, now_ms: int
+) -> ControllerResult[bool]:
+    """Fence the broker whose session is over for longest; whether one was, and others may be.
+
+    One in a call, so that the next sees what the first led to.
+    """
+    stale = heartbeats.stale_broker(image, now_ms)
+    if stale is None:
+        return ControllerResult((), False)
+    records = broker_changes.fenced(image, settings, image.brokers[stale])
+    return ControllerResult(tuple(records), True, is_atomic=False)
+
+
+def _current_state(heartbeats: BrokerHeartbeats, broker: BrokerImage) -> BrokerState:
+    if broker.fenced:
+        return BrokerState.FENCED
+    if heartbeats.shutdown_offset(broker.id, broker.epoch) is not None:
+        return BrokerState.CONTROLLED_SHUTDOWN
+    return BrokerState.UNFENCED
+
+
+def _next_state(
+    image: MetadataImage,
+    heartbeats: BrokerHeartbeats,
+    broker: BrokerImage,
+    current: BrokerState,
+    request: BrokerHeartbeatRequest,
+) -> BrokerState:
+    if current is BrokerState.FENCED:
+        if request.want_shut_down:
+            return BrokerState.SHUTDOWN_NOW
+        is_caught_up = heartbeats.knows_it_is_fenced(broker.id, broker.epoch, request.current_metadata_offset)
+        # A process that began to stop never comes back as the same: the metadata cannot say so.
+        stays_out = request.want_fence or broker.in_controlled_shutdown or not is_caught_up
+        return BrokerState.FENCED if stays_out else BrokerState.UNFENCED
+    if current is BrokerState.UNFENCED:
+        if request.want_fence:
+            return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+        if not request.want_shut_down:
+            return BrokerState.UNFENCED
+        leads = leads_any(image, broker.id)
+        return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
+    if leads_any(image, broker.id):
+        return BrokerState.CONTROLLED_SHUTDOWN
+    awaited = heartbeats.shutdown_offset(broker.id, broker.epoch)
+    reached = heartbeats.lowest_active_offset(image)
+    everybody_knows = awaited is None or reached is None or awaited <= reached
+    return BrokerState.SHUTDOWN_NOW if everybody_knows else BrokerState.CONTROLLED_SHUTDOWN
+
+
+def _records(
+    image: MetadataImage, settings: ControllerSettings, broker: BrokerImage, following: BrokerState
+) -> list[MetadataRecord]:
+    if following is BrokerState.UNFENCED:
+        return broker_changes.unfenced(image, settings, broker)
+    if following is BrokerState.CONTROLLED_SHUTDOWN:
+        return broker_changes.in_controlled_shutdown(image, settings, broker)
+    return [] if broker.fenced else broker_changes.fenced(image, settings, broker)
+
+
+def _after(image: MetadataImage, records: list[MetadataRecord]) -> MetadataImage:
+    delta = MetadataDelta(image)
+    for record in records:
+        delta.replay(record)
+    return delta.image(image.offset + len(records), image.epoch)

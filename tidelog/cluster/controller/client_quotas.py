@@ -1,0 +1,77 @@
+"""Client quotas are set and removed.
+
+Each entity changes as a whole or not at all; an entity that is named twice changes once, and its
+second mention is refused.
+
+Source: KIP-546; ClientQuotaControlManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from tidelog.cluster.client_quotas import check_value, keys_for
+from tidelog.cluster.controller.result import SUCCESS, ControllerResult, Outcome
+from tidelog.cluster.image import MetadataImage, QuotaEntity
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, RequestEntryData
+from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+
+
+class QuotaOutcome(NamedTuple):
+    """What became of one entity."""
+
+    entity: Mapping[str, str | None]
+    outcome: Outcome
+
+
+def alter_client_quotas(
+    image: MetadataImage, request: AlterClientQuotasRequest, hosts: Collection[str] = ()
+) -> ControllerResult[list[QuotaOutcome]]:
+    """Set and remove quotas; one outcome for each entity, in the order of the request.
+
+    `hosts`: names in the request that can be resolved to an address. Nothing is changed for
+    `validate_only`.
+    """
+    records: list[ClientQuotaRecord] = []
+    outcomes: dict[QuotaEntity, QuotaOutcome] = {}
+    for entry in request.entries:
+        entity = {each.entity_type: each.entity_name for each in entry.entity}
+        key: QuotaEntity = tuple(sorted(entity.items(), key=lambda item: item[0]))
+        try:
+            if key in outcomes:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity} is in the request twice")
+            records += _changes(image, entity, key, entry, hosts)
+            outcomes[key] = QuotaOutcome(entity, SUCCESS)
+        except KafkaError as error:
+            outcomes[key] = QuotaOutcome(entity, Outcome.of(error))
+    return ControllerResult(() if request.validate_only else tuple(records), list(outcomes.values()))
+
+
+def _changes(
+    image: MetadataImage,
+    entity: Mapping[str, str | None],
+    key: QuotaEntity,
+    entry: RequestEntryData,
+    hosts: Collection[str],
+) -> list[ClientQuotaRecord]:
+    """The records of one entity; what stays as it is gets none."""
+    named = [op.key for op in entry.ops]
+    repeated = sorted({each for each in named if named.count(each) > 1})
+    if repeated:
+        text = f"{', '.join(repeated)}: a quota of {dict(entity)} may be changed once"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    keys = keys_for(entity, hosts)
+    current = image.client_quotas.get(key, {})
+    told = tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items())
+    records = []
+    for op in entry.ops:
+        if op.remove:
+            if op.key in current:
+                records.append(ClientQuotaRecord(entity=told, key=op.key, remove=True))
+            continue
+        check_value(keys, op.key, op.value)
+        if current.get(op.key) != op.value:
+            records.append(ClientQuotaRecord(entity=told, key=op.key, value=op.value))
+    return records

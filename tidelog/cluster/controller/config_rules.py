@@ -1,0 +1,157 @@
+"""Which configs topics, brokers and groups may have: names, values, and what must fit together.
+
+Errors: KafkaError, INVALID_CONFIG unless said otherwise.
+Source: ControllerConfigurationValidator, LogConfig and GroupConfigManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.effective_configs import BrokerLayers, effective_topic_entry
+from tidelog.cluster.group_configs import GROUP_CONFIGS, limits_of
+from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.cluster.topic_names import check_name
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.config import LogConfig
+from tidelog.storage.config_definition import ConfigError
+from tidelog.storage.topic_configs import TOPIC_CONFIGS, log_config_from
+
+_FOLLOW_TOTAL_RETENTION = -2
+_NO_LIMIT = -1
+
+
+def check_configs(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    resource_type: int,
+    name: str,
+    configs: Mapping[str, str],
+) -> None:
+    """Whether the resource may have `configs`, all that it would have after a change.
+
+    INVALID_REQUEST for a kind of resource that has no configs in the metadata log.
+    """
+    if resource_type == ResourceType.TOPIC:
+        _check_topic(image, settings, name, configs)
+    elif resource_type == ResourceType.BROKER:
+        _check_broker_name(name)
+    elif resource_type == ResourceType.GROUP:
+        _check_group(settings, name, configs)
+    else:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"resource type {resource_type} has no configs here")
+
+
+def _check_topic(
+    image: MetadataImage, settings: ControllerSettings, name: str, configs: Mapping[str, str]
+) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic's configs need the name of a topic")
+    check_name(name)
+    try:
+        for key, text in configs.items():
+            definition = TOPIC_CONFIGS.get(key)
+            if definition is None:
+                raise ConfigError(key, text, "there is no topic config of this name")
+            definition.parse(text)
+        config = log_config_from(_effective(image, settings, configs))
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    existing = image.topic_configs(name) if name in image.topics_by_name else {}
+    if config.remote_storage_enable:
+        _check_tiered(settings, config)
+    elif (
+        existing.get("remote.storage.enable", "").strip().lower() == "true"
+        and not config.remote_log_delete_on_disable
+    ):
+        text = "remote.storage.enable=false: needs remote.log.delete.on.disable=true, remote data is lost"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+
+
+def _effective(
+    image: MetadataImage, settings: ControllerSettings, configs: Mapping[str, str]
+) -> dict[str, str]:
+    layers = broker_layers(image, settings)
+    entries = (effective_topic_entry(definition, configs, layers) for definition in TOPIC_CONFIGS.values())
+    return {entry.name: entry.value for entry in entries if entry.value is not None}
+
+
+def broker_layers(image: MetadataImage, settings: ControllerSettings) -> BrokerLayers:
+    """The broker configs that stand behind topic configs, defaults left to the topic keys."""
+    return BrokerLayers(
+        own=image.broker_configs(settings.node_id),
+        cluster=image.cluster_configs(),
+        static=settings.static_configs,
+        defaults={},
+    )
+
+
+def _check_tiered(settings: ControllerSettings, config: LogConfig) -> None:
+    if not settings.remote_storage_system_enable:
+        text = "remote.storage.enable=true: needs remote.log.storage.system.enable=true on the brokers"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    if config.is_compacted:
+        text = "remote.storage.enable=true: allowed is only the cleanup.policy delete or an empty one"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    check_local_retention(config)
+    _check_copy_lag("ms", config.remote_copy_lag_ms, config.effective_local_retention_ms)
+    _check_copy_lag("bytes", config.remote_copy_lag_bytes, config.effective_local_retention_bytes)
+
+
+def check_local_retention(config: LogConfig) -> None:
+    """Whether the local limits fit to the total ones."""
+    _check_local_limit("ms", config.local_retention_ms, config.retention_ms, config)
+    _check_local_limit("bytes", config.local_retention_bytes, config.retention_bytes, config)
+
+
+def _check_local_limit(unit: str, local: int, total: int, config: LogConfig) -> None:
+    if local in (_FOLLOW_TOTAL_RETENTION, total):
+        return
+    key = f"local.retention.{unit}={local}"
+    if config.remote_log_copy_disable:
+        text = f"{key}: allowed with remote.log.copy.disable=true is -2 or retention.{unit}, {total}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    if total > _NO_LIMIT and (local == _NO_LIMIT or local > total):
+        text = f"{key}: allowed is at most retention.{unit}, {total}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+
+
+def _check_copy_lag(unit: str, lag: int, local: int) -> None:
+    """KIP-1241: what local retention deletes must have been copied before."""
+    if _NO_LIMIT < local < lag:
+        text = f"remote.copy.lag.{unit}={lag}: allowed is at most local.retention.{unit}, {local}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+
+
+def _check_broker_name(name: str) -> None:
+    if name and not (name.isascii() and name.isdigit()):
+        text = f"{name!r} is not a broker: allowed is a broker id, or nothing for all brokers"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+
+
+def _check_group(settings: ControllerSettings, name: str, configs: Mapping[str, str]) -> None:
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a group's configs need the name of a group")
+    for key, text in configs.items():
+        definition = GROUP_CONFIGS.get(key)
+        if definition is None:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{key}={text}: there is no group config of this name")
+        try:
+            value = definition.parse(text)
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        if isinstance(value, int):
+            _check_group_limits(settings, key, value)
+
+
+def _check_group_limits(settings: ControllerSettings, key: str, value: int) -> None:
+    limits = limits_of(key)
+    lowest = settings.group_limits.get(limits.lowest) if limits.lowest else None
+    highest = settings.group_limits.get(limits.highest) if limits.highest else None
+    if isinstance(lowest, int) and value < lowest:
+        text = f"{key}={value}: allowed is at least {limits.lowest}, {lowest}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    if isinstance(highest, int) and value > highest:
+        text = f"{key}={value}: allowed is at most {limits.highest}, {highest}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)

@@ -1,0 +1,192 @@
+"""Changes of configs: single operations (KIP-339), or the old way that replaces all of them.
+
+One resource changes as a whole or not at all; resources of a request are independent.
+
+Source: ConfigurationControlManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from tidelog.cluster.controller.config_rules import check_configs
+from tidelog.cluster.controller.result import SUCCESS, ControllerResult, Outcome
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.features import eligible_leader_replicas_enabled
+from tidelog.cluster.group_configs import GROUP_CONFIGS
+from tidelog.cluster.image import ConfigResource, MetadataImage, ResourceType
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.metadata_records.clear_elr_record import ClearElrRecord
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.storage.config_definition import ConfigDefinition, ConfigKind
+from tidelog.storage.topic_configs import TOPIC_CONFIGS
+
+_MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+
+
+class ConfigOperation(IntEnum):
+    """What is done to one key; the numbers of IncrementalAlterConfigs requests."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One operation on one key; `value` is None for DELETE."""
+
+    key: str
+    operation: int
+    value: str | None
+
+
+class ResourceChange(NamedTuple):
+    """The operations on one resource, or all its configs for the old way."""
+
+    resource: ConfigResource
+    changes: tuple[ConfigChange, ...]
+
+
+def alter_configs(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    requested: Iterable[ResourceChange],
+    definitions: Mapping[int, Mapping[str, ConfigDefinition]],
+) -> ControllerResult[list[Outcome]]:
+    """Apply single operations; outcomes in the order of `requested`.
+
+    `definitions`, by resource type, says which keys are lists and what their defaults are.
+    """
+    records: list[ConfigRecord] = []
+    outcomes = []
+    for each in requested:
+        try:
+            values = changed_values(image, each, definitions)
+            records += change_records(image, settings, each.resource, values)
+            outcomes.append(SUCCESS)
+        except KafkaError as error:
+            outcomes.append(Outcome.of(error))
+    return ControllerResult((*records, *_forgotten_eligible_leaders(image, records)), outcomes)
+
+
+def _forgotten_eligible_leaders(
+    image: MetadataImage, records: Iterable[ConfigRecord]
+) -> list[ClearElrRecord]:
+    """Where min.insync.replicas changes, nobody stays eligible (KIP-966).
+
+    With a lower value the high watermark may pass what those replicas have.
+    """
+    if not eligible_leader_replicas_enabled(image):
+        return []
+    return [
+        ClearElrRecord(topic_name=record.resource_name if record.resource_type == ResourceType.TOPIC else "")
+        for record in records
+        if record.name == _MIN_INSYNC_REPLICAS
+    ]
+
+
+def changed_values(
+    image: MetadataImage,
+    requested: ResourceChange,
+    definitions: Mapping[int, Mapping[str, ConfigDefinition]],
+) -> dict[str, str | None]:
+    """The new value of every key that a resource's operations name, None for one that is dropped."""
+    current = image.configs.get(requested.resource, {})
+    known = definitions.get(requested.resource[0], {})
+    return {each.key: _changed(current.get(each.key), each, known) for each in requested.changes}
+
+
+def replace_configs(
+    image: MetadataImage, settings: ControllerSettings, requested: Iterable[ResourceChange]
+) -> ControllerResult[list[Outcome]]:
+    """Give each resource exactly the configs that are named; outcomes in the order of `requested`."""
+    records: list[ConfigRecord] = []
+    outcomes = []
+    for resource, changes in requested:
+        try:
+            values = {change.key: change.value for change in changes}
+            dropped = {key: None for key in image.configs.get(resource, {}) if key not in values}
+            records += change_records(image, settings, resource, values | dropped)
+            outcomes.append(SUCCESS)
+        except KafkaError as error:
+            outcomes.append(Outcome.of(error))
+    return ControllerResult((*records, *_forgotten_eligible_leaders(image, records)), outcomes)
+
+
+def change_records(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    resource: ConfigResource,
+    values: Mapping[str, str | None],
+    *,
+    is_new: bool = False,
+) -> list[ConfigRecord]:
+    """The records that set `values`, None to drop one, after a check of all that results.
+
+    What stays as it is gets no record, except for brokers, which read their files anew when
+    asked. `is_new`: the resource is being created by the same command.
+    """
+    resource_type, name = resource
+    current = image.configs.get(resource, {})
+    resulting = {key: value for key, value in {**current, **values}.items() if value is not None}
+    check_configs(image, settings, resource_type, name, resulting)
+    if resource_type == ResourceType.TOPIC and not is_new and name not in image.topics_by_name:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    if resource_type == ResourceType.BROKER and eligible_leader_replicas_enabled(image):
+        _check_min_insync_replicas(name, values)
+    return [
+        ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+        for key, value in values.items()
+        if value != current.get(key) or resource_type == ResourceType.BROKER
+    ]
+
+
+def _check_min_insync_replicas(broker: str, values: Mapping[str, str | None]) -> None:
+    if _MIN_INSYNC_REPLICAS not in values:
+        return
+    if broker:
+        text = f"{_MIN_INSYNC_REPLICAS}: eligible leader replicas need one value for all brokers"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    if values[_MIN_INSYNC_REPLICAS] is None:
+        text = f"{_MIN_INSYNC_REPLICAS}: eligible leader replicas need a value for all brokers"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+
+
+def _changed(
+    current: str | None, change: ConfigChange, definitions: Mapping[str, ConfigDefinition]
+) -> str | None:
+    if change.operation == ConfigOperation.DELETE:
+        return None
+    if change.value is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.key}: a value of null is not allowed")
+    if change.operation == ConfigOperation.SET:
+        return change.value
+    if change.operation not in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        text = f"{change.key}: there is no operation {change.operation}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    definition = definitions.get(change.key)
+    if definition is None or definition.kind is not ConfigKind.LIST:
+        text = f"{change.key}: values can only be appended to or subtracted from a list"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    return _changed_list(current if current is not None else definition.default_text or "", change)
+
+
+def _changed_list(current: str, change: ConfigChange) -> str:
+    items = [item for item in current.split(",") if item]
+    assert change.value is not None
+    for item in change.value.split(","):
+        if change.operation == ConfigOperation.APPEND and item not in items:
+            items.append(item)
+        elif change.operation == ConfigOperation.SUBTRACT and item in items:
+            items.remove(item)
+    return ",".join(items)
+
+
+TOPIC_AND_GROUP_DEFINITIONS: Final[Mapping[int, Mapping[str, ConfigDefinition]]] = {
+    ResourceType.TOPIC: TOPIC_CONFIGS,
+    ResourceType.GROUP: GROUP_CONFIGS,
+}
+"""The definitions that the controller knows by itself; those of brokers come from the broker."""

@@ -1,0 +1,90 @@
+"""Topics get more partitions.
+
+Source: ReplicationControlManager.createPartitions and ControllerApis of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tidelog.cluster.controller.assignments import automatic_partitions, manual_partition
+from tidelog.cluster.controller.partition_limit import PartitionLimit
+from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings, Randomness
+from tidelog.cluster.image import MetadataImage, PartitionImage, TopicImage
+from tidelog.cluster.partition_changes import partition_record
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+
+
+def create_partitions(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    request: CreatePartitionsRequest,
+    randomness: Randomness,
+) -> ControllerResult[CreatePartitionsResponse]:
+    """Add partitions up to the counts that are asked for; every topic gets its own outcome."""
+    counts = Counter(topic.name for topic in request.topics)
+    topics = {topic.name: topic for topic in request.topics}
+    limit = PartitionLimit(image, settings.partitions_per_broker_max)
+    records: list[PartitionRecord] = []
+    results = []
+    for name, count in counts.items():
+        topic = topics[name]
+        try:
+            if count > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times")
+            records += _new_records(image, limit, topic, randomness, MAX_RECORDS_PER_COMMAND - len(records))
+            results.append(CreatePartitionsTopicResult(name=name))
+        except KafkaError as error:
+            results.append(
+                CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=str(error))
+            )
+    reply = CreatePartitionsResponse(results=tuple(results))
+    return ControllerResult(() if request.validate_only else tuple(records), reply)
+
+
+def _new_records(
+    image: MetadataImage,
+    limit: PartitionLimit,
+    requested: CreatePartitionsTopic,
+    randomness: Randomness,
+    allowed: int,
+) -> list[PartitionRecord]:
+    topic = image.topics_by_name.get(requested.name)
+    if topic is None:
+        text = f"there is no topic {requested.name!r}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+    existing = len(topic.partitions)
+    additional = requested.count - existing
+    if additional <= 0:
+        text = f"topic {topic.name!r} has {existing} partitions, {requested.count} would not be more"
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
+    if additional > allowed:
+        text = f"a request may create {MAX_RECORDS_PER_COMMAND} partitions at most"
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+    partitions = _partitions(image, topic, requested, additional, randomness)
+    limit.take(topic.name, (each.replicas for each in partitions))
+    return [partition_record(topic.id, existing + index, each) for index, each in enumerate(partitions)]
+
+
+def _partitions(
+    image: MetadataImage,
+    topic: TopicImage,
+    requested: CreatePartitionsTopic,
+    additional: int,
+    randomness: Randomness,
+) -> list[PartitionImage]:
+    replication_factor = len(topic.partitions[0].replicas)
+    if requested.assignments is None:
+        return automatic_partitions(image, additional, replication_factor, randomness)
+    if len(requested.assignments) != additional:
+        text = f"{additional} partitions are to be added, {len(requested.assignments)} are assigned"
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    return [manual_partition(image, each.broker_ids, replication_factor) for each in requested.assignments]

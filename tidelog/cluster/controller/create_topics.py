@@ -1,0 +1,172 @@
+"""Topics come to be: names, partitions, replicas and configs checked, each topic for itself.
+
+Source: ReplicationControlManager and ControllerApis of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from tidelog.cluster.controller.assignments import automatic_partitions, manual_partition
+from tidelog.cluster.controller.config_rules import broker_layers
+from tidelog.cluster.controller.configs import change_records
+from tidelog.cluster.controller.partition_limit import PartitionLimit
+from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings, Randomness
+from tidelog.cluster.effective_configs import effective_topic_entry
+from tidelog.cluster.image import MetadataImage, PartitionImage, ResourceType
+from tidelog.cluster.partition_changes import partition_record
+from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC, check_name, colliding_names, metric_name
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.schema import MetadataRecord
+from tidelog.storage.topic_configs import TOPIC_CONFIGS
+
+_DEFAULT: Final = -1
+
+
+def create_topics(
+    image: MetadataImage,
+    settings: ControllerSettings,
+    request: CreateTopicsRequest,
+    randomness: Randomness,
+) -> ControllerResult[CreateTopicsResponse]:
+    """Create what can be created; every topic of the request gets its own outcome.
+
+    A request for too many partitions at once fails as a whole with POLICY_VIOLATION.
+    """
+    creation = _Creation(image, settings, randomness)
+    counts = Counter(topic.name for topic in request.topics)
+    topics = {topic.name: topic for topic in request.topics}
+    results = []
+    too_large = _partition_count(settings, request) > MAX_RECORDS_PER_COMMAND
+    for name, count in counts.items():
+        topic = topics[name]
+        try:
+            if count > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request {count} times")
+            if too_large:
+                text = f"a request may create {MAX_RECORDS_PER_COMMAND} partitions at most"
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, text)
+            results.append(creation.create(topic))
+        except KafkaError as error:
+            result = CreatableTopicResult(name=name, error_code=error.code, error_message=str(error))
+            results.append(result)
+    records = () if request.validate_only else tuple(creation.records)
+    return ControllerResult(records, CreateTopicsResponse(topics=tuple(results)))
+
+
+def _partition_count(settings: ControllerSettings, request: CreateTopicsRequest) -> int:
+    total = 0
+    for topic in request.topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        else:
+            count = settings.num_partitions if topic.num_partitions == _DEFAULT else topic.num_partitions
+            total += max(count, 0)
+    return total
+
+
+class _Creation:
+    """The topics of one request that can be created, as records."""
+
+    def __init__(self, image: MetadataImage, settings: ControllerSettings, randomness: Randomness) -> None:
+        self.records: list[MetadataRecord] = []
+        self._image = image
+        self._settings = settings
+        self._randomness = randomness
+        self._limit = PartitionLimit(image, settings.partitions_per_broker_max)
+        self._colliding = colliding_names(image.topics_by_name)
+
+    def create(self, topic: CreatableTopic) -> CreatableTopicResult:
+        """Add the topic's records; KafkaError, and no records, when it cannot be created."""
+        self._check_name(topic.name)
+        configs = self._config_records(topic)
+        partitions = self._partitions(topic)
+        self._limit.take(topic.name, (each.replicas for each in partitions))
+        topic_id = self._randomness.uuid()
+        self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
+        self.records += configs
+        self.records += [partition_record(topic_id, index, each) for index, each in enumerate(partitions)]
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic_id,
+            error_message=None,
+            num_partitions=len(partitions),
+            replication_factor=len(partitions[0].replicas),
+            configs=self._described(configs),
+        )
+
+    def _check_name(self, name: str) -> None:
+        if name == CLUSTER_METADATA_TOPIC:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name} is the cluster's own")
+        check_name(name)
+        if name in self._image.topics_by_name:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"there is a topic {name!r} already")
+        existing = self._colliding.get(metric_name(name))
+        if existing is not None:
+            text = f"topic name {name!r} collides with {existing!r}: metrics cannot tell '.' from '_'"
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
+
+    def _config_records(self, topic: CreatableTopic) -> list[ConfigRecord]:
+        missing = [config.name for config in topic.configs if config.value is None]
+        if missing:
+            text = f"{', '.join(missing)}: a value of null is not allowed"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+        values = {config.name: config.value for config in topic.configs}
+        resource = (int(ResourceType.TOPIC), topic.name)
+        return change_records(self._image, self._settings, resource, values, is_new=True)
+
+    def _partitions(self, topic: CreatableTopic) -> list[PartitionImage]:
+        if topic.assignments:
+            return self._assigned(topic)
+        count, factor = topic.num_partitions, topic.replication_factor
+        if factor < _DEFAULT or factor == 0:
+            text = f"replication factor {factor}: allowed is a positive number, or -1 for the default"
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+        if count < _DEFAULT or count == 0:
+            text = f"{count} partitions: allowed is a positive number, or -1 for the default"
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
+        count = self._settings.num_partitions if count == _DEFAULT else count
+        factor = self._settings.default_replication_factor if factor == _DEFAULT else factor
+        return automatic_partitions(self._image, count, factor, self._randomness)
+
+    def _assigned(self, topic: CreatableTopic) -> list[PartitionImage]:
+        if topic.replication_factor != _DEFAULT or topic.num_partitions != _DEFAULT:
+            text = "with assignments, allowed is -1 as number of partitions and as replication factor"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        partitions: dict[int, PartitionImage] = {}
+        replication_factor: int | None = None
+        for assignment in topic.assignments:
+            if assignment.partition_index in partitions:
+                text = f"partition {assignment.partition_index} is assigned twice"
+                raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+            partition = manual_partition(self._image, assignment.broker_ids, replication_factor)
+            partitions[assignment.partition_index] = partition
+            replication_factor = len(partition.replicas)
+        if set(partitions) != set(range(len(partitions))):
+            text = f"partitions {sorted(partitions)} are assigned, allowed is 0, 1, 2 and so on"
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+        return [partitions[index] for index in range(len(partitions))]
+
+    def _described(self, records: list[ConfigRecord]) -> tuple[CreatableTopicConfigs, ...]:
+        own = {record.name: record.value for record in records if record.value is not None}
+        layers = broker_layers(self._image, self._settings)
+        entries = (
+            effective_topic_entry(TOPIC_CONFIGS[key], own, layers)
+            for key in sorted(TOPIC_CONFIGS)
+            if not TOPIC_CONFIGS[key].internal
+        )
+        return tuple(
+            CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source)
+            for entry in entries
+        )

@@ -1,0 +1,91 @@
+"""Topics go, by name or by id.
+
+Source: ControllerApis.deleteTopics of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.schema import ZERO_UUID
+
+
+def delete_topics(
+    image: MetadataImage, settings: ControllerSettings, request: DeleteTopicsRequest, version: int
+) -> ControllerResult[DeleteTopicsResponse]:
+    """Delete what can be deleted; every topic of the request gets its own outcome.
+
+    Errors: when deletion is switched off, TOPIC_DELETION_DISABLED (INVALID_REQUEST before
+    version 3) for the whole request.
+    """
+    if not settings.delete_topic_enable:
+        code = ErrorCode.INVALID_REQUEST if version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+        raise KafkaError(code, "topics cannot be deleted: delete.topic.enable is false")
+    targets = [*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)]
+    counts = Counter(targets)
+    named_ids = _ids_of_names(image, counts)
+    records = []
+    results = []
+    for target, count in counts.items():
+        if target.name is None and target.topic_id in named_ids and count == 1:
+            continue  # its name is in the request too, and is where the answer stands
+        try:
+            topic_id = _topic_id(image, target, count, counts)
+        except KafkaError as error:
+            topic = image.topics_by_name.get(target.name or "")
+            twice = topic is not None and _by_id(topic.id) in counts
+            results.append(_result(target.name, topic.id if topic and twice else target.topic_id, error))
+            continue
+        records.append(RemoveTopicRecord(topic_id=topic_id))
+        results.append(_result(image.topics_by_id[topic_id].name, topic_id, None))
+    return ControllerResult(tuple(records), DeleteTopicsResponse(responses=tuple(results)))
+
+
+def _by_id(topic_id: UUID) -> DeleteTopicState:
+    return DeleteTopicState(topic_id=topic_id)
+
+
+def _ids_of_names(image: MetadataImage, targets: Iterable[DeleteTopicState]) -> set[UUID]:
+    topics = (image.topics_by_name.get(target.name) for target in targets if target.name is not None)
+    return {topic.id for topic in topics if topic is not None}
+
+
+def _topic_id(
+    image: MetadataImage, target: DeleteTopicState, count: int, targets: Mapping[DeleteTopicState, int]
+) -> UUID:
+    name = target.name
+    if name is None and target.topic_id == ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a topic has neither a name nor an id")
+    if name is not None and target.topic_id != ZERO_UUID:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} has both a name and an id")
+    if count > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a topic is in the request {count} times")
+    if name is None:
+        if target.topic_id not in image.topics_by_id:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "there is no topic with this id")
+        return target.topic_id
+    topic = image.topics_by_name.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    if _by_id(topic.id) in targets:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is in the request by its id also")
+    return topic.id
+
+
+def _result(name: str | None, topic_id: UUID, error: KafkaError | None) -> DeletableTopicResult:
+    if error is None:
+        return DeletableTopicResult(name=name, topic_id=topic_id)
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=str(error))

@@ -1,0 +1,112 @@
+"""Leaders are elected on request, or from time to time: the preferred one, or any rather than none.
+
+Source: KIP-183, KIP-460; ReplicationControlManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from tidelog.cluster.controller.partition_change import Election, Wishes
+from tidelog.cluster.controller.partition_scans import leaderless, not_led_by_preferred
+from tidelog.cluster.controller.partition_updates import PartitionUpdates
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import NO_LEADER, MetadataImage, TopicImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+
+MAX_ELECTIONS: Final = 1000
+"""How many leaders one call of a periodic task elects, so that it does not hold up other commands."""
+
+
+class ElectionType(IntEnum):
+    """What a client asks for; the numbers of ElectLeaders requests."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+def elect_leaders(
+    image: MetadataImage, settings: ControllerSettings, request: ElectLeadersRequest
+) -> ControllerResult[ElectLeadersResponse]:
+    """Elect leaders; every partition gets its own outcome.
+
+    Without a list of partitions it is all of them, and those that need no election are not told.
+    Errors: INVALID_REQUEST for an unknown kind of election.
+    """
+    if request.election_type not in tuple(ElectionType):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}")
+    elections = _Elections(image, settings, ElectionType(request.election_type))
+    results = []
+    if request.topic_partitions is None:
+        for topic in image.topics_by_name.values():
+            outcomes = (elections.elect(topic, topic.name, index) for index in topic.partitions)
+            needed = tuple(each for each in outcomes if each.error_code != ErrorCode.ELECTION_NOT_NEEDED)
+            results.append(ReplicaElectionResult(topic=topic.name, partition_result=needed))
+    else:
+        for asked in request.topic_partitions:
+            found = image.topics_by_name.get(asked.topic)
+            told = tuple(elections.elect(found, asked.topic, index) for index in asked.partitions)
+            results.append(ReplicaElectionResult(topic=asked.topic, partition_result=told))
+    reply = ElectLeadersResponse(replica_election_results=tuple(results))
+    return ControllerResult(tuple(elections.updates.records), reply)
+
+
+def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> ControllerResult[bool]:
+    """Let preferred replicas lead where they can; whether there may be more to do at once.
+
+    For `auto.leader.rebalance.enable`. As Kafka's quorum controller does, it corrects every
+    imbalance and does not look at `leader.imbalance.per.broker.percentage`.
+    """
+    updates = PartitionUpdates(image, settings)
+    for topic, index in not_led_by_preferred(image):
+        if len(updates.records) >= MAX_ELECTIONS:
+            break
+        updates.change(topic, index, Wishes(election=Election.PREFERRED))
+    return ControllerResult(tuple(updates.records), len(updates.records) >= MAX_ELECTIONS)
+
+
+def elect_unclean(image: MetadataImage, settings: ControllerSettings) -> ControllerResult[bool]:
+    """Elect any replica where nobody leads and the topic allows it; whether there may be more to do."""
+    updates = PartitionUpdates(image, settings)
+    for topic, index in leaderless(image):
+        if len(updates.records) >= MAX_ELECTIONS:
+            break
+        if updates.allows_unclean_election(topic):
+            updates.change(topic, index, Wishes(election=Election.UNCLEAN))
+    return ControllerResult(tuple(updates.records), len(updates.records) >= MAX_ELECTIONS)
+
+
+class _Elections:
+    """The elections of one request."""
+
+    def __init__(self, image: MetadataImage, settings: ControllerSettings, kind: ElectionType) -> None:
+        self.updates = PartitionUpdates(image, settings)
+        self._kind = kind
+
+    def elect(self, topic: TopicImage | None, name: str, index: int) -> PartitionResult:
+        code, text = self._outcome(topic, name, index)
+        return PartitionResult(partition_id=index, error_code=code, error_message=text)
+
+    def _outcome(self, topic: TopicImage | None, name: str, index: int) -> tuple[ErrorCode, str | None]:
+        partition = self.updates.partition(topic, index) if topic is not None else None
+        if topic is None or partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}-{index}"
+        if self._kind is ElectionType.PREFERRED:
+            if partition.leader == partition.replicas[0]:
+                return ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.text
+            election, failure = Election.PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+        else:
+            if partition.leader != NO_LEADER:
+                return ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.ELECTION_NOT_NEEDED.text
+            election, failure = Election.UNCLEAN, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        if self.updates.change(topic, index, Wishes(election=election)) is None:
+            return failure, failure.text
+        return ErrorCode.NONE, None

@@ -1,0 +1,141 @@
+"""The partition changes of one command, each on top of those before it.
+
+`PartitionUpdates` knows what holds for a topic's partitions (min.insync.replicas, unclean
+election, eligible leaders) and which brokers may lead, so that commands only say what they wish.
+
+Source: ReplicationControlManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeAlias
+from uuid import UUID
+
+from tidelog.cluster.controller.config_rules import broker_layers
+from tidelog.cluster.controller.partition_change import Election, Rules, Wishes, change_partition
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.effective_configs import effective_topic_entry
+from tidelog.cluster.features import METADATA_VERSION, eligible_leader_replicas_enabled
+from tidelog.cluster.image import MetadataImage, PartitionImage, TopicImage
+from tidelog.cluster.partition_changes import changed_partition
+from tidelog.cluster.replica_directories import default_directory, is_online
+from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.storage.topic_configs import TOPIC_CONFIGS
+
+_MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
+_UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+_METADATA_VERSION_3_6: Final = 12
+"""Below it a leader does not notice a smaller in-sync set without a new epoch (KAFKA-15021)."""
+
+
+PartitionOfTopic: TypeAlias = tuple[TopicImage, int]
+"""A topic of the image, and the index of one of its partitions."""
+
+
+class PartitionUpdates:
+    """See the module; `records` holds what was changed so far.
+
+    `leaving`: a broker that may not lead any more, whatever the image says of it; `coming`: one
+    that may from now on.
+    """
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        settings: ControllerSettings,
+        *,
+        leaving: BrokerId | None = None,
+        coming: BrokerId | None = None,
+    ) -> None:
+        self.records: list[PartitionChangeRecord] = []
+        self._image = image
+        self._leaving = leaving
+        self._coming = coming
+        self._tracks_eligible = eligible_leader_replicas_enabled(image)
+        level = image.features.get(METADATA_VERSION, _METADATA_VERSION_3_6)
+        self._bumps_on_shrink = level < _METADATA_VERSION_3_6
+        self._layers = broker_layers(image, settings)
+        self._defaults: dict[str, str] = {}
+        self._rules: dict[UUID, Rules] = {}
+        self._changed: dict[tuple[UUID, int], PartitionImage] = {}
+
+    def partition(self, topic: TopicImage, index: int) -> PartitionImage | None:
+        """A partition as the changes so far have left it; None when there is none."""
+        return self._changed.get((topic.id, index)) or topic.partitions.get(index)
+
+    def change(self, topic: TopicImage, index: int, wishes: Wishes) -> PartitionChangeRecord | None:
+        """Change a partition that exists; None when it is as wished already."""
+        partition = self.partition(topic, index)
+        assert partition is not None, f"{topic.name}-{index} does not exist"
+        record = change_partition(topic.id, index, partition, self._rules_of(topic), wishes)
+        if record is not None:
+            self.records.append(record)
+            self._changed[topic.id, index] = changed_partition(partition, record)
+        return record
+
+    def without(
+        self,
+        partitions: Iterable[PartitionOfTopic],
+        removed: BrokerId | None = None,
+        *,
+        is_unclean: bool = False,
+    ) -> None:
+        """Take a broker out of in-sync sets, and elect where a leader is missing.
+
+        `is_unclean`: the broker may have lost records, so it is not eligible to lead either.
+        """
+        for topic, index in partitions:
+            partition = self.partition(topic, index)
+            assert partition is not None, f"{topic.name}-{index} does not exist"
+            wishes = Wishes(
+                isr=tuple(replica for replica in partition.isr if replica != removed),
+                election=self.election(topic),
+                unclean_shutdown=removed if is_unclean else None,
+            )
+            self.change(topic, index, wishes)
+
+    def election(self, topic: TopicImage) -> Election:
+        """The election by which a topic's partitions are kept online."""
+        return Election.UNCLEAN if self.allows_unclean_election(topic) else Election.ONLINE
+
+    def allows_unclean_election(self, topic: TopicImage) -> bool:
+        """Whether a topic would rather lose records than have no leader."""
+        return self._config(topic, _UNCLEAN_ELECTION) == "true"
+
+    def _rules_of(self, topic: TopicImage) -> Rules:
+        found = self._rules.get(topic.id)
+        if found is None:
+            replication_factor = len(topic.partitions[0].replicas)
+            found = self._rules[topic.id] = Rules(
+                may_lead=self._may_lead,
+                default_directory=self._default_directory,
+                min_insync_replicas=min(int(self._config(topic, _MIN_INSYNC_REPLICAS)), replication_factor),
+                tracks_eligible_leaders=self._tracks_eligible,
+                bumps_epoch_on_isr_shrink=self._bumps_on_shrink,
+            )
+        return found
+
+    def _config(self, topic: TopicImage, key: str) -> str:
+        own = self._image.topic_configs(topic.name)
+        if key in own:
+            entry = effective_topic_entry(TOPIC_CONFIGS[key], own, self._layers)
+            return str(entry.value)
+        if key not in self._defaults:
+            entry = effective_topic_entry(TOPIC_CONFIGS[key], {}, self._layers)
+            self._defaults[key] = str(entry.value)
+        return self._defaults[key]
+
+    def _may_lead(self, partition: PartitionImage, broker: BrokerId) -> bool:
+        registered = self._image.brokers.get(broker)
+        if registered is None or broker == self._leaving:
+            return False
+        if not (registered.is_active or broker == self._coming):
+            return False
+        directory = partition.directory_of(broker)
+        return directory is None or is_online(directory, registered.log_dirs)
+
+    def _default_directory(self, broker: BrokerId) -> UUID:
+        registered = self._image.brokers.get(broker)
+        return default_directory(registered.log_dirs if registered is not None else None)

@@ -1,0 +1,43 @@
+"""Blocks of producer ids, handed to brokers so that no two producers get the same.
+
+Source: KIP-730; ProducerIdControlManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, ProducerId
+from tidelog.protocol.metadata_records.producer_ids_record import ProducerIdsRecord
+
+BLOCK_SIZE: Final = 1000
+_MAX_PRODUCER_ID: Final = 2**63 - 1
+
+
+class ProducerIdBlock(NamedTuple):
+    """Producer ids from `first` to `first` + `size` - 1."""
+
+    first: ProducerId
+    size: int
+
+
+def allocate_producer_ids(
+    image: MetadataImage, broker: BrokerId, broker_epoch: int
+) -> ControllerResult[ProducerIdBlock]:
+    """The next block for `broker`; STALE_BROKER_EPOCH when it is not the one that registered."""
+    registered = image.brokers.get(broker)
+    if registered is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker} is not registered")
+    if registered.epoch != broker_epoch:
+        text = f"broker {broker} has the epoch {registered.epoch}, not {broker_epoch}"
+        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
+    first = image.next_producer_id
+    if first > _MAX_PRODUCER_ID - BLOCK_SIZE:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids are used up")
+    record = ProducerIdsRecord(
+        broker_id=broker, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE
+    )
+    return ControllerResult((record,), ProducerIdBlock(first, BLOCK_SIZE))

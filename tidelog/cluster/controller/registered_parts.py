@@ -1,0 +1,40 @@
+"""What registrations of brokers and of controllers say alike: where a node listens, what it can work with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias, TypeVar
+
+from tidelog.protocol.messages import broker_registration, controller_registration
+from tidelog.protocol.metadata_records.register_broker_record import BrokerEndpoint, BrokerFeature
+from tidelog.protocol.metadata_records.register_controller_record import ControllerEndpoint, ControllerFeature
+
+Listener: TypeAlias = broker_registration.Listener | controller_registration.Listener
+Offered: TypeAlias = broker_registration.Feature | controller_registration.Feature
+Endpoint = TypeVar("Endpoint", BrokerEndpoint, ControllerEndpoint)
+Feature = TypeVar("Feature", BrokerFeature, ControllerFeature)
+
+
+def registered_endpoints(kind: type[Endpoint], listeners: Iterable[Listener]) -> tuple[Endpoint, ...]:
+    """A node's listeners as its record has them."""
+    return tuple(
+        kind(
+            name=listener.name,
+            host=listener.host,
+            port=listener.port,
+            security_protocol=listener.security_protocol,
+        )
+        for listener in listeners
+    )
+
+
+def registered_features(kind: type[Feature], offered: Iterable[Offered]) -> tuple[Feature, ...]:
+    """The features that a node can work with, as its record has them."""
+    return tuple(
+        kind(
+            name=feature.name,
+            min_supported_version=feature.min_supported_version,
+            max_supported_version=feature.max_supported_version,
+        )
+        for feature in offered
+    )

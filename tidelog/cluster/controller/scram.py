@@ -1,0 +1,96 @@
+"""SCRAM credentials are set and removed; a user changes once in a request.
+
+Errors, per user: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND for a
+removal of nothing, DUPLICATE_RESOURCE, UNSUPPORTED_VERSION below the metadata.version that has such
+records.
+Source: KIP-554, KIP-900; ScramControlManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+from tidelog.cluster.controller.result import SUCCESS, ControllerResult, Outcome
+from tidelog.cluster.features import METADATA_VERSION
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.scram import ITERATIONS_MAX, ITERATIONS_MIN, ScramMechanism, keys_of
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from tidelog.protocol.metadata_records.remove_user_scram_credential_record import (
+    RemoveUserScramCredentialRecord,
+)
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+
+# metadata.version 3.5-IV2.
+_FIRST_WITH_SCRAM: Final = 11
+
+_Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
+_Record: TypeAlias = RemoveUserScramCredentialRecord | UserScramCredentialRecord
+
+
+def alter_scram_credentials(
+    image: MetadataImage, request: AlterUserScramCredentialsRequest
+) -> ControllerResult[dict[str, Outcome]]:
+    """Remove and set credentials; the outcome of each user."""
+    records: dict[str, _Record] = {}
+    outcomes: dict[str, Outcome] = {}
+    for change in _changes(request):
+        user = change.name
+        try:
+            if user in outcomes:
+                records.pop(user, None)
+                text = f"user {user!r} is in the request twice"
+                raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, text)
+            records[user] = _record(image, change)
+            outcomes[user] = SUCCESS
+        except KafkaError as error:
+            # What was wrong first is what is told.
+            if outcomes.get(user, SUCCESS) is SUCCESS:
+                outcomes[user] = Outcome.of(error)
+    return ControllerResult(tuple(records.values()), outcomes)
+
+
+def _changes(request: AlterUserScramCredentialsRequest) -> Iterator[_Change]:
+    yield from request.deletions
+    yield from request.upsertions
+
+
+def _record(image: MetadataImage, change: _Change) -> _Record:
+    level = image.features.get(METADATA_VERSION, 0)
+    if level < _FIRST_WITH_SCRAM:
+        text = f"{METADATA_VERSION} {level} has no SCRAM credentials"
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+    if not change.name:
+        raise _unacceptable("a credential needs the name of a user")
+    if change.mechanism not in tuple(ScramMechanism):
+        text = f"there is no SCRAM mechanism {change.mechanism}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, text)
+    if isinstance(change, ScramCredentialDeletion):
+        if (change.name, change.mechanism) not in image.scram_credentials:
+            text = f"user {change.name!r} has no credential of this mechanism"
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, text)
+        return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
+    if change.iterations < ITERATIONS_MIN:
+        raise _unacceptable(f"{change.iterations} iterations are too few, {ITERATIONS_MIN} is the least")
+    if change.iterations > ITERATIONS_MAX:
+        raise _unacceptable(f"{change.iterations} iterations are too many, {ITERATIONS_MAX} is the most")
+    if not change.salt or not change.salted_password:
+        raise _unacceptable("a credential needs a salt and a salted password")
+    keys = keys_of(ScramMechanism(change.mechanism), change.salted_password)
+    return UserScramCredentialRecord(
+        name=change.name,
+        mechanism=change.mechanism,
+        salt=change.salt,
+        stored_key=keys.stored_key,
+        server_key=keys.server_key,
+        iterations=change.iterations,
+    )
+
+
+def _unacceptable(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, text)

@@ -1,0 +1,97 @@
+"""Which value of a config counts, and where it comes from.
+
+From strongest to weakest: set for the topic or group, set for this broker while it ran, set for
+all brokers while they ran, given in server.properties, Kafka's default.
+
+Source: KIP-226; ConfigHelper and KafkaConfigSchema of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import dropwhile
+from typing import NamedTuple
+
+from tidelog.storage.config_definition import ConfigDefinition, Synonym, value_text
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from; the numbers of DescribeConfigs responses."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_CLUSTER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class ConfigEntry(NamedTuple):
+    """A value under the name by which it was set; None for one that must not be shown."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLayers:
+    """A broker's configs by where they come from, as texts by key."""
+
+    own: Mapping[str, str]
+    cluster: Mapping[str, str]
+    static: Mapping[str, str]
+    defaults: Mapping[str, str]
+
+    def entries(self, names: Sequence[str]) -> list[ConfigEntry]:
+        """Every value of the keys `names`, which mean the same, strongest first."""
+        layers = (
+            (self.own, ConfigSource.DYNAMIC_BROKER),
+            (self.cluster, ConfigSource.DYNAMIC_CLUSTER),
+            (self.static, ConfigSource.STATIC_BROKER),
+            (self.defaults, ConfigSource.DEFAULT),
+        )
+        return [
+            ConfigEntry(name, layer[name], source)
+            for layer, source in layers
+            for name in names
+            if name in layer
+        ]
+
+    def entries_from(self, name: str, names: Sequence[str]) -> list[ConfigEntry]:
+        """The values of `names` from the first of the key `name` on.
+
+        So Kafka describes synonyms: a value of log.retention.hours is told only beside one of
+        log.retention.ms.
+        """
+        return list(dropwhile(lambda entry: entry.name != name, self.entries(names)))
+
+
+def effective_topic_entry(
+    definition: ConfigDefinition, own: Mapping[str, str], layers: BrokerLayers
+) -> ConfigEntry:
+    """The value that a topic works with, under the topic's key, and where it comes from."""
+    if definition.key in own:
+        text = value_text(definition.parse(own[definition.key]))
+        return ConfigEntry(definition.key, text, ConfigSource.TOPIC)
+    factors = {synonym.key: synonym for synonym in definition.synonyms}
+    entries = layers.entries([synonym.key for synonym in definition.synonyms])
+    if not entries:
+        return ConfigEntry(definition.key, definition.default_text, ConfigSource.DEFAULT)
+    strongest = entries[0]
+    assert strongest.value is not None
+    text = value_text(definition.parse(converted(factors[strongest.name], strongest.value)))
+    return ConfigEntry(definition.key, text, strongest.source)
+
+
+def converted(synonym: Synonym, text: str) -> str:
+    """The text of a broker key in the topic key's unit; negative numbers, "no limit", become -1."""
+    if synonym.factor == 1:
+        return text
+    number = int(text)
+    return str(number * synonym.factor) if number >= 0 else "-1"

@@ -1,0 +1,107 @@
+"""Every config that a group can set for itself in Kafka 4.3, and the broker keys that bound it.
+
+`synonyms` names the broker key that gives the default.
+
+Source: GroupConfig and GroupConfigManager of Apache Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from tidelog.storage.config_definition import ConfigDefinition, ConfigKind, ConfigValue, Synonym, table
+
+
+class GroupLimits(NamedTuple):
+    """The broker keys between whose values a group's value must lie; None for no such bound."""
+
+    lowest: str | None
+    highest: str | None
+
+
+_DURATION: Final = re.compile(
+    r"by_duration:P(?=.)([0-9]+D)?(T(?=[0-9])([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]{1,9})?S)?)?", re.IGNORECASE
+)
+
+
+def _share_offset_reset(value: ConfigValue) -> str | None:
+    assert isinstance(value, str)
+    if value in ("latest", "earliest") or _DURATION.fullmatch(value):
+        return None
+    return "allowed is latest, earliest or by_duration: with an ISO 8601 duration of days to seconds"
+
+
+def _number(key: str, default: int, minimum: int, words: str) -> ConfigDefinition:
+    return _group(key, ConfigKind.INT, default, words, minimum=minimum, synonyms=(Synonym(f"group.{key}"),))
+
+
+def _group(key: str, kind: ConfigKind, default: ConfigValue, words: str, **limits: Any) -> ConfigDefinition:
+    return ConfigDefinition(key=key, kind=kind, default=default, documentation=words, **limits)
+
+
+_SESSION: Final = "Time without a heartbeat after which a member is removed."
+_HEARTBEAT: Final = "Time between two heartbeats of a member."
+_ASSIGNMENT: Final = "Shortest time between two assignments of the group."
+
+GROUP_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
+    (
+        _number("consumer.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
+        _number("consumer.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
+        _number("consumer.session.timeout.ms", 45_000, 1, _SESSION),
+        _number("share.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
+        _group(
+            "share.auto.offset.reset",
+            ConfigKind.STRING,
+            "latest",
+            "Where a share group starts in a partition that it has not read yet.",
+            check=_share_offset_reset,
+        ),
+        _number("share.delivery.count.limit", 5, 2, "Deliveries of a record before it counts as failed."),
+        _number("share.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
+        _group(
+            "share.isolation.level",
+            ConfigKind.STRING,
+            "read_uncommitted",
+            "Whether a share group waits for transactions to end.",
+            valid_values=("read_committed", "read_uncommitted"),
+        ),
+        _number("share.partition.max.record.locks", 2000, 100, "Records of a partition held at once."),
+        _number("share.record.lock.duration.ms", 30_000, 1000, "Time for which a member holds a record."),
+        _group(
+            "share.renew.acknowledge.enable",
+            ConfigKind.BOOLEAN,
+            True,
+            "Whether members may hold a record for longer.",
+        ),
+        _number("share.session.timeout.ms", 45_000, 1, _SESSION),
+        _number("streams.assignment.interval.ms", 1000, 0, _ASSIGNMENT),
+        _number("streams.heartbeat.interval.ms", 5000, 1, _HEARTBEAT),
+        _number("streams.initial.rebalance.delay.ms", 3000, 0, "Time a new group waits for more members."),
+        _number("streams.num.standby.replicas", 0, 0, "Standby copies of each streams task."),
+        _number("streams.session.timeout.ms", 45_000, 1, _SESSION),
+    )
+)
+
+
+def limits_of(key: str) -> GroupLimits:
+    """The broker keys that bound the group config `key`."""
+    kind, _, setting = key.partition(".")
+    if key == "streams.num.standby.replicas":
+        return GroupLimits(None, "group.streams.max.standby.replicas")
+    if setting in _BOUNDED_SETTINGS:
+        return GroupLimits(f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}")
+    return GroupLimits(None, None)
+
+
+_BOUNDED_SETTINGS: Final = frozenset(
+    {
+        "assignment.interval.ms",
+        "heartbeat.interval.ms",
+        "session.timeout.ms",
+        "delivery.count.limit",
+        "partition.max.record.locks",
+        "record.lock.duration.ms",
+    }
+)

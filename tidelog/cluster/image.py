@@ -1,0 +1,163 @@
+"""The cluster's metadata at one offset of the metadata log, as one value that never changes.
+
+Handlers ask an image; changes come as records that `tidelog.cluster.delta` turns into the next image.
+What is not changed by a record is shared between images, so mappings must never be written to.
+
+Source: org.apache.kafka.image of Apache Kafka 4.3 (what a broker knows of its cluster).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from tidelog.cluster.replica_directories import MIGRATING, UNASSIGNED
+from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset, ProducerId
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
+from tidelog.protocol.metadata_records.register_controller_record import RegisterControllerRecord
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+
+NO_LEADER: Final[BrokerId] = -1
+
+ConfigResource: TypeAlias = tuple[int, str]
+"""Type of a configured resource (`ResourceType`) and its name; the name "" means all brokers."""
+
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""Who a client quota is for: (entity type, name) pairs in order of type; a name of None is the default."""
+
+
+class ResourceType(IntEnum):
+    """What a config belongs to; the numbers of config records and admin requests."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class LeaderRecoveryState(IntEnum):
+    """Whether a partition's leader was elected cleanly, or is recovering from an unclean election."""
+
+    RECOVERED = 0
+    RECOVERING = 1
+
+
+class Endpoint(NamedTuple):
+    """Where one listener of a broker is reached; `security_protocol` 0 is PLAINTEXT."""
+
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+class FeatureRange(NamedTuple):
+    """The levels of a feature that a node can work at, both inclusive."""
+
+    lowest: int
+    highest: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerImage:
+    """A registered broker; `epoch` is the offset of its registration record.
+
+    A fenced broker may not lead partitions and is not told to clients.
+    """
+
+    id: BrokerId
+    epoch: int
+    incarnation_id: UUID
+    endpoints: Mapping[str, Endpoint]
+    features: Mapping[str, FeatureRange] = field(default_factory=dict)
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[UUID, ...] = ()
+    cordoned_log_dirs: tuple[UUID, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the broker may take leadership: neither fenced nor about to stop."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionImage:
+    """Where a partition's replicas are and which of them leads; `leader` is -1 when none does.
+
+    `leader_epoch` grows with every change of leader, `partition_epoch` with every change.
+    `directories` are in the order of `replicas`.
+    """
+
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId = NO_LEADER
+    leader_epoch: LeaderEpoch = 0
+    partition_epoch: int = 0
+    directories: tuple[UUID, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+    adding_replicas: tuple[BrokerId, ...] = ()
+    eligible_leader_replicas: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
+    leader_recovery_state: int = LeaderRecoveryState.RECOVERED
+
+    def directory_of(self, broker: BrokerId) -> UUID | None:
+        """The log directory that holds `broker`'s replica, None when it has none or it is not known."""
+        for replica, directory in zip(self.replicas, self.directories, strict=False):
+            if replica == broker:
+                return directory if directory not in (UNASSIGNED, MIGRATING) else None
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicImage:
+    """A topic and its partitions by index, 0 to partition count - 1."""
+
+    name: str
+    id: UUID
+    partitions: Mapping[int, PartitionImage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataImage:
+    """All metadata as of `offset`, the last record included, written in `epoch` of the metadata log."""
+
+    cluster_id: str
+    offset: Offset = -1
+    epoch: LeaderEpoch = -1
+    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    controllers: Mapping[BrokerId, RegisterControllerRecord] = field(default_factory=dict)
+    topics_by_name: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    features: Mapping[str, int] = field(default_factory=dict)
+    next_producer_id: ProducerId = 0
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    access_control_entries: Mapping[UUID, AccessControlEntryRecord] = field(default_factory=dict)
+    scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=dict)
+    delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
+
+    def topic_configs(self, topic: str) -> Mapping[str, str]:
+        """The configs that a topic sets itself."""
+        return self.configs.get((ResourceType.TOPIC, topic), {})
+
+    def broker_configs(self, broker: BrokerId) -> Mapping[str, str]:
+        """The configs that were set for one broker while it ran."""
+        return self.configs.get((ResourceType.BROKER, str(broker)), {})
+
+    def cluster_configs(self) -> Mapping[str, str]:
+        """The configs that were set for all brokers while they ran."""
+        return self.configs.get((ResourceType.BROKER, ""), {})
+
+    def alive_brokers(self, listener: str) -> list[tuple[BrokerImage, Endpoint]]:
+        """The brokers that are not fenced and can be reached on `listener`, by id."""
+        return [
+            (broker, broker.endpoints[listener])
+            for _, broker in sorted(self.brokers.items())
+            if not broker.fenced and listener in broker.endpoints
+        ]

@@ -1,0 +1,98 @@
+"""Batches of metadata records to images, transactions whole or not at all.
+
+Records between a BeginTransaction and its EndTransaction record take effect together; after an
+AbortTransaction record they never were. So that a reader sees no half of a transaction, no
+image comes out while one is open.
+
+Source: KIP-868; org.apache.kafka.image.loader.MetadataBatchLoader of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from tidelog.cluster.delta import InconsistentMetadata, MetadataDelta
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.metadata_records.abort_transaction_record import AbortTransactionRecord
+from tidelog.protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
+from tidelog.protocol.metadata_records.end_transaction_record import EndTransactionRecord
+from tidelog.protocol.schema import MetadataRecord
+
+
+class Published(NamedTuple):
+    """One step of the metadata: what changed, and the image it led to."""
+
+    delta: MetadataDelta
+    image: MetadataImage
+
+
+class MetadataLoader:
+    """Follows the metadata log; `image` is as of the last whole step."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._delta = MetadataDelta(image)
+        self._has_changes = False
+        self._transaction_open = False
+
+    def load(
+        self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
+    ) -> list[Published]:
+        """Replay one batch; the steps it completes, none while a transaction stays open."""
+        steps: list[Published] = []
+        for offset, record in enumerate(records, base_offset):
+            if isinstance(record, BeginTransactionRecord):
+                self._begin(record)
+                if self._has_changes:
+                    steps.append(self._publish(offset - 1, epoch))
+                self._transaction_open = True
+            elif isinstance(record, EndTransactionRecord | AbortTransactionRecord):
+                self._finish(record)
+            else:
+                self._delta.replay(record)
+            self._has_changes = True
+        if not self._transaction_open and self._has_changes:
+            steps.append(self._publish(base_offset + len(records) - 1, epoch))
+        return steps
+
+    @property
+    def transaction_open(self) -> bool:
+        """Whether a transaction has begun and not ended; a new leader has to abort it."""
+        return self._transaction_open
+
+    def fork(self) -> MetadataLoader:
+        """Another loader at the same place, for records that may never be committed.
+
+        Of an open transaction it knows no more than that it has to be aborted.
+        """
+        other = MetadataLoader(self.image)
+        other._transaction_open = self._transaction_open
+        other._has_changes = self._has_changes
+        return other
+
+    def skip_control_records(self, last_offset: Offset, epoch: LeaderEpoch) -> None:
+        """Count a batch of the quorum's own records, which say nothing about metadata."""
+        self.image = replace(self.image, offset=last_offset, epoch=epoch)
+        if not self._has_changes:
+            self._delta = MetadataDelta(self.image)
+
+    def _publish(self, offset: Offset, epoch: LeaderEpoch) -> Published:
+        step = Published(self._delta, self._delta.image(offset, epoch))
+        self.image = step.image
+        self._delta = MetadataDelta(step.image)
+        self._has_changes = False
+        return step
+
+    def _begin(self, record: BeginTransactionRecord) -> None:
+        if self._transaction_open:
+            raise InconsistentMetadata(f"a transaction is open already: {record}")
+
+    def _finish(self, record: EndTransactionRecord | AbortTransactionRecord) -> None:
+        if not self._transaction_open:
+            raise InconsistentMetadata(f"no transaction is open: {record}")
+        self._transaction_open = False
+        if isinstance(record, AbortTransactionRecord):
+            self._delta = MetadataDelta(self.image)

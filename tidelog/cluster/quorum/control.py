@@ -1,0 +1,96 @@
+"""Control records of the metadata log: leaders write them, everybody reads them as they come into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from tidelog.cluster.quorum.voter_set import VoterSet
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.control_batch import (
+    ControlMessage,
+    ControlRecordType,
+    control_batch,
+    read_control_record,
+)
+from tidelog.protocol.control_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from tidelog.protocol.control_records import Voter as LeaderChangeVoter
+from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.protocol.record import BatchBuilder, iterate_records
+
+
+def control_messages(
+    batches: bytes | bytearray | memoryview, from_offset: Offset = 0
+) -> Iterator[tuple[Offset, ControlMessage]]:
+    """The control records in whole batches, from that offset on; DecodeError for what is none."""
+    for position, header in iterate_headers(batches):
+        if not header.is_control or header.next_offset <= from_offset:
+            continue
+        for record in iterate_records(batches, position, header):
+            read = read_control_record(record)
+            if read is not None and record.offset >= from_offset:
+                yield record.offset, read[1]
+
+
+def leader_change(
+    leader_id: BrokerId, voters: Iterable[BrokerId], granting: Iterable[BrokerId]
+) -> tuple[ControlRecordType, ControlMessage]:
+    """What a new leader writes first."""
+    return ControlRecordType.LEADER_CHANGE, LeaderChangeMessage(
+        leader_id=leader_id,
+        voters=tuple(LeaderChangeVoter(voter_id=each) for each in voters),
+        granting_voters=tuple(LeaderChangeVoter(voter_id=each) for each in granting),
+    )
+
+
+def voters_record(voters: VoterSet) -> tuple[ControlRecordType, ControlMessage]:
+    """Another voter set."""
+    return ControlRecordType.KRAFT_VOTERS, voters.to_record()
+
+
+def kraft_version_record(version: int) -> tuple[ControlRecordType, ControlMessage]:
+    """Another kraft.version."""
+    return ControlRecordType.KRAFT_VERSION, KRaftVersionRecord(k_raft_version=version)
+
+
+def data_batch(
+    values: Iterable[bytes], *, base_offset: Offset, epoch: LeaderEpoch, timestamp: int
+) -> bytearray:
+    """A batch of records without keys, stamped; `timestamp` in ms since the epoch."""
+    builder = BatchBuilder(base_offset=base_offset, leader_epoch=epoch)
+    for value in values:
+        builder.append(timestamp, None, value)
+    return builder.build()
+
+
+def snapshot_header_batch(
+    *,
+    last_contained_log_timestamp: int,
+    kraft_version: int,
+    voters: VotersRecord | None,
+    epoch: LeaderEpoch,
+    timestamp: int,
+) -> bytearray:
+    """The first batch of a snapshot. Without dynamic voters it does not name any (KIP-853)."""
+    records: list[tuple[ControlRecordType, ControlMessage]] = [
+        (
+            ControlRecordType.SNAPSHOT_HEADER,
+            SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_log_timestamp),
+        )
+    ]
+    if kraft_version > 0:
+        records.append(kraft_version_record(kraft_version))
+        if voters is not None:
+            records.append((ControlRecordType.KRAFT_VOTERS, voters))
+    return control_batch(records, timestamp=timestamp, base_offset=0, leader_epoch=epoch)
+
+
+def snapshot_footer_batch(*, base_offset: Offset, epoch: LeaderEpoch, timestamp: int) -> bytearray:
+    """The last batch of a snapshot."""
+    footer = (ControlRecordType.SNAPSHOT_FOOTER, SnapshotFooterRecord())
+    return control_batch([footer], timestamp=timestamp, base_offset=base_offset, leader_epoch=epoch)

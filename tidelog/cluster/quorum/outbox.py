@@ -1,0 +1,65 @@
+"""The effects of one step, in order, with what has to be durable put before what depends on it."""
+
+from __future__ import annotations
+
+from tidelog.cluster.quorum.effects import Effect, Persist, Respond, Send
+from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.voter_set import Endpoint
+from tidelog.protocol.ids import BrokerId, Offset
+from tidelog.protocol.schema import ApiMessage
+
+
+class Outbox:
+    """Collects effects until `take`.
+
+    Within a step there is one `Persist`, before all that depends on it: a later wish joins the earlier one.
+    """
+
+    def __init__(self) -> None:
+        self._effects: list[Effect] = []
+        self._persist: Persist | None = None
+        self._late: Persist | None = None
+        self._last_ticket = 0
+        self._last_request_id = 0
+
+    def persist(
+        self, *, record: QuorumRecord | None = None, flush_to: Offset | None = None, late: bool = False
+    ) -> int:
+        """Have it durable before all that is added from now on; its ticket. `late`: at the step's end."""
+        effect = self._late if late else self._persist
+        if effect is None:
+            self._last_ticket += 1
+            effect = Persist(self._last_ticket, None, None)
+            if late:
+                self._late = effect
+            else:
+                self._persist = effect
+                self._effects.append(effect)
+        if record is not None:
+            effect.record = record
+        if flush_to is not None:
+            effect.flush_to = flush_to
+        return effect.ticket
+
+    def add(self, effect: Effect) -> None:
+        """Any other effect."""
+        self._effects.append(effect)
+
+    def respond(self, request: Received, message: ApiMessage) -> None:
+        """Answer a request."""
+        self._effects.append(Respond(request.source, message))
+
+    def send(self, to_node: BrokerId, endpoints: tuple[Endpoint, ...], message: ApiMessage) -> int:
+        """Ask another node; the request's id."""
+        self._last_request_id += 1
+        self._effects.append(Send(self._last_request_id, to_node, endpoints, message))
+        return self._last_request_id
+
+    def take(self) -> list[Effect]:
+        """All since the last time."""
+        effects, self._effects = self._effects, []
+        if self._late is not None:
+            effects.append(self._late)
+        self._persist = self._late = None
+        return effects

@@ -1,0 +1,409 @@
+"""What a follower asks one leader for, and what it does with the answers.
+
+One fetcher copies any number of partitions from one broker, with one request under way. A round is:
+`build_epoch_request`, `build_offsets_request` and `build_fetch`, each None when there is nothing to ask.
+An answer becomes a list of actions; the shell performs each and calls `performed`, or `action_failed`.
+Only FetchAuxiliary takes time: the fetcher goes on with the other partitions until it is told of the end.
+
+| the leader answers | the partition |
+|---|---|
+| records, or none | appends them, then follows high watermark and log start |
+| a diverging epoch | cuts its log there, and fetches on |
+| OFFSET_OUT_OF_RANGE | asks where the leader's log starts and ends |
+| OFFSET_MOVED_TO_TIERED_STORAGE | begins anew with what the remote tier says of the past, see follower_aux |
+| FENCED_LEADER_EPOCH | waits for its metadata: a newer leader epoch is on its way |
+| any other error, or nothing | asks again after at most replica.fetch.backoff.ms |
+
+Bounds: the partitions that were added.
+I/O: none; monotonic times come as arguments.
+Source: AbstractFetcherThread and RemoteLeaderEndPoint of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+from uuid import UUID
+
+from tidelog.clients.failures import known_code
+from tidelog.cluster.replication.follower_aux import AuxBuilder, RemoteTier
+from tidelog.cluster.replication.follower_fetches import FetchThrottle, FollowerFetches, FollowerSettings
+from tidelog.cluster.replication.follower_questions import FollowerQuestions
+from tidelog.cluster.replication.follower_state import (
+    Action,
+    Append,
+    Delayed,
+    Failed,
+    FetchAuxiliary,
+    FollowedPartition,
+    LocalLog,
+    LogAction,
+    ReplicaState,
+    RestartAt,
+    RestartFromRemote,
+    Truncate,
+)
+from tidelog.cluster.replication.follower_truncation import cut_for
+from tidelog.cluster.replication.safeguards import NONE_DISABLED, Safeguard, SafeguardSet
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
+from tidelog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from tidelog.storage.errors import StorageFailure
+
+__all__ = ["FetchThrottle", "FollowerFetcher", "FollowerSettings"]
+
+FIRST_FETCH_VERSION_WITH_DIVERGING_EPOCH: Final = 12
+NEWEST_FETCH_VERSION: Final = 18
+
+# The bytes may be right the next time: damage on the way, or a log that was just being cut. Or there is room.
+_TRANSIENT_ON_APPEND: Final = frozenset(
+    {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD, ErrorCode.KAFKA_STORAGE_ERROR}
+)
+
+
+def _is_transient(error: KafkaError) -> bool:
+    """Whether an append may succeed the next time: after a StorageFailure a log takes no more writes."""
+    return error.code in _TRANSIENT_ON_APPEND and not isinstance(error, StorageFailure)
+
+
+class FollowerFetcher:
+    """The partitions that are copied from one broker; see the module for how it is driven.
+
+    `fetch_version` is what the connection speaks: below 12 the leader cannot tell of divergence in its
+    answers, so that partitions begin by asking where their last epoch ends.
+    """
+
+    def __init__(
+        self,
+        settings: FollowerSettings,
+        *,
+        throttle: FetchThrottle | None = None,
+        tier: RemoteTier | None = None,
+        fetch_version: int = NEWEST_FETCH_VERSION,
+        disabled: SafeguardSet = NONE_DISABLED,
+    ) -> None:
+        self.fetch_version = fetch_version
+        self.partitions: dict[TopicPartition, FollowedPartition] = {}
+        self.failed: dict[TopicPartition, str] = {}
+        """Those that are given up until their metadata changes, and why."""
+        self._settings = settings
+        self._disabled = disabled
+        self._fetches = FollowerFetches(settings, self.partitions, throttle)
+        self._questions = FollowerQuestions(settings.replica_id, self.partitions)
+        self._aux = AuxBuilder(tier, self._fetches.delay, disabled)
+
+    # -- partitions come and go
+
+    def add(
+        self, topic_partition: TopicPartition, topic_id: UUID, leader_epoch: LeaderEpoch, log: LocalLog
+    ) -> list[Action]:
+        """Follow a partition in `leader_epoch`; one that is followed in that epoch already goes on as it is.
+
+        Truncate is answered for a log that has to be cut without asking: its records have no epoch.
+        """
+        known = self.partitions.get(topic_partition)
+        if known is not None and known.leader_epoch == leader_epoch and known.topic_id == topic_id:
+            return []
+        self.remove(topic_partition)
+        partition = FollowedPartition(
+            topic_partition, topic_id, leader_epoch, log, ReplicaState.FETCHING, log.log_end_offset
+        )
+        self.partitions[topic_partition] = partition
+        self._fetches.name_topic(topic_id, topic_partition.topic)
+        return self._begin(partition)
+
+    def _begin(self, partition: FollowedPartition) -> list[Action]:
+        """Find out first where the log leaves the leader's, unless each fetch lets the leader see that."""
+        topic_partition, log = partition.topic_partition, partition.log
+        partition.state, partition.aux = ReplicaState.FETCHING, None
+        partition.follow_log(compares_epochs=self._compares_epochs)
+        self._questions.discard(topic_partition)
+        self._fetches.changed(topic_partition)
+        if Safeguard.TRUNCATION_BEFORE_FETCHING in self._disabled:
+            return []
+        has_epochs = (
+            log.leader_epochs.latest_epoch is not None and Safeguard.TRUNCATION_BY_EPOCH not in self._disabled
+        )
+        if not has_epochs and log.high_watermark < log.log_end_offset:
+            return [Truncate(partition, log.high_watermark, True, "no leader epochs are known here")]
+        if has_epochs and not self._compares_epochs:
+            partition.state = ReplicaState.TRUNCATING
+            self._questions.add(topic_partition)
+        return []
+
+    @property
+    def _compares_epochs(self) -> bool:
+        """Whether each fetch lets the leader compare the epochs of the two logs."""
+        return (
+            self.fetch_version >= FIRST_FETCH_VERSION_WITH_DIVERGING_EPOCH
+            and Safeguard.TRUNCATION_BY_EPOCH not in self._disabled
+            and Safeguard.TRUNCATION_BEFORE_FETCHING not in self._disabled
+        )
+
+    def remove(self, topic_partition: TopicPartition) -> FollowedPartition | None:
+        """Stop following a partition; answers that are under way no longer count for it."""
+        self.failed.pop(topic_partition, None)
+        self._questions.discard(topic_partition)
+        self._fetches.removed(topic_partition)
+        return self.partitions.pop(topic_partition, None)
+
+    def is_current(self, partition: FollowedPartition) -> bool:
+        """Whether this is still what is followed, and not an earlier epoch of it."""
+        return self.partitions.get(partition.topic_partition) is partition
+
+    def connected(self, fetch_version: int) -> None:
+        """There is a new connection, on which Fetch has this version: the session starts over."""
+        compared_epochs = self._compares_epochs
+        self.fetch_version = fetch_version
+        self._fetches.session.failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if self._compares_epochs != compared_epochs:
+            for partition in self.partitions.values():
+                if partition.log.leader_epochs.latest_epoch is not None:
+                    self._begin(partition)
+
+    def prefer_last_tiered_offset(self, preferred: bool) -> None:
+        """Follow follower.fetch.last.tiered.offset.enable."""
+        self._aux.prefers_last_tiered_offset = preferred
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When to look again although nothing was to be asked; None when nothing is due by itself."""
+        return self._fetches.next_due_ms(now_ms)
+
+    @property
+    def max_lag(self) -> Offset:
+        """How far the partition that is furthest behind is behind."""
+        return max((partition.lag or 0 for partition in self.partitions.values()), default=0)
+
+    # -- Fetch
+
+    def build_fetch(self, now_ms: int, broker_epoch: int = -1) -> FetchRequest | None:
+        """The next Fetch; None when no partition is to be fetched. Its answer goes to `on_fetch`."""
+        return self._fetches.build(now_ms, broker_epoch, self.fetch_version)
+
+    def on_fetch(self, response: FetchResponse, now_ms: int) -> list[Action]:
+        """The answer to the Fetch built last."""
+        code = known_code(response.error_code)
+        if code is not ErrorCode.NONE:
+            return list(self._fetches.refused(code, now_ms))
+        self._fetches.session.answered(response.session_id)
+        actions: list[Action] = []
+        for topic in response.responses:
+            name = topic.topic or self._fetches.topic_name(topic.topic_id)
+            if name is None:
+                continue
+            for data in topic.partitions:
+                action = self._on_data(TopicPartition(name, data.partition_index), data, now_ms)
+                if action is not None:
+                    actions.append(action)
+        return actions
+
+    def on_fetch_lost(self, now_ms: int) -> None:
+        """The Fetch built last has no answer: everything waits, and the session starts over."""
+        self._fetches.refused(ErrorCode.NETWORK_EXCEPTION, now_ms)
+
+    def _on_data(self, topic_partition: TopicPartition, data: PartitionData, now_ms: int) -> Action | None:
+        partition = self.partitions.get(topic_partition)
+        asked = self._fetches.session.sent.get(topic_partition)
+        if partition is None or asked is None or not partition.is_due(ReplicaState.FETCHING, now_ms):
+            return None
+        # It may have been removed and added again, in another epoch or with another end, in the meantime.
+        if asked[:3] != (partition.topic_id, partition.leader_epoch, partition.fetch_offset):
+            return None
+        code = known_code(data.error_code)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            partition.transition(ReplicaState.RESETTING)
+            self._questions.add(topic_partition)
+            self._fetches.changed(topic_partition)
+            return None
+        if code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE and self._aux.can_build(partition):
+            self._begin_aux(partition)
+            return None
+        if code is not ErrorCode.NONE:
+            return self._on_error(partition, code, now_ms)
+        partition.failures = 0
+        diverging = data.diverging_epoch
+        if diverging.end_offset >= 0:
+            return self._cut(partition, diverging.epoch, diverging.end_offset)
+        records = b"" if data.records is None else data.records
+        return Append(partition, partition.fetch_offset, records, data.high_watermark, data.log_start_offset)
+
+    def _cut(
+        self, partition: FollowedPartition, epoch: LeaderEpoch, leader_end_offset: Offset
+    ) -> Truncate | None:
+        iterates = Safeguard.EPOCHS_ITERATED not in self._disabled
+        cut = cut_for(partition.log, epoch, leader_end_offset, iterates=iterates)
+        return self._truncate(partition, cut.offset, cut.is_complete, cut.reason)
+
+    def _truncate(
+        self, partition: FollowedPartition, offset: Offset, is_complete: bool, reason: str
+    ) -> Truncate | None:
+        log = partition.log
+        if (
+            log.log_start_offset < offset < log.local_log_start_offset
+            and self._aux.can_build(partition)
+            and Safeguard.REMOTE_CUT_REBUILDS not in self._disabled
+        ):
+            # Nothing local would be left, and only the tier knows the producers at the cut.
+            self._begin_aux(partition)
+            return None
+        return Truncate(partition, offset, is_complete, reason)
+
+    def _begin_aux(self, partition: FollowedPartition) -> None:
+        """Begin anew with what the tier says of the past; the leader is asked first."""
+        partition.transition(ReplicaState.BUILDING_REMOTE_LOG_AUX)
+        partition.lag = None
+        self._questions.add(partition.topic_partition)
+        self._fetches.changed(partition.topic_partition)
+
+    # -- OffsetForLeaderEpoch and ListOffsets
+
+    def build_epoch_request(self, now_ms: int) -> OffsetForLeaderEpochRequest | None:
+        """Where epochs end, of those TRUNCATING or building; the answer goes to `on_epochs`."""
+        return self._questions.epoch_request(now_ms)
+
+    def on_epochs(self, response: OffsetForLeaderEpochResponse, now_ms: int) -> list[Action]:
+        """The answer to the request of `build_epoch_request`."""
+        actions: list[Action | None] = []
+        for partition, answer in self._questions.epoch_answers(response):
+            code = known_code(answer.error_code)
+            if code is not ErrorCode.NONE:
+                actions.append(self._on_error(partition, code, now_ms))
+            elif partition.state is ReplicaState.TRUNCATING:
+                actions.append(self._cut(partition, answer.leader_epoch, answer.end_offset))
+            else:
+                epoch, end_offset = answer.leader_epoch, answer.end_offset
+                actions.append(self._aux.on_epoch_end(partition, epoch, end_offset, now_ms))
+        return [action for action in actions if action is not None]
+
+    def build_offsets_request(self, now_ms: int) -> ListOffsetsRequest | None:
+        """Offsets of the leader's log, of those RESETTING or building; the answer goes to `on_offsets`."""
+        return self._questions.offsets_request(now_ms)
+
+    def on_offsets(self, response: ListOffsetsResponse, now_ms: int) -> list[Action]:
+        """The answer to the request of `build_offsets_request`."""
+        actions: list[Action | None] = []
+        for partition, answer in self._questions.offsets_answers(response):
+            code = known_code(answer.error_code)
+            if code is ErrorCode.UNSUPPORTED_VERSION and self._aux.skip_pending_upload(partition):
+                continue
+            if code is not ErrorCode.NONE:
+                actions.append(self._on_error(partition, code, now_ms))
+            elif partition.state is ReplicaState.RESETTING:
+                actions.append(self._on_bound(partition, answer.offset, now_ms))
+            else:
+                epoch = answer.leader_epoch
+                actions.append(self._aux.on_offset(partition, answer.offset, epoch, now_ms))
+        return [action for action in actions if action is not None]
+
+    def _on_bound(self, partition: FollowedPartition, leader_offset: Offset, now_ms: int) -> Action | None:
+        own_end = partition.log.log_end_offset
+        if partition.leader_end_offset is None:
+            if leader_offset < own_end:
+                # The epochs of the two logs cannot be compared, as after an unclean election.
+                reason = f"out of range; the leader's log ends at {leader_offset}"
+                return self._truncate(partition, leader_offset, True, reason)
+            if leader_offset > 0 and self._aux.begins_at_last_tiered_offset(partition):
+                self._begin_aux(partition)
+                return None
+            partition.leader_end_offset = leader_offset
+            return None
+        if leader_offset > own_end:
+            return RestartAt(partition, leader_offset, f"the leader's log starts at {leader_offset}")
+        self._settle(partition)
+        return self._fetches.delay(partition, ErrorCode.OFFSET_OUT_OF_RANGE, now_ms)
+
+    def on_question_lost(self, now_ms: int) -> None:
+        """The epoch or offsets request under way has no answer: what it was about waits."""
+        for partition in self._questions.lost():
+            self._fetches.delay(partition, ErrorCode.NETWORK_EXCEPTION, now_ms)
+
+    # -- the remote tier
+
+    def auxiliary_fetched(
+        self,
+        action: FetchAuxiliary,
+        leader_epochs: Iterable[tuple[LeaderEpoch, Offset]],
+        producer_snapshot: bytes | None,
+        now_ms: int,
+    ) -> RestartFromRemote | Delayed | None:
+        """What was stored with the segment is here; None when it is not needed any more."""
+        partition = action.partition
+        if not self._is_wanted(action):
+            return None
+        return self._aux.built(partition, leader_epochs, producer_snapshot, now_ms)
+
+    def auxiliary_failed(self, action: FetchAuxiliary, reason: str, now_ms: int) -> Delayed | None:
+        """It could not be read from the tier: all is tried again after a while."""
+        if not self._is_wanted(action):
+            return None
+        return self._aux.wait(action.partition, reason, now_ms)
+
+    def _is_wanted(self, action: FetchAuxiliary) -> bool:
+        return self.is_current(action.partition) and action.partition.aux is action.build
+
+    # -- what became of the actions
+
+    def performed(self, action: LogAction) -> None:
+        """The action is done: go on from where the log ends now."""
+        partition = action.partition
+        if not self.is_current(partition):
+            return
+        if isinstance(action, Append):
+            self._appended(partition, action.high_watermark)
+        elif isinstance(action, Truncate) and self._asks_again(action):
+            partition.transition(ReplicaState.TRUNCATING)
+        else:
+            self._settle(partition)
+
+    def _asks_again(self, action: Truncate) -> bool:
+        if action.is_complete or self._compares_epochs:
+            return False
+        return action.partition.log.leader_epochs.latest_epoch is not None
+
+    def _appended(self, partition: FollowedPartition, leader_high_watermark: Offset) -> None:
+        before = partition.fetch_offset
+        partition.follow_log(compares_epochs=self._compares_epochs)
+        partition.lag = max(0, leader_high_watermark - partition.fetch_offset)
+        self._fetches.changed(partition.topic_partition)
+        if partition.fetch_offset != before:
+            # Those that gave data go to the end, so that each gets its turn at the bytes of an answer.
+            self.partitions[partition.topic_partition] = self.partitions.pop(partition.topic_partition)
+
+    def _settle(self, partition: FollowedPartition) -> None:
+        """Fetch from where the log ends."""
+        partition.transition(ReplicaState.FETCHING)
+        partition.follow_log(compares_epochs=self._compares_epochs)
+        self._questions.discard(partition.topic_partition)
+        self._fetches.changed(partition.topic_partition)
+
+    def action_failed(self, action: LogAction, error: KafkaError, now_ms: int) -> Delayed | Failed | None:
+        """The action was refused: damaged bytes, and what a disk had no room for, are fetched again; else the
+        partition is given up."""
+        partition = action.partition
+        if not self.is_current(partition):
+            return None
+        if isinstance(action, Append) and _is_transient(error):
+            # Some of it may be in the log all the same.
+            partition.follow_log(compares_epochs=self._compares_epochs)
+            return self._fetches.delay(partition, error.code, now_ms)
+        return self._give_up(partition, error.code, str(error))
+
+    # -- errors
+
+    def _on_error(self, partition: FollowedPartition, code: ErrorCode, now_ms: int) -> Action:
+        if code is ErrorCode.FENCED_LEADER_EPOCH:
+            return self._give_up(partition, code, "the leader is in a newer epoch; waiting for the metadata")
+        return self._fetches.delay(partition, code, now_ms)
+
+    def _give_up(self, partition: FollowedPartition, code: ErrorCode, reason: str) -> Failed:
+        self.remove(partition.topic_partition)
+        self.failed[partition.topic_partition] = reason
+        return Failed(partition, code, reason)

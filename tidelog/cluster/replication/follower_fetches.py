@@ -1,0 +1,218 @@
+"""What the next Fetch of a follower names: whatever changed since the last one, of what may be fetched now.
+
+Partitions that wait after an error are named again when their delay is over, those that are throttled
+when the throttle lets them.
+
+Bounds: the partitions that are followed, and some topics of the past.
+Source: AbstractFetcherThread and RemoteLeaderEndPoint of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from uuid import UUID
+
+from tidelog.cluster.replication.follower_session import FollowerSession, SentPartition
+from tidelog.cluster.replication.follower_state import Delayed, FollowedPartition, ReplicaState
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, TopicPartition
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.fetch import ReplicaState as SenderState
+
+FIRST_FETCH_VERSION_WITH_REPLICA_STATE: Final = 15
+_SESSION_ERRORS: Final = frozenset(
+    {ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH}
+)
+# Mostly one of the two has not heard of an election, a topic or an upload yet, which takes a moment only.
+_SOON_OVER: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+_FIRST_DELAY_MS: Final = 20
+_TOPICS_FORGOTTEN_LATE: Final = 100
+
+
+class FetchThrottle(Protocol):
+    """Which partitions must not use more than their share of the network just now."""
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        """Whether the throttled partitions have used up their rate."""
+
+    def is_throttled(self, topic_partition: TopicPartition) -> bool:
+        """Whether this partition shares in the rate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerSettings:
+    """The replica.fetch.* keys, and who we are."""
+
+    replica_id: BrokerId
+    partition_max_bytes: int
+    max_bytes: int
+    min_bytes: int
+    max_wait_ms: int
+    backoff_ms: int
+
+
+class FollowerFetches:
+    """The Fetches of one fetcher, one of which may be under way."""
+
+    def __init__(
+        self,
+        settings: FollowerSettings,
+        partitions: Mapping[TopicPartition, FollowedPartition],
+        throttle: FetchThrottle | None,
+    ) -> None:
+        self.session = FollowerSession()
+        self._settings = settings
+        self._partitions = partitions
+        self._throttle = throttle
+        self._changed: dict[TopicPartition, None] = {}
+        self._delayed: dict[TopicPartition, None] = {}
+        self._held_back: dict[TopicPartition, None] = {}
+        self._topic_names: dict[UUID, str] = {}
+
+    # -- what is known of the partitions
+
+    def name_topic(self, topic_id: UUID, topic: str) -> None:
+        """Answers may name the topic by its id alone from now on."""
+        self._topic_names[topic_id] = topic
+        if len(self._topic_names) > 2 * len(self._partitions) + _TOPICS_FORGOTTEN_LATE:
+            self._topic_names = {
+                partition.topic_id: topic_partition.topic
+                for topic_partition, partition in self._partitions.items()
+            }
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The topic of an id that an answer names."""
+        return self._topic_names.get(topic_id)
+
+    def changed(self, topic_partition: TopicPartition) -> None:
+        """The next request has to look at it anew."""
+        self._changed[topic_partition] = None
+
+    def delay(self, partition: FollowedPartition, code: ErrorCode, now_ms: int) -> Delayed:
+        """Let a partition wait because of an error, the longer the more errors there were in a row."""
+        if partition.delayed_until_ms <= now_ms:
+            delay_ms = self._settings.backoff_ms
+            if code in _SOON_OVER:
+                delay_ms = min(delay_ms, _FIRST_DELAY_MS << min(partition.failures, 16))
+            partition.failures += 1
+            partition.delayed_until_ms = now_ms + delay_ms
+            self._delayed[partition.topic_partition] = self._changed[partition.topic_partition] = None
+        if partition.state is ReplicaState.BUILDING_REMOTE_LOG_AUX:
+            # The leader's log may start elsewhere by then: ask for everything again.
+            partition.transition(ReplicaState.BUILDING_REMOTE_LOG_AUX)
+        return Delayed(partition, code)
+
+    def refused(self, code: ErrorCode, now_ms: int) -> Sequence[Delayed]:
+        """The Fetch built last failed as a whole, or is lost; what waits for the tier goes on without it."""
+        self.session.failed(code)
+        if code in _SESSION_ERRORS:
+            return []
+        asking = [partition for partition in self._partitions.values() if not partition.waits_for_tier]
+        return [self.delay(partition, code, now_ms) for partition in asking]
+
+    def removed(self, topic_partition: TopicPartition) -> None:
+        """It is not followed any more."""
+        self._delayed.pop(topic_partition, None)
+        self._held_back.pop(topic_partition, None)
+        self._changed[topic_partition] = None
+
+    def next_due_ms(self, now_ms: int) -> int | None:
+        """When there may be something to ask although nothing happens; None when nothing is due by itself."""
+        if self._held_back:
+            return now_ms + self._settings.backoff_ms
+        return min((self._partitions[each].delayed_until_ms for each in self._delayed), default=None)
+
+    # -- the request
+
+    def build(self, now_ms: int, broker_epoch: int, version: int) -> FetchRequest | None:
+        """The next Fetch; None when no partition is to be fetched."""
+        for topic_partition in [
+            each for each in self._delayed if self._partitions[each].delayed_until_ms <= now_ms
+        ]:
+            partition = self._partitions[topic_partition]
+            self._changed[topic_partition] = None
+            # Of whom there is something to ask stays due: that may have been since the questions were built.
+            if partition.state is ReplicaState.FETCHING or partition.waits_for_tier:
+                del self._delayed[topic_partition]
+        wanted, unwanted = self._wanted(now_ms)
+        session = self.session
+        session_id, session_epoch = session.session_id, session.epoch
+        topics, forgotten = session.change(wanted, unwanted)
+        if not session.sent:
+            # Nothing is left to fetch; the leader drops a session that is not used.
+            session.failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return None
+        own = self._settings.replica_id
+        has_state = version >= FIRST_FETCH_VERSION_WITH_REPLICA_STATE
+        state = SenderState(replica_id=own, replica_epoch=broker_epoch) if has_state else SenderState()
+        return FetchRequest(
+            replica_id=-1 if has_state else own,
+            replica_state=state,
+            max_wait_ms=self._settings.max_wait_ms,
+            min_bytes=self._settings.min_bytes,
+            max_bytes=self._settings.max_bytes,
+            session_id=session_id,
+            session_epoch=session_epoch,
+            topics=topics,
+            forgotten_topics_data=forgotten,
+        )
+
+    def _wanted(self, now_ms: int) -> tuple[dict[TopicPartition, SentPartition], list[TopicPartition]]:
+        """What the next request says of those that may have changed, and which of them it does not want."""
+        self._hold_back(now_ms)
+        candidates: Iterable[TopicPartition] = self._partitions if self.session.is_full else self._changed
+        wanted: dict[TopicPartition, SentPartition] = {}
+        unwanted: list[TopicPartition] = []
+        for topic_partition in candidates:
+            partition = self._partitions.get(topic_partition)
+            if (
+                partition is None
+                or topic_partition in self._held_back
+                or not partition.is_due(ReplicaState.FETCHING, now_ms)
+            ):
+                unwanted.append(topic_partition)
+            else:
+                wanted[topic_partition] = self._said_of(partition)
+        self._changed = {}
+        return wanted, unwanted
+
+    def _said_of(self, partition: FollowedPartition) -> SentPartition:
+        epoch = partition.last_fetched_epoch
+        return SentPartition(
+            partition.topic_id,
+            partition.leader_epoch,
+            partition.fetch_offset,
+            NO_LEADER_EPOCH if epoch is None else epoch,
+            partition.log.log_start_offset,
+            self._settings.partition_max_bytes,
+        )
+
+    def _hold_back(self, now_ms: int) -> None:
+        """Leave those out that are throttled; not the ones in sync, which must not fall out of the ISR."""
+        throttle = self._throttle
+        if throttle is None:
+            return
+        is_exceeded = throttle.is_exceeded(now_ms)
+        before = self._held_back
+        if is_exceeded:
+            self._held_back = {
+                topic_partition: None
+                for topic_partition, partition in self._partitions.items()
+                if not partition.is_in_sync and throttle.is_throttled(topic_partition)
+            }
+        elif before:
+            self._held_back = {}
+        self._changed.update(before)
+        self._changed.update(self._held_back)

@@ -1,0 +1,364 @@
+"""One partition as its leader keeps it: how far followers are, who is in sync, what is committed.
+
+    committed ISR     what the controller has written down; acks=all is accepted by its size
+    maximal ISR       the committed ISR and who is about to join it: all of them hold the high watermark
+    high watermark    the smallest log end of the maximal ISR and of those about to catch up; it rests while
+                      the ISR is smaller than min.insync.replicas (KIP-966)
+
+A follower joins once it has reached the high watermark and the start of this leader epoch (what is
+committed may lie between the two, KAFKA-7128), when its broker lives and is the one that fetched
+(KIP-841, KIP-903). It leaves when it was not caught up for replica.lag.time.max.ms. Either is a proposal
+to the controller (`leader_isr`); one at a time is under way.
+
+Invariants: ISR and followers are parts of the assigned replicas; while a proposal is pending no other is
+made; partition_epoch never falls.
+I/O: none; the log's offsets and monotonic times come as arguments.
+Source: kafka.cluster.Partition of Apache Kafka; KIP-497, KIP-841, KIP-903, KIP-966.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from tidelog.cluster.image import BrokerImage, PartitionImage
+from tidelog.cluster.replication.leader_isr import (
+    CERTAINLY_NOT_MADE,
+    METADATA_WILL_TELL,
+    IsrCommitted,
+    IsrMember,
+    IsrOutcome,
+    IsrProposal,
+)
+from tidelog.cluster.replication.leader_positions import FollowerPosition
+from tidelog.cluster.replication.safeguards import NONE_DISABLED, Safeguard, SafeguardSet
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
+
+Brokers: TypeAlias = Callable[[], Mapping[BrokerId, BrokerImage]]
+"""The registered brokers as of now."""
+
+
+class LeaderState:
+    """What this broker knows as the leader of one partition; made anew each time it becomes leader."""
+
+    __slots__ = (
+        "_brokers",
+        "_disabled",
+        "_lag_time_max_ms",
+        "_own_epoch",
+        "_refuses_stale",
+        "adding_replicas",
+        "broker_id",
+        "epoch_start_offset",
+        "followers",
+        "is_alone",
+        "is_under_min_isr",
+        "isr",
+        "leader_epoch",
+        "maximal_isr",
+        "min_insync_replicas",
+        "partition_epoch",
+        "pending",
+        "removing_replicas",
+        "waits_for_followers",
+    )
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        *,
+        lag_time_max_ms: int,
+        min_insync_replicas: int,
+        brokers: Brokers,
+        own_epoch: Callable[[], int],
+        disabled: SafeguardSet = NONE_DISABLED,
+    ) -> None:
+        self.broker_id = broker_id
+        self.min_insync_replicas = min_insync_replicas
+        self._lag_time_max_ms = lag_time_max_ms
+        self._brokers = brokers
+        self._own_epoch = own_epoch
+        self._disabled = disabled
+        self._refuses_stale = Safeguard.STALE_INCARNATION_REFUSED not in disabled
+        self.followers: dict[BrokerId, FollowerPosition] = {}
+        self.isr: tuple[BrokerId, ...] = ()
+        self.maximal_isr: frozenset[BrokerId] = frozenset()
+        self.pending: IsrProposal | None = None
+        self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+        self.partition_epoch = -1
+        self.epoch_start_offset: Offset = 0
+        """Where this leader epoch starts in the log."""
+        self.adding_replicas: tuple[BrokerId, ...] = ()
+        self.removing_replicas: tuple[BrokerId, ...] = ()
+        # What every append asks is kept ready for it.
+        self.is_alone = True
+        """Whether there are no other replicas, so that what is appended is committed."""
+        self.is_under_min_isr = False
+        """Whether the committed ISR is too small to promise acks=all."""
+        self.waits_for_followers = False
+        """Whether an append alone cannot move the high watermark: a follower has to fetch first."""
+
+    # ---- the metadata
+
+    def follow_metadata(self, placed: PartitionImage, log_end_offset: Offset, now_ms: int) -> bool:
+        """Take over what the metadata says of our partition; False when it is older than what we know.
+
+        A change that the controller made ends a proposal that was under way: it can no longer be made on
+        top of the old partition epoch. The same partition epoch again ends nothing.
+        """
+        if placed.partition_epoch < self.partition_epoch:
+            return False
+        self._assign(placed)
+        if placed.leader_epoch > self.leader_epoch:
+            # Each election is one epoch: another has led since, under whom followers may have cut their logs.
+            others_led = placed.leader_epoch > self.leader_epoch + 1
+            is_new_leader = self.leader_epoch == NO_LEADER_EPOCH or (
+                others_led and Safeguard.POSITIONS_OF_ONE_EPOCH not in self._disabled
+            )
+            for follower in self.followers.values():
+                follower.on_new_leader_epoch(
+                    log_end_offset,
+                    is_new_leader=is_new_leader,
+                    is_in_sync=follower.broker_id in placed.isr,
+                    now_ms=now_ms,
+                )
+            self.leader_epoch = placed.leader_epoch
+            self.epoch_start_offset = log_end_offset
+        if placed.partition_epoch > self.partition_epoch:
+            self.partition_epoch = placed.partition_epoch
+            self._commit(placed.isr)
+        return True
+
+    def _assign(self, placed: PartitionImage) -> None:
+        known = self.followers
+        self.followers = {
+            replica: known.get(replica) or FollowerPosition(replica)
+            for replica in placed.replicas
+            if replica != self.broker_id
+        }
+        self.adding_replicas = placed.adding_replicas
+        self.removing_replicas = placed.removing_replicas
+        self._refresh()
+
+    def _commit(self, isr: Iterable[BrokerId]) -> None:
+        self.isr = tuple(isr)
+        self.maximal_isr = frozenset(self.isr)
+        self.pending = None
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """Bring what appends ask up to date, after ISR, replicas or min.insync.replicas changed."""
+        self.is_alone = not self.followers
+        self.is_under_min_isr = len(self.isr) < self.effective_min_insync_replicas
+        self.waits_for_followers = len(self.maximal_isr) > 1
+
+    def use_min_insync_replicas(self, min_insync_replicas: int) -> None:
+        """Follow a changed config; the high watermark may advance then."""
+        self.min_insync_replicas = min_insync_replicas
+        self._refresh()
+
+    # ---- followers
+
+    def record_fetch(
+        self,
+        broker_id: BrokerId,
+        fetch_offset: Offset,
+        log_start_offset: Offset,
+        leader_end_offset: Offset,
+        broker_epoch: int,
+        now_ms: int,
+    ) -> bool:
+        """An assigned follower's fetch, checked already against the leader epoch; True when its log grew.
+
+        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for a broker that has registered anew since (KIP-903).
+        """
+        follower = self.followers[broker_id]
+        if broker_epoch != -1 and self._refuses_stale:
+            registered = self._brokers().get(broker_id)
+            if registered is not None and registered.epoch > broker_epoch:
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"a fetch of broker {broker_id} at epoch {broker_epoch}, which is {registered.epoch} now",
+                )
+        before = follower.log_end_offset
+        follower.record_fetch(fetch_offset, log_start_offset, leader_end_offset, broker_epoch, now_ms)
+        return fetch_offset != before
+
+    def is_in_sync(self, broker_id: BrokerId) -> bool:
+        """Whether a replica is in the committed ISR."""
+        return broker_id in self.isr
+
+    def low_watermark(self, own_log_start_offset: Offset) -> Offset:
+        """The smallest log start of ourselves and the followers that are alive; -1 when one is unknown."""
+        lowest = own_log_start_offset
+        brokers = self._brokers()
+        for follower in self.followers.values():
+            if follower.log_start_offset < lowest:
+                broker = brokers.get(follower.broker_id)
+                if broker is not None and not broker.fenced:
+                    lowest = follower.log_start_offset
+        return lowest
+
+    # ---- the high watermark
+
+    @property
+    def effective_min_insync_replicas(self) -> int:
+        """min.insync.replicas, at most the number of replicas."""
+        return min(self.min_insync_replicas, len(self.followers) + 1)
+
+    @property
+    def keeps_acks_all(self) -> bool:
+        """Whether what was appended with acks=all may be acknowledged, once it is committed."""
+        return len(self.maximal_isr) >= self.effective_min_insync_replicas
+
+    def is_followed_since(self, since_ms: int) -> bool:
+        """Whether every other member of the ISR is known to have followed this leader at `since_ms` or later.
+
+        If so no other leader was elected among them before; a leader that is cut off, or was frozen,
+        cannot know that. Below min.insync.replicas replicas outside of the ISR may be elected (KIP-966).
+        """
+        return not self.is_under_min_isr and all(
+            self.followers[broker].followed_ms >= since_ms
+            for broker in self.maximal_isr
+            if broker != self.broker_id
+        )
+
+    def high_watermark(self, log_end_offset: Offset, now_ms: int) -> Offset | None:
+        """How far every replica that counts has the log; None while the high watermark rests.
+
+        It may be below the present high watermark, which then stays.
+        """
+        if self.is_under_min_isr and Safeguard.MIN_ISR_FOR_HIGH_WATERMARK not in self._disabled:
+            return None
+        lowest = log_end_offset
+        for follower in self.followers.values():
+            if follower.log_end_offset < lowest and (
+                follower.broker_id in self.maximal_isr
+                or self._is_about_to_join(follower, log_end_offset, now_ms)
+            ):
+                lowest = follower.log_end_offset
+        return lowest
+
+    def _is_about_to_join(self, follower: FollowerPosition, log_end_offset: Offset, now_ms: int) -> bool:
+        """Whether the high watermark waits for it: else a busy leader could run from it for ever."""
+        if Safeguard.EXPANSION_COUNTS_AT_ONCE in self._disabled:
+            return False
+        return follower.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms) and self.may_join(
+            follower
+        )
+
+    # ---- changes of the ISR
+
+    def may_join(self, follower: FollowerPosition) -> bool:
+        """Whether its broker is alive, stays, and is the incarnation that fetched (KIP-841, KIP-903)."""
+        broker = self._brokers().get(follower.broker_id)
+        if broker is None or follower.broker_epoch is None:
+            return False
+        if not broker.is_active and Safeguard.FENCED_STAY_OUT not in self._disabled:
+            return False
+        return (
+            follower.broker_epoch in (-1, broker.epoch)
+            or Safeguard.BROKER_EPOCH_BEFORE_JOINING in self._disabled
+        )
+
+    def propose_expansion(self, broker_id: BrokerId, high_watermark: Offset) -> IsrProposal | None:
+        """Who has just fetched joins the ISR, if it may; the proposal to be sent is pending from now on."""
+        if self.pending is not None or broker_id in self.isr:
+            return None
+        follower = self.followers[broker_id]
+        end = follower.log_end_offset
+        if end < high_watermark and Safeguard.HIGH_WATERMARK_BEFORE_JOINING not in self._disabled:
+            return None
+        if end < self.epoch_start_offset and Safeguard.EPOCH_START_BEFORE_JOINING not in self._disabled:
+            return None
+        if not self.may_join(follower):
+            return None
+        if Safeguard.EXPANSION_COUNTS_AT_ONCE not in self._disabled:
+            self.maximal_isr = frozenset((*self.isr, broker_id))
+            self._refresh()
+        return self._propose((*self.isr, broker_id), added=broker_id)
+
+    def propose_shrink(self, log_end_offset: Offset, now_ms: int) -> IsrProposal | None:
+        """Those that have lagged for too long leave the ISR; None when there are none."""
+        if self.pending is not None:
+            return None
+        removed = frozenset(
+            member
+            for member in self.isr
+            if member != self.broker_id and not self._keeps_up(member, log_end_offset, now_ms)
+        )
+        if not removed:
+            return None
+        remaining = tuple(member for member in self.isr if member not in removed)
+        if Safeguard.SHRINK_COUNTS_WHEN_COMMITTED in self._disabled:
+            self.maximal_isr = frozenset(remaining)
+            self._refresh()
+        return self._propose(remaining, removed=removed)
+
+    def _keeps_up(self, member: BrokerId, log_end_offset: Offset, now_ms: int) -> bool:
+        follower = self.followers.get(member)
+        return follower is not None and follower.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms)
+
+    def _propose(
+        self,
+        isr: tuple[BrokerId, ...],
+        *,
+        added: BrokerId | None = None,
+        removed: frozenset[BrokerId] = frozenset(),
+    ) -> IsrProposal:
+        self.pending = IsrProposal(
+            members=tuple(IsrMember(member, self._epoch_of(member)) for member in isr),
+            added=added,
+            removed=removed,
+            leader_epoch=self.leader_epoch,
+            partition_epoch=self.partition_epoch,
+        )
+        return self.pending
+
+    def _epoch_of(self, member: BrokerId) -> int:
+        if Safeguard.BROKER_EPOCH_BEFORE_JOINING in self._disabled:
+            return -1
+        if member == self.broker_id:
+            return self._own_epoch()
+        follower = self.followers.get(member)
+        # A member that has not fetched from us yet was put there by the controller, which will also know
+        # when it restarts: that raises the partition epoch and so refuses the proposal.
+        return -1 if follower is None or follower.broker_epoch is None else follower.broker_epoch
+
+    def answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> IsrOutcome:
+        """The controller's answer to a proposal; on RETRY it is to be sent again as it is."""
+        if self.pending is not proposal:
+            return IsrOutcome.STALE
+        if isinstance(answer, IsrCommitted):
+            if answer.leader_epoch != self.leader_epoch or answer.partition_epoch < self.partition_epoch:
+                return IsrOutcome.STALE
+            self.partition_epoch = answer.partition_epoch
+            self._commit(answer.isr)
+            return IsrOutcome.COMMITTED
+        if answer in CERTAINLY_NOT_MADE:
+            self._commit(self.isr)
+            return IsrOutcome.REJECTED
+        return IsrOutcome.UNKNOWN if answer in METADATA_WILL_TELL else IsrOutcome.RETRY
+
+    # ---- what is reported
+
+    @property
+    def replication_factor(self) -> int:
+        """The number of replicas, without those that a reassignment is adding."""
+        return len(self.followers) + 1 - len(self.adding_replicas)
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether the ISR lacks replicas; those that a reassignment is adding are not missed yet."""
+        return len(self.isr) < self.replication_factor
+
+    @property
+    def is_at_min_isr(self) -> bool:
+        """Whether the loss of one more in-sync replica would refuse acks=all."""
+        return len(self.isr) == self.effective_min_insync_replicas
+
+    @property
+    def is_reassigning(self) -> bool:
+        """Whether replicas are being moved."""
+        return bool(self.adding_replicas or self.removing_replicas)

@@ -1,0 +1,83 @@
+"""How many bytes per second throttled replicas may move, so that a reassignment leaves room for clients.
+
+Which replicas are throttled is a topic's config, the rate a broker's, for leaders and followers apart.
+The rate is measured over the last windows (replication.quota.window.num of
+replication.quota.window.size.seconds); the window under way counts as a whole one, so that a burst is
+noticed at once.
+
+Units: monotonic ms. I/O: none. Source: ReplicationQuotaManager and SimpleRate of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from tidelog.protocol.ids import BrokerId, TopicPartition
+
+_ALL = "*"
+
+
+def throttled_indices(replicas: Iterable[str], broker_id: BrokerId) -> frozenset[int] | None:
+    """The partitions whose replica on `broker_id` is throttled by `partition:broker,...`; None means all."""
+    indices: set[int] = set()
+    for replica in replicas:
+        if replica == _ALL:
+            return None
+        partition, _, broker = replica.partition(":")
+        if int(broker) == broker_id:
+            indices.add(int(partition))
+    return frozenset(indices)
+
+
+class ReplicationQuota:
+    """One direction's rate and the partitions that share it; a rate of None is no limit."""
+
+    def __init__(self, *, window_ms: int, window_count: int) -> None:
+        self.rate: int | None = None
+        self._window_ms = window_ms
+        self._window_count = window_count
+        self._throttled: dict[str, frozenset[int] | None] = {}
+        self._windows: deque[list[int]] = deque()
+        """Start and bytes of each window, oldest first."""
+
+    def set_throttled(self, throttled: Mapping[str, frozenset[int] | None]) -> None:
+        """Which partitions share the rate, by topic; None means all of a topic."""
+        self._throttled = {topic: indices for topic, indices in throttled.items() if indices != frozenset()}
+
+    def set_topic(self, topic: str, indices: frozenset[int] | None) -> None:
+        """Which partitions of one topic share the rate; None means all."""
+        self.set_throttled({**self._throttled, topic: indices})
+
+    def is_throttled(self, topic_partition: TopicPartition) -> bool:
+        """Whether this partition shares in the rate."""
+        if not self._throttled:
+            return False
+        indices = self._throttled.get(topic_partition.topic, frozenset())
+        return indices is None or topic_partition.partition in indices
+
+    def record(self, topic_partition: TopicPartition, size_bytes: int, now_ms: int) -> None:
+        """Bytes of a partition were moved; they count when it is throttled."""
+        if not size_bytes or not self.is_throttled(topic_partition):
+            return
+        windows = self._windows
+        if not windows or now_ms - windows[-1][0] >= self._window_ms:
+            windows.append([now_ms, 0])
+        windows[-1][1] += size_bytes
+        self._expire(now_ms)
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        """Whether more than the rate was moved over the windows that count."""
+        if self.rate is None or not self._throttled:
+            return False
+        self._expire(now_ms)
+        if not self._windows:
+            return False
+        elapsed_ms = max(now_ms - self._windows[0][0], self._window_ms)
+        moved_bytes = sum(size_bytes for _, size_bytes in self._windows)
+        return moved_bytes * 1_000 > self.rate * elapsed_ms
+
+    def _expire(self, now_ms: int) -> None:
+        oldest_ms = now_ms - self._window_ms * self._window_count
+        while self._windows and self._windows[0][0] <= oldest_ms:
+            self._windows.popleft()

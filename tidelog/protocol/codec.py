@@ -1,0 +1,191 @@
+"""Messages to bytes and back, by the declarations in `tidelog.protocol.schema`.
+
+For each class and version an encoder and a decoder are generated when first needed
+(`tidelog.protocol.encoder_source`, `tidelog.protocol.decoder_source`) and kept.
+
+`encode` raises ValueError for a value that the version cannot express: null where the
+version has none, a number out of range, or a field that is set, matters, and is unknown to
+the version. `decode` turns any bytes into a message or raises DecodeError; it takes time
+and memory linear in the bytes given. Unknown tagged fields are skipped.
+
+Large messages take long: `decode_in_steps` and `encode_in_steps` do the same in steps. A message of more than
+`ELEMENTS_MAX` elements is refused there, as its objects take up to a hundred times its bytes.
+
+Source: Apache Kafka 4.3 message definitions and KIP-482; where Kafka is lenient (order and
+repetition of tagged fields, booleans other than 1) so is this.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from tidelog.protocol.codec_plan import StructPlan, plan_struct
+from tidelog.protocol.codec_refusal import refusal
+from tidelog.protocol.decoder_source import Decoder, DecoderInSteps, compile_decoder, compile_decoder_in_steps
+from tidelog.protocol.encoder_source import Encoder, EncoderInSteps, compile_encoder, compile_encoder_in_steps
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.primitives import Buffer
+from tidelog.protocol.schema import Array, Bytes, Message, Struct
+from tidelog.protocol.steps import Steps
+
+M = TypeVar("M", bound=Message)
+
+
+_Arrays: TypeAlias = "tuple[tuple[str, _Arrays | None], ...]"
+
+
+class _Codec(NamedTuple):
+    """The generated functions of one class in one version."""
+
+    encode: Encoder
+    decode: Decoder
+    plan: StructPlan
+    arrays: _Arrays
+
+
+class _CodecInSteps(NamedTuple):
+    """The generated generator functions of one class in one version."""
+
+    encode: EncoderInSteps
+    decode: DecoderInSteps
+
+
+ELEMENTS_MAX: Final = 1_000_000
+"""How many elements of arrays a message decoded in steps may have."""
+
+BYTES_PER_ELEMENT: Final = 4096
+"""How many bytes of one field are copied in the time that an element takes."""
+
+_codecs: dict[tuple[type[Message], int], _Codec] = {}
+_codecs_in_steps: dict[tuple[type[Message], int], _CodecInSteps] = {}
+
+
+def encode(message: Message, version: int) -> bytes:
+    """The bytes of `message` in `version`."""
+    out = bytearray()
+    encode_into(message, version, out)
+    return bytes(out)
+
+
+def encode_into(message: Message, version: int, out: bytearray) -> None:
+    """Append the bytes of `message` in `version` to `out`, or nothing if it raises."""
+    codec = _codecs.get((type(message), version)) or _make_codec(type(message), version)
+    start = len(out)
+    try:
+        codec.encode(message, out)
+    except (ValueError, TypeError, AttributeError, struct.error) as error:
+        del out[start:]
+        raise ValueError(refusal(codec.plan, message) or f"{codec.plan.name}: {error}") from error
+
+
+def decode(cls: type[M], buffer: Buffer, version: int) -> M:
+    """The message that fills the whole of `buffer`; `records` in it are views of `buffer`."""
+    message, position = decode_prefix(cls, buffer, version, 0)
+    if position != len(buffer):
+        raise DecodeError(f"{len(buffer) - position} bytes follow {cls.__name__} version {version}")
+    return message
+
+
+def decode_prefix(cls: type[M], buffer: Buffer, version: int, position: int) -> tuple[M, int]:
+    """The message that starts at `position` of `buffer`, and the position behind it."""
+    codec = _codecs.get((cls, version)) or _make_codec(cls, version)
+    size = len(buffer)
+    try:
+        message, end = codec.decode(memoryview(buffer), position, size)
+    except (struct.error, IndexError, UnicodeDecodeError) as error:
+        raise DecodeError(f"{cls.__name__} version {version} in {size} bytes: {error}") from error
+    if end > size:
+        raise DecodeError(f"{cls.__name__} version {version} ends at {end} of {size} bytes")
+    return message, end
+
+
+def decode_in_steps(cls: type[M], buffer: Buffer, version: int) -> Steps[M]:
+    """Return the message at the start of `buffer`; DecodeError as `decode_prefix`, or over `ELEMENTS_MAX`.
+
+    `buffer` must not change before the end.
+    """
+    codec = _codecs_in_steps.get((cls, version)) or _make_codec_in_steps(cls, version)
+    size = len(buffer)
+    decoding = codec.decode(memoryview(buffer), 0, size)
+    elements = 0
+    while True:
+        try:
+            elements += next(decoding)
+        except StopIteration as result:
+            message, end = result.value
+            break
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise DecodeError(f"{cls.__name__} version {version} in {size} bytes: {error}") from error
+        if elements > ELEMENTS_MAX:
+            raise DecodeError(f"{cls.__name__} version {version} has more than {ELEMENTS_MAX} elements")
+        yield None
+    if end > size:
+        raise DecodeError(f"{cls.__name__} version {version} ends at {end} of {size} bytes")
+    decoded: M = message
+    return decoded
+
+
+def encode_in_steps(message: Message, version: int, out: bytearray) -> Steps[None]:
+    """Append the bytes of `message` in `version` to `out`; ValueError, with a part of them appended."""
+    cls = type(message)
+    codec = _codecs_in_steps.get((cls, version)) or _make_codec_in_steps(cls, version)
+    try:
+        yield from codec.encode(message, out)
+    except (ValueError, TypeError, AttributeError, struct.error) as error:
+        plan = (_codecs.get((cls, version)) or _make_codec(cls, version)).plan
+        raise ValueError(refusal(plan, message) or f"{plan.name}: {error}") from error
+
+
+def has_more_elements(message: Message, version: int, count: int) -> bool:
+    """Return whether the arrays of `message`, and those inside them, have more than `count` elements.
+
+    Every `BYTES_PER_ELEMENT` of a field of bytes count as an element, as they take as long.
+    """
+    codec = _codecs.get((type(message), version)) or _make_codec(type(message), version)
+    return _elements_left(codec.arrays, message, count) < 0
+
+
+def _elements_left(arrays: _Arrays, value: Struct, left: int) -> int:
+    """How many of `left` elements remain after those of `value`; below 0 as soon as there are too many."""
+    for name, inner in arrays:
+        items = getattr(value, name)
+        if not items:
+            continue
+        if inner is None:
+            left -= len(items) // BYTES_PER_ELEMENT
+            continue
+        left -= len(items)
+        for item in items if inner else ():
+            if left < 0:
+                return left
+            left = _elements_left(inner, item, left)
+    return left
+
+
+def _arrays_of(plan: StructPlan) -> _Arrays:
+    """The arrays of structs and of texts, each with the arrays inside its elements; bytes with None."""
+    return tuple(
+        (
+            field.name,
+            None if isinstance(field.kind, Bytes) else _arrays_of(field.struct) if field.struct else (),
+        )
+        for field in plan.ordinary
+        if isinstance(field.kind, Bytes) or (isinstance(field.kind, Array) and field.element_code is None)
+    )
+
+
+def _make_codec(cls: type[Message], version: int) -> _Codec:
+    if version not in cls.valid_versions:
+        raise ValueError(f"{cls.__name__} has no version {version}")
+    plan = plan_struct(cls, version, version in cls.flexible_versions)
+    codec = _Codec(compile_encoder(plan), compile_decoder(plan), plan, _arrays_of(plan))
+    _codecs[cls, version] = codec
+    return codec
+
+
+def _make_codec_in_steps(cls: type[Message], version: int) -> _CodecInSteps:
+    plan = (_codecs.get((cls, version)) or _make_codec(cls, version)).plan
+    codec = _CodecInSteps(compile_encoder_in_steps(plan), compile_decoder_in_steps(plan))
+    _codecs_in_steps[cls, version] = codec
+    return codec

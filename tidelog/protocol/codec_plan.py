@@ -1,0 +1,180 @@
+"""What a struct looks like in one version: the declaration of `tidelog.protocol.schema`, resolved.
+
+Compilers read plans instead of declarations: absent, ordinary and tagged fields are told
+apart, nullability and compactness are plain booleans, and the least size of everything is
+known, so that a count can be checked against the bytes that remain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Final, get_type_hints
+
+from tidelog.protocol.schema import (
+    Array,
+    Bool,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Kind,
+    Nested,
+    String,
+    Struct,
+    UInt16,
+    UInt32,
+    Uuid,
+)
+
+UUID_CODE: Final = "16s"
+
+FIXED_CODES: Final[dict[type[Kind], str]] = {
+    Bool: "?",
+    Int8: "b",
+    Int16: "h",
+    UInt16: "H",
+    Int32: "i",
+    UInt32: "I",
+    Int64: "q",
+    Float64: "d",
+    Uuid: UUID_CODE,
+}
+"""Struct codes of the kinds whose width does not depend on the value."""
+
+FIXED_BYTES: Final[dict[str, int]] = {
+    "?": 1,
+    "b": 1,
+    "B": 1,
+    "h": 2,
+    "H": 2,
+    "i": 4,
+    "I": 4,
+    "q": 8,
+    "d": 8,
+    UUID_CODE: 16,
+}
+"""Width of each code that occurs in a layout."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldPlan:
+    """One field in one version; `struct` is the plan of a nested struct or of an array's elements."""
+
+    name: str
+    kind: Kind
+    default: Any
+    nullable: bool
+    compact: bool
+    struct: StructPlan | None
+
+    @property
+    def fixed_code(self) -> str | None:
+        """The struct code of a fixed-width field, None for all others."""
+        return FIXED_CODES.get(type(self.kind))
+
+    @property
+    def element_code(self) -> str | None:
+        """The struct code of an array's fixed-width elements, None for all others."""
+        return FIXED_CODES.get(self.kind.element) if isinstance(self.kind, Array) else None  # type: ignore[arg-type]
+
+    @property
+    def prefix_code(self) -> str:
+        """The code of what stands before a field of variable width; "B" starts an unsigned varint."""
+        if isinstance(self.kind, Nested):
+            return "b"
+        if self.compact:
+            return "B"
+        return "h" if isinstance(self.kind, String) else "i"
+
+    @property
+    def least_bytes(self) -> int:
+        """No value of this field takes fewer bytes."""
+        if self.fixed_code is not None:
+            return FIXED_BYTES[self.fixed_code]
+        if self.struct is not None and isinstance(self.kind, Nested) and not self.nullable:
+            return self.struct.least_bytes
+        return FIXED_BYTES[self.prefix_code]
+
+    @property
+    def least_element_bytes(self) -> int:
+        """No element of this array takes fewer bytes; at least 1, so that counts are always bounded."""
+        if self.struct is not None:
+            return max(1, self.struct.least_bytes)
+        if self.element_code is not None:
+            return FIXED_BYTES[self.element_code]
+        return FIXED_BYTES[self.element().prefix_code]
+
+    def element(self) -> FieldPlan:
+        """The plan of one element of an array of plain kinds; elements are never null."""
+        assert isinstance(self.kind, Array) and issubclass(self.kind.element, Kind)
+        return FieldPlan(self.name, self.kind.element("0+"), None, False, self.compact, None)
+
+
+@dataclass(frozen=True, slots=True)
+class StructPlan:
+    """One struct in one version; `tagged` is in the order of the tags."""
+
+    cls: type[Struct]
+    version: int
+    flexible: bool
+    ordinary: tuple[FieldPlan, ...]
+    tagged: tuple[FieldPlan, ...]
+    absent: tuple[FieldPlan, ...]
+
+    @property
+    def least_bytes(self) -> int:
+        """No value of this struct takes fewer bytes."""
+        return sum(field.least_bytes for field in self.ordinary) + self.flexible
+
+    @property
+    def has_arrays(self) -> bool:
+        """Whether a value may hold any number of things: an array here, or in a struct inside this one."""
+        return any(
+            isinstance(field.kind, Array) or (field.struct is not None and field.struct.has_arrays)
+            for field in (*self.ordinary, *self.tagged)
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of the class."""
+        return self.cls.__name__
+
+    def nested(self) -> list[StructPlan]:
+        """The distinct structs inside this one, innermost first, this one last."""
+        found: dict[type[Struct], StructPlan] = {}
+        for field in (*self.ordinary, *self.tagged):
+            if field.struct is not None:
+                found |= {plan.cls: plan for plan in field.struct.nested()}
+        return [*found.values(), self]
+
+
+def plan_struct(cls: type[Struct], version: int, flexible: bool) -> StructPlan:
+    """Resolve the declaration of `cls` and of all structs in it for `version`."""
+    hints = get_type_hints(cls, include_extras=True)
+    ordinary: list[FieldPlan] = []
+    tagged: list[tuple[int, FieldPlan]] = []
+    absent: list[FieldPlan] = []
+    for field in fields(cls):  # type: ignore[arg-type]
+        kind: Kind = hints[field.name].__metadata__[0]
+        plan = _plan_field(field.name, kind, field.default, version, flexible)
+        if version not in kind.present:
+            absent.append(plan)
+        elif flexible and version in kind.tagged:
+            assert kind.tag is not None, f"{cls.__name__}.{field.name} is tagged without a tag"
+            tagged.append((kind.tag, plan))
+        else:
+            ordinary.append(plan)
+    in_tag_order = tuple(plan for _, plan in sorted(tagged, key=lambda entry: entry[0]))
+    return StructPlan(cls, version, flexible, tuple(ordinary), in_tag_order, tuple(absent))
+
+
+def _plan_field(name: str, kind: Kind, default: Any, version: int, flexible: bool) -> FieldPlan:
+    struct: StructPlan | None = None
+    if version in kind.present:
+        if isinstance(kind, Nested):
+            struct = plan_struct(kind.struct, version, flexible)
+        elif isinstance(kind, Array) and issubclass(kind.element, Struct):
+            struct = plan_struct(kind.element, version, flexible)
+    compact = flexible if kind.flexible is None else version in kind.flexible
+    return FieldPlan(name, kind, default, version in kind.nullable, compact, struct)

@@ -1,0 +1,96 @@
+"""Which value a version cannot express, in words: looked for only after an encoder has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+from uuid import UUID
+
+from tidelog.protocol.codec_plan import UUID_CODE, FieldPlan, StructPlan
+from tidelog.protocol.codec_runtime import LONGEST_STRING
+from tidelog.protocol.schema import Array, Nested, String
+
+_RANGES: Final = {
+    "b": (-0x80, 0x7F),
+    "h": (-0x8000, 0x7FFF),
+    "H": (0, 0xFFFF),
+    "i": (-0x80000000, 0x7FFFFFFF),
+    "I": (0, 0xFFFFFFFF),
+    "q": (-0x8000000000000000, 0x7FFFFFFFFFFFFFFF),
+}
+_TYPES: Final[dict[str, type | tuple[type, ...]]] = {"?": bool, "d": (int, float), UUID_CODE: UUID}
+_SHOWN_CHARACTERS: Final = 80
+
+
+def refusal(plan: StructPlan, message: Any) -> str | None:
+    """The first field that cannot be expressed, with its value; None if there is none."""
+    for path, value, why in _faults(plan, message, plan.name):
+        shown = repr(value)
+        if len(shown) > _SHOWN_CHARACTERS:
+            shown = shown[:_SHOWN_CHARACTERS] + "..."
+        return f"{path} is {shown}: {why} in version {plan.version}"
+    return None
+
+
+def _faults(plan: StructPlan, message: Any, path: str) -> Iterator[tuple[str, Any, str]]:
+    if not isinstance(message, plan.cls):
+        yield path, message, f"not a {plan.name}"
+        return
+    for field in plan.absent:
+        value = getattr(message, field.name)
+        if not field.kind.ignorable and value != field.default:
+            yield f"{path}.{field.name}", value, "the field does not exist"
+    for field in (*plan.ordinary, *plan.tagged):
+        yield from _value_faults(field, getattr(message, field.name), f"{path}.{field.name}")
+
+
+def _value_faults(field: FieldPlan, value: Any, path: str) -> Iterator[tuple[str, Any, str]]:
+    code = field.fixed_code
+    if code is not None:
+        why = _fixed_fault(code, value)
+        if why:
+            yield path, value, why
+    elif value is None:
+        if not field.nullable:
+            yield path, value, "cannot be null"
+    elif isinstance(field.kind, Nested):
+        assert field.struct is not None
+        yield from _faults(field.struct, value, path)
+    elif isinstance(field.kind, Array):
+        yield from _array_faults(field, value, path)
+    elif isinstance(field.kind, String):
+        why = _string_fault(value)
+        if why:
+            yield path, value, why
+    elif not isinstance(value, bytes | bytearray | memoryview):
+        yield path, value, "not bytes"
+
+
+def _array_faults(field: FieldPlan, values: Any, path: str) -> Iterator[tuple[str, Any, str]]:
+    if not isinstance(values, tuple | list):
+        yield path, values, "not a sequence"
+        return
+    for index, value in enumerate(values):
+        if field.struct is not None:
+            yield from _faults(field.struct, value, f"{path}[{index}]")
+        else:
+            yield from _value_faults(field.element(), value, f"{path}[{index}]")
+
+
+def _fixed_fault(code: str, value: Any) -> str | None:
+    if code in _TYPES:
+        return None if isinstance(value, _TYPES[code]) else "not of the field's type"
+    lowest, highest = _RANGES[code]
+    if not isinstance(value, int):
+        return "not an integer"
+    return None if lowest <= value <= highest else f"not within {lowest} to {highest}"
+
+
+def _string_fault(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return "not a string"
+    try:
+        length = len(value.encode())
+    except UnicodeEncodeError:
+        return "not text that UTF-8 can hold"
+    return None if length <= LONGEST_STRING else f"longer than {LONGEST_STRING} bytes"

@@ -1,0 +1,100 @@
+"""What generated encoders and decoders call: the parts that are not worth writing out each time."""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Final
+from uuid import UUID
+
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.primitives import (
+    Buffer,
+    read_tag_count,
+    read_unsigned_varint,
+    skip_tagged_fields,
+    write_unsigned_varint,
+)
+
+SMALL_ARRAY: Final = 32
+"""Arrays of numbers below this length have ready-made layouts."""
+
+LONGEST_STRING: Final = 0x7FFF
+"""Bytes of the longest string, in flexible versions too."""
+
+_ARRAY_CODES: Final = "?bhHiIqd"
+_UUIDS_REMEMBERED: Final = 4096
+
+
+def write_string_length(out: bytearray, length: int) -> None:
+    """The compact length of a string of 127 bytes or more."""
+    if length > LONGEST_STRING:
+        raise ValueError(f"a string of {length} bytes is longer than {LONGEST_STRING}")
+    write_unsigned_varint(out, length + 1)
+
+
+def write_tagged_field(out: bytearray, tag: int, body: bytearray) -> None:
+    """One tagged field: tag, size, content."""
+    write_unsigned_varint(out, tag)
+    write_unsigned_varint(out, len(body))
+    out += body
+
+
+def read_string_length(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The compact length (plus one) of a string of 127 bytes or more."""
+    length, position = read_unsigned_varint(buffer, position)
+    if length > LONGEST_STRING + 1:
+        raise DecodeError(f"a string of {length - 1} bytes before {position}")
+    return length, position
+
+
+def null_error(field: str, length: int, position: int) -> DecodeError:
+    """A null, or a negative length, for a field that cannot be null."""
+    return DecodeError(f"length {length} of {field} before {position}")
+
+
+def count_error(field: str, count: int, remaining: int) -> DecodeError:
+    """A count that the remaining bytes cannot hold."""
+    return DecodeError(f"{count} elements of {field} cannot stand in {remaining} bytes")
+
+
+def tag_size_error(field: str, tag: int, position: int, end: int) -> DecodeError:
+    """A tagged field whose content and stated size differ."""
+    return DecodeError(f"tagged field {tag} ({field}) ends at {position}, its size says {end}")
+
+
+# Ids of topics and directories come again and again; making a UUID costs ten times the look-up.
+read_uuid = lru_cache(_UUIDS_REMEMBERED)(lambda data: UUID(bytes=data))
+
+NAMES: Final = {
+    "DecodeError": DecodeError,
+    "count_error": count_error,
+    "null_error": null_error,
+    "pack": struct.pack,
+    "read_string_length": read_string_length,
+    "read_tag_count": read_tag_count,
+    "read_unsigned_varint": read_unsigned_varint,
+    "read_uuid": read_uuid,
+    "skip_tagged_fields": skip_tagged_fields,
+    "tag_size_error": tag_size_error,
+    "unpack_from": struct.unpack_from,
+    "write_string_length": write_string_length,
+    "write_tagged_field": write_tagged_field,
+    "write_unsigned_varint": write_unsigned_varint,
+}
+"""The names that generated source may use."""
+
+
+def array_packers(code: str) -> tuple[object, ...]:
+    """Packers of 0 to 31 numbers of `code`."""
+    return tuple(layout.pack for layout in _LAYOUTS[code])
+
+
+def array_unpackers(code: str) -> tuple[object, ...]:
+    """Unpackers of 0 to 31 numbers of `code`."""
+    return tuple(layout.unpack_from for layout in _LAYOUTS[code])
+
+
+_LAYOUTS: Final = {
+    code: tuple(struct.Struct(f">{count}{code}") for count in range(SMALL_ARRAY)) for code in _ARRAY_CODES
+}

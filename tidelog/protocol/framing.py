@@ -1,0 +1,145 @@
+"""Frames: a 4-byte size, a header, a message.
+
+    request:   size int32 | api_key int16, api_version int16, correlation_id int32, client_id
+               (nullable, int16 length) | tagged fields if the version is flexible | message
+    response:  size int32 | correlation_id int32 | tagged fields if the version is flexible | message
+
+Source: RequestHeader.json and ResponseHeader.json of Apache Kafka 4.3; KIP-482, KIP-511.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from tidelog.protocol.codec import encode_in_steps, encode_into
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.primitives import skip_tagged_fields
+from tidelog.protocol.registry import FLEXIBLE_FROM, request_header_version, response_header_version
+from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.steps import Heavy, Steps
+
+SIZE_BYTES: Final = 4
+"""Bytes of the size that stands before every frame."""
+
+RESPONSE_BYTES_MAX: Final = 100_000_000
+"""How large a response, other than of Fetch, may be: more is what librdkafka does not receive by default."""
+
+HEAVY_RESPONSE_BYTES: Final = 1_048_576
+"""From here on the memory of a response that is being encoded counts."""
+
+_SIZE: Final = struct.Struct(">i")
+_REQUEST: Final = struct.Struct(">ihhih")
+_REQUEST_HEADER: Final = struct.Struct(">hhih")
+_REQUEST_HEADER_BYTES: Final = _REQUEST_HEADER.size
+_RESPONSE: Final = struct.Struct(">ii")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_NO_TAGGED_FIELDS: Final = 0
+_LONGEST_CLIENT_ID: Final = 0x7FFF
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what; `correlation_id` comes back with the answer."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+
+
+def read_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
+    """The header of a request frame (without its size) and where the message starts.
+
+    As lenient as Kafka: the client id has an int16 length in both header versions, may be
+    null, and bytes in it that are not UTF-8 become replacement characters. The api version
+    is not checked here: for one that is not supported the answer depends on the API.
+    DecodeError for an unknown API and for a header that the frame does not hold.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        flexible_from = FLEXIBLE_FROM.get(api_key)
+        if flexible_from is None:
+            raise DecodeError(f"unknown api key {api_key} (version {api_version})")
+        position = _REQUEST_HEADER_BYTES
+        client_id = None
+        if length >= 0:
+            end = position + length
+            if end > len(frame):
+                raise DecodeError(f"a client id of {length} bytes ends at {end} of {len(frame)}")
+            client_id = str(frame[position:end], "utf-8", "replace")
+            position = end
+        if api_version >= flexible_from:
+            position = skip_tagged_fields(frame, position) if frame[position] else position + 1
+    except (struct.error, IndexError) as error:
+        raise DecodeError(f"request header in a frame of {len(frame)} bytes: {error}") from error
+    # Past the generated constructor, which takes twice the time.
+    return tuple.__new__(RequestHeader, (api_key, api_version, correlation_id, client_id)), position
+
+
+def encode_request(
+    api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: ApiMessage
+) -> bytes:
+    """A whole request frame with its size; ValueError if the version cannot express `message`."""
+    assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
+    client_id_bytes = b"" if client_id is None else client_id.encode()
+    if len(client_id_bytes) > _LONGEST_CLIENT_ID:
+        raise ValueError(f"client id of {len(client_id_bytes)} bytes, over {_LONGEST_CLIENT_ID}")
+    length = -1 if client_id is None else len(client_id_bytes)
+    frame = bytearray(_REQUEST.pack(0, api_key, api_version, correlation_id, length))
+    frame += client_id_bytes
+    if request_header_version(api_key, api_version) > 1:
+        frame.append(_NO_TAGGED_FIELDS)
+    return _finish(frame, message, api_version)
+
+
+def encode_response(api_key: int, api_version: int, correlation_id: int, message: ApiMessage) -> bytes:
+    """A whole response frame with its size; ValueError if the version cannot express `message`."""
+    return _finish(_response_start(api_key, api_version, correlation_id, message), message, api_version)
+
+
+def encode_response_in_steps(
+    api_key: int, api_version: int, correlation_id: int, message: ApiMessage
+) -> Steps[bytearray]:
+    """Return what `encode_response` does, for a message that is large.
+
+    Only a few responses of more than `HEAVY_RESPONSE_BYTES` are encoded at a time.
+    Errors: KafkaError INVALID_REQUEST over `RESPONSE_BYTES_MAX`.
+    """
+    frame = _response_start(api_key, api_version, correlation_id, message)
+    is_heavy = False
+    for step in encode_in_steps(message, api_version, frame):
+        if len(frame) > RESPONSE_BYTES_MAX:
+            text = f"the response has more than {RESPONSE_BYTES_MAX} bytes; request fewer resources at a time"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        if len(frame) > HEAVY_RESPONSE_BYTES and not is_heavy:
+            is_heavy = True
+            yield Heavy.BEGINS
+        yield step
+    _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
+    return frame
+
+
+def _response_start(api_key: int, api_version: int, correlation_id: int, message: ApiMessage) -> bytearray:
+    assert message.api_key == api_key, f"{type(message).__name__} is not of api key {api_key}"
+    frame = bytearray(_RESPONSE.pack(0, correlation_id))
+    if response_header_version(api_key, api_version) > 0:
+        frame.append(_NO_TAGGED_FIELDS)
+    return frame
+
+
+def read_response_header(frame: memoryview, api_key: int, api_version: int) -> tuple[int, int]:
+    """The correlation id of a response frame (without its size) and where the message starts."""
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
+        position = _CORRELATION_ID.size
+        if response_header_version(api_key, api_version) > 0:
+            position = skip_tagged_fields(frame, position)
+    except (struct.error, IndexError) as error:
+        raise DecodeError(f"response header in a frame of {len(frame)} bytes: {error}") from error
+    return correlation_id, position
+
+
+def _finish(frame: bytearray, message: ApiMessage, api_version: int) -> bytes:
+    encode_into(message, api_version, frame)
+    _SIZE.pack_into(frame, 0, len(frame) - SIZE_BYTES)
+    return bytes(frame)

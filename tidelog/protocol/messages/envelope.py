@@ -1,0 +1,35 @@
+"""Envelope (api key 58): its request and response.
+
+Source: EnvelopeRequest.json and EnvelopeResponse.json, Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from tidelog.protocol.schema import ApiMessage, Bytes, Int16, Versions, message, versions
+
+
+@message
+class EnvelopeRequest(ApiMessage):
+    """Asked of the `Envelope` API (key 58), versions 0."""
+
+    api_key: ClassVar[int] = 58
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    request_data: Annotated[bytes, Bytes("0+")] = b""
+    request_principal: Annotated[bytes | None, Bytes("0+", nullable="0+")] = b""
+    client_host_address: Annotated[bytes, Bytes("0+")] = b""
+
+
+@message
+class EnvelopeResponse(ApiMessage):
+    """Answered by the `Envelope` API (key 58), versions 0."""
+
+    api_key: ClassVar[int] = 58
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    response_data: Annotated[bytes | None, Bytes("0+", nullable="0+")] = None
+    error_code: Annotated[int, Int16("0+")] = 0

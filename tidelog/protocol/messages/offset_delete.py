@@ -1,0 +1,80 @@
+"""OffsetDelete (api key 47): its request and response.
+
+Source: OffsetDeleteRequest.json and OffsetDeleteResponse.json, Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from tidelog.protocol.schema import (
+    ApiMessage,
+    Array,
+    Int16,
+    Int32,
+    String,
+    Struct,
+    Versions,
+    message,
+    versions,
+)
+
+
+@message
+class OffsetDeleteRequestPartition(Struct):
+    """One entry of `partitions` of `OffsetDeleteRequest`."""
+
+    partition_index: Annotated[int, Int32("0+")] = 0
+
+
+@message
+class OffsetDeleteRequestTopic(Struct):
+    """One entry of `topics` of `OffsetDeleteRequest`."""
+
+    name: Annotated[str, String("0+")] = ""
+    partitions: Annotated[
+        tuple[OffsetDeleteRequestPartition, ...], Array(OffsetDeleteRequestPartition, "0+")
+    ] = ()
+
+
+@message
+class OffsetDeleteRequest(ApiMessage):
+    """Asked of the `OffsetDelete` API (key 47), versions 0."""
+
+    api_key: ClassVar[int] = 47
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("none")
+
+    group_id: Annotated[str, String("0+")] = ""
+    topics: Annotated[tuple[OffsetDeleteRequestTopic, ...], Array(OffsetDeleteRequestTopic, "0+")] = ()
+
+
+@message
+class OffsetDeleteResponsePartition(Struct):
+    """One entry of `partitions` of `OffsetDeleteResponse`."""
+
+    partition_index: Annotated[int, Int32("0+")] = 0
+    error_code: Annotated[int, Int16("0+")] = 0
+
+
+@message
+class OffsetDeleteResponseTopic(Struct):
+    """One entry of `topics` of `OffsetDeleteResponse`."""
+
+    name: Annotated[str, String("0+")] = ""
+    partitions: Annotated[
+        tuple[OffsetDeleteResponsePartition, ...], Array(OffsetDeleteResponsePartition, "0+")
+    ] = ()
+
+
+@message
+class OffsetDeleteResponse(ApiMessage):
+    """Answered by the `OffsetDelete` API (key 47), versions 0."""
+
+    api_key: ClassVar[int] = 47
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("none")
+
+    error_code: Annotated[int, Int16("0+")] = 0
+    throttle_time_ms: Annotated[int, Int32("0+", ignorable=True)] = 0
+    topics: Annotated[tuple[OffsetDeleteResponseTopic, ...], Array(OffsetDeleteResponseTopic, "0+")] = ()

@@ -1,0 +1,50 @@
+"""PushTelemetry (api key 72): its request and response.
+
+Source: PushTelemetryRequest.json and PushTelemetryResponse.json, Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+from uuid import UUID
+
+from tidelog.protocol.schema import (
+    ZERO_UUID,
+    ApiMessage,
+    Bool,
+    Bytes,
+    Int8,
+    Int16,
+    Int32,
+    Uuid,
+    Versions,
+    message,
+    versions,
+)
+
+
+@message
+class PushTelemetryRequest(ApiMessage):
+    """Asked of the `PushTelemetry` API (key 72), versions 0."""
+
+    api_key: ClassVar[int] = 72
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    client_instance_id: Annotated[UUID, Uuid("0+")] = ZERO_UUID
+    subscription_id: Annotated[int, Int32("0+")] = 0
+    terminating: Annotated[bool, Bool("0+")] = False
+    compression_type: Annotated[int, Int8("0+")] = 0
+    metrics: Annotated[bytes, Bytes("0+")] = b""
+
+
+@message
+class PushTelemetryResponse(ApiMessage):
+    """Answered by the `PushTelemetry` API (key 72), versions 0."""
+
+    api_key: ClassVar[int] = 72
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    throttle_time_ms: Annotated[int, Int32("0+")] = 0
+    error_code: Annotated[int, Int16("0+")] = 0

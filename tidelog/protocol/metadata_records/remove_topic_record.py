@@ -1,0 +1,22 @@
+"""RemoveTopicRecord: metadata record type 9 of `__cluster_metadata`.
+
+Source: RemoveTopicRecord.json of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+from uuid import UUID
+
+from tidelog.protocol.schema import ZERO_UUID, MetadataRecord, Uuid, Versions, message, versions
+
+
+@message
+class RemoveTopicRecord(MetadataRecord):
+    """Metadata record type 9, versions 0."""
+
+    record_type: ClassVar[int] = 9
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    topic_id: Annotated[UUID, Uuid("0+")] = ZERO_UUID

@@ -1,0 +1,22 @@
+"""UnfenceBrokerRecord: metadata record type 8 of `__cluster_metadata`.
+
+Source: UnfenceBrokerRecord.json of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from tidelog.protocol.schema import Int32, Int64, MetadataRecord, Versions, message, versions
+
+
+@message
+class UnfenceBrokerRecord(MetadataRecord):
+    """Metadata record type 8, versions 0."""
+
+    record_type: ClassVar[int] = 8
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    id: Annotated[int, Int32("0+")] = 0
+    epoch: Annotated[int, Int64("0+")] = 0

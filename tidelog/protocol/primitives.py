@@ -1,0 +1,103 @@
+"""Variable-length integers, and skipping what is not understood.
+
+Unsigned varints carry lengths, counts and tags; zigzag varints carry what records and
+metadata frames say about themselves. Seven bits per byte, least significant group first,
+the high bit of a byte says that another one follows.
+
+All readers take a position and return (value, position behind it). They raise DecodeError
+for a varint that is too long or too large, and IndexError where the buffer ends too early:
+codecs turn that into DecodeError once, at their outermost call.
+
+Source: KIP-482, KIP-98; org.apache.kafka.common.utils.ByteUtils for the bounds.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+from tidelog.protocol.errors import DecodeError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MOST_TAGGED_FIELDS: Final = 1000
+"""A struct with more tagged fields is refused; no schema comes near it, and Kafka has no bound."""
+
+
+def write_unsigned_varint(out: bytearray, value: int) -> None:
+    """Append `value`, which must be 0 to 2**32 - 1; ValueError for others."""
+    if not 0 <= value <= 0xFFFFFFFF:
+        raise ValueError(f"{value} is not an unsigned 32-bit integer")
+    _append_groups(out, value)
+
+
+def read_unsigned_varint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The unsigned 32-bit integer at `position`, at most 5 bytes."""
+    value = buffer[position]
+    if value < 0x80:
+        return value, position + 1
+    # Two and three bytes, the lengths of batches, without a loop: 0.2 instead of 0.45 us.
+    second = buffer[position + 1]
+    if second < 0x80:
+        return value & 0x7F | second << 7, position + 2
+    third = buffer[position + 2]
+    if third < 0x80:
+        return value & 0x7F | (second & 0x7F) << 7 | third << 14, position + 3
+    value, position = _read_groups(buffer, position, 5)
+    if value > 0xFFFFFFFF:
+        raise DecodeError(f"unsigned varint {value} before {position} is over 32 bits")
+    return value, position
+
+
+def write_varlong(out: bytearray, value: int) -> None:
+    """Append the signed 64-bit `value` in zigzag form; ValueError for others."""
+    if not -0x8000000000000000 <= value <= 0x7FFFFFFFFFFFFFFF:
+        raise ValueError(f"{value} is not a signed 64-bit integer")
+    _append_groups(out, value << 1 if value >= 0 else ~(value << 1))
+
+
+def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The zigzag 64-bit integer at `position`, at most 10 bytes."""
+    groups, position = _read_groups(buffer, position, 10)
+    if groups > 0xFFFFFFFFFFFFFFFF:
+        raise DecodeError(f"varint {groups} before {position} is over 64 bits")
+    return (groups >> 1) ^ -(groups & 1), position
+
+
+def read_tag_count(buffer: Buffer, position: int) -> tuple[int, int]:
+    """The number of tagged fields at `position`; each takes two bytes at least."""
+    count, position = read_unsigned_varint(buffer, position)
+    if count > MOST_TAGGED_FIELDS or count * 2 > len(buffer) - position:
+        raise DecodeError(f"{count} tagged fields in {len(buffer) - position} bytes")
+    return count, position
+
+
+def skip_tagged_fields(buffer: Buffer, position: int) -> int:
+    """The position behind the tagged fields at `position`, none of which is looked at."""
+    if not buffer[position]:
+        return position + 1
+    count, position = read_tag_count(buffer, position)
+    for _ in range(count):
+        _, position = read_unsigned_varint(buffer, position)
+        length, position = read_unsigned_varint(buffer, position)
+        position += length
+    if position > len(buffer):
+        raise DecodeError(f"tagged fields end at {position} of {len(buffer)} bytes")
+    return position
+
+
+def _append_groups(out: bytearray, groups: int) -> None:
+    while groups > 0x7F:
+        out.append(groups & 0x7F | 0x80)
+        groups >>= 7
+    out.append(groups)
+
+
+def _read_groups(buffer: Buffer, position: int, longest: int) -> tuple[int, int]:
+    groups = 0
+    for shift in range(0, longest * 7, 7):
+        byte = buffer[position]
+        position += 1
+        groups |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return groups, position
+    raise DecodeError(f"a varint before {position} is longer than {longest} bytes")

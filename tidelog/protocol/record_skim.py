@@ -1,0 +1,184 @@
+"""Records of a batch as those see them who only check them: their timestamps, and which have no key.
+
+`RecordSkimmer` goes over the expanded records of a batch in steps, however many or large they are. It makes
+no objects of records: keys, values and headers are passed over, but their lengths must fit.
+
+Source: org.apache.kafka.common.record.DefaultRecord of Apache Kafka (the layout is in
+`tidelog.protocol.record`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from tidelog.protocol.batch import BatchHeader
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import read_varint
+from tidelog.protocol.steps import Steps
+
+WINDOW_BYTES: Final = 64 * 1024
+"""Records are copied in pieces of this size: bytes are read faster than a memoryview. Longer ones are not."""
+RECORDS_PER_STEP: Final = 500
+HEADERS_PER_STEP: Final = 500
+
+_LONG: Final = 0x80
+_NULL: Final = 1
+_VARINT_BYTES_MAX: Final = 10
+_INT64_MIN: Final = -(2**63)
+_INT64_MAX: Final = 2**63 - 1
+
+
+class Skimmed(NamedTuple):
+    """Some records that follow each other, the first of which is the batch's record `first_index`."""
+
+    first_index: int
+    timestamps: list[int]
+    offset_deltas: list[int]
+    without_key: list[int]
+    """The indexes in the batch of the records whose key is null."""
+
+
+class RecordSkimmer:
+    """Goes over the records in `data`, which are those of the batch with `header`, uncompressed."""
+
+    def __init__(self, data: memoryview, header: BatchHeader) -> None:
+        self._data = data
+        self._header = header
+        self._append_timestamp = header.max_timestamp if header.is_log_append_time else None
+        self._position = 0
+        self._index = 0
+        self._last_delta = -1
+        self._window: bytes | memoryview = b""
+        self._window_start = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether there are no more records."""
+        return self._index >= self._header.record_count
+
+    def skim(self) -> Steps[Skimmed]:
+        """Return the next records, at most RECORDS_PER_STEP and at least one.
+
+        Errors: DecodeError for what is no record, and with the last records when more data follows.
+        """
+        try:
+            at, skimmed = yield from self._skim(
+                min(RECORDS_PER_STEP, self._header.record_count - self._index)
+            )
+        except IndexError:
+            raise self._damaged("a record ends beyond the data") from None
+        if not (min(skimmed.timestamps) >= _INT64_MIN and max(skimmed.timestamps) <= _INT64_MAX):
+            raise self._damaged("a timestamp is over 64 bits")
+        self._position = self._window_start + at
+        self._index, self._last_delta = self._index + len(skimmed.timestamps), skimmed.offset_deltas[-1]
+        if self.is_done:
+            self._check_end()
+        return skimmed
+
+    def _skim(self, count: int) -> Steps[tuple[int, Skimmed]]:  # noqa: PLR0912, PLR0915
+        """Written for speed: varints of one byte, as most are, are read in place."""
+        varint = read_varint
+        base, append_timestamp = self._header.base_timestamp, self._append_timestamp
+        timestamps: list[int] = []
+        deltas: list[int] = []
+        without_key: list[int] = []
+        first_index, previous = self._index, self._last_delta
+        at, window = self._fill()
+        window_bytes = len(window)
+        for index in range(first_index, first_index + count):
+            start = at
+            if window_bytes - at < _VARINT_BYTES_MAX and timestamps:
+                break
+            if (length := window[at]) < _LONG:
+                length = length >> 1 ^ -(length & 1)
+            else:
+                length, at = varint(window, at)
+            end = at + 1 + length
+            if end > window_bytes and timestamps:
+                at = start
+                break
+            at += 2
+            if (delta := window[at]) < _LONG:
+                delta = delta >> 1 ^ -(delta & 1)
+            else:
+                delta, at = varint(window, at)
+            at += 1
+            if (offset_delta := window[at]) < _LONG:
+                offset_delta = offset_delta >> 1 ^ -(offset_delta & 1)
+            elif (byte := window[at + 1]) < _LONG:
+                offset_delta = offset_delta & 0x7F | byte << 7
+                offset_delta, at = offset_delta >> 1 ^ -(offset_delta & 1), at + 1
+            elif (third := window[at + 2]) < _LONG:
+                offset_delta = offset_delta & 0x7F | (byte & 0x7F) << 7 | third << 14
+                offset_delta, at = offset_delta >> 1 ^ -(offset_delta & 1), at + 2
+            else:
+                offset_delta, at = varint(window, at)
+            at += 1
+            if (size := window[at]) < _LONG:
+                size = size >> 1 ^ -(size & 1)
+            else:
+                size, at = varint(window, at)
+            at += 1
+            if size < 0:
+                without_key.append(index)
+                size = self._null(size)
+            at += size
+            if (size := window[at]) < _LONG:
+                size = size >> 1 ^ -(size & 1)
+            else:
+                size, at = varint(window, at)
+            at += 1 + (size if size >= 0 else self._null(size))
+            at = at + 1 if not window[at] else (yield from self._behind_headers(window, at))
+            if at != end or offset_delta <= previous:
+                raise self._damaged(f"record {index} has offset delta {offset_delta} after {previous}")
+            previous = offset_delta
+            deltas.append(offset_delta)
+            timestamps.append(base + delta if append_timestamp is None else append_timestamp)
+        return at, Skimmed(first_index, timestamps, deltas, without_key)
+
+    def _fill(self) -> tuple[int, bytes | memoryview]:
+        """A window that holds the next record whole, if the data does, and where it starts there."""
+        at = self._position - self._window_start
+        if len(self._window) - at < _VARINT_BYTES_MAX:
+            at = self._copy_window(WINDOW_BYTES)
+        length, last = read_varint(self._window, at)
+        needed = last + 1 - at + length
+        if needed > len(self._window) - at:
+            at = self._copy_window(max(needed, WINDOW_BYTES))
+        return at, self._window
+
+    def _copy_window(self, size: int) -> int:
+        window = self._data[self._position : self._position + size]
+        self._window_start = self._position
+        self._window = window if size > WINDOW_BYTES else bytes(window)
+        return 0
+
+    def _behind_headers(self, window: bytes | memoryview, at: int) -> Steps[int]:
+        """The position behind the headers whose count is at `at`."""
+        count, last = read_varint(window, at)
+        if count < 0:
+            raise self._damaged(f"{count} headers")
+        for number in range(1, count + 1):
+            if number % HEADERS_PER_STEP == 0:
+                yield None
+            size, last = read_varint(window, last + 1)
+            if size < 0:
+                raise self._damaged(f"length {size} of a header key")
+            size, last = read_varint(window, last + 1 + size)
+            last += size if size >= 0 else self._null(size)
+        return last + 1
+
+    def _null(self, size: int) -> int:
+        if size != -_NULL:
+            raise self._damaged(f"length {size} of a key or value")
+        return 0
+
+    def _check_end(self) -> None:
+        if self._position != len(self._data) or self._last_delta > self._header.last_offset_delta:
+            raise self._damaged(
+                f"{self._header.record_count} records end at {self._position} of {len(self._data)} bytes, "
+                f"at offset delta {self._last_delta} of {self._header.last_offset_delta}"
+            )
+
+    def _damaged(self, what: str) -> DecodeError:
+        return DecodeError(f"records of the batch at offset {self._header.base_offset}: {what}")

@@ -1,0 +1,136 @@
+"""Records of `__remote_log_metadata`, and of the snapshots that are made of them (KIP-405).
+
+Source: RemoteLogSegmentMetadataRecord.json, RemoteLogSegmentMetadataUpdateRecord.json,
+RemotePartitionDeleteMetadataRecord.json and RemoteLogSegmentMetadataSnapshotRecord.json of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+from uuid import UUID
+
+from tidelog.protocol.schema import (
+    ZERO_UUID,
+    Array,
+    Bool,
+    Bytes,
+    Int8,
+    Int32,
+    Int64,
+    Nested,
+    RemoteMetadataRecord,
+    String,
+    Struct,
+    Uuid,
+    Versions,
+    message,
+    versions,
+)
+
+
+@message
+class TopicIdPartitionEntry(Struct):
+    """A partition of one life of a topic."""
+
+    name: Annotated[str, String("0+")] = ""
+    id: Annotated[UUID, Uuid("0+")] = ZERO_UUID
+    partition: Annotated[int, Int32("0+")] = 0
+
+
+@message
+class RemoteLogSegmentIdEntry(Struct):
+    """One attempt to copy a segment."""
+
+    topic_id_partition: Annotated[TopicIdPartitionEntry, Nested(TopicIdPartitionEntry, "0+")] = (
+        TopicIdPartitionEntry()
+    )
+    id: Annotated[UUID, Uuid("0+")] = ZERO_UUID
+
+
+@message
+class SegmentLeaderEpochEntry(Struct):
+    """Where a leader epoch begins in a segment."""
+
+    leader_epoch: Annotated[int, Int32("0+")] = 0
+    offset: Annotated[int, Int64("0+")] = 0
+
+
+@message
+class RemoteLogSegmentMetadataRecord(RemoteMetadataRecord):
+    """Record type 0, versions 0: a copy begins."""
+
+    record_type: ClassVar[int] = 0
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    remote_log_segment_id: Annotated[RemoteLogSegmentIdEntry, Nested(RemoteLogSegmentIdEntry, "0+")] = (
+        RemoteLogSegmentIdEntry()
+    )
+    start_offset: Annotated[int, Int64("0+")] = 0
+    end_offset: Annotated[int, Int64("0+")] = 0
+    broker_id: Annotated[int, Int32("0+")] = 0
+    max_timestamp_ms: Annotated[int, Int64("0+")] = 0
+    event_timestamp_ms: Annotated[int, Int64("0+")] = 0
+    segment_leader_epochs: Annotated[
+        tuple[SegmentLeaderEpochEntry, ...], Array(SegmentLeaderEpochEntry, "0+")
+    ] = ()
+    segment_size_in_bytes: Annotated[int, Int32("0+")] = 0
+    custom_metadata: Annotated[bytes | None, Bytes("0+", nullable="0+")] = None
+    remote_log_segment_state: Annotated[int, Int8("0+")] = 0
+    txn_index_empty: Annotated[bool, Bool("0+", tag=0, tagged="0+")] = False
+
+
+@message
+class RemoteLogSegmentMetadataUpdateRecord(RemoteMetadataRecord):
+    """Record type 1, versions 0: a further step of a segment."""
+
+    record_type: ClassVar[int] = 1
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    remote_log_segment_id: Annotated[RemoteLogSegmentIdEntry, Nested(RemoteLogSegmentIdEntry, "0+")] = (
+        RemoteLogSegmentIdEntry()
+    )
+    broker_id: Annotated[int, Int32("0+")] = 0
+    event_timestamp_ms: Annotated[int, Int64("0+")] = 0
+    custom_metadata: Annotated[bytes | None, Bytes("0+", nullable="0+")] = None
+    remote_log_segment_state: Annotated[int, Int8("0+")] = 0
+
+
+@message
+class RemotePartitionDeleteMetadataRecord(RemoteMetadataRecord):
+    """Record type 2, versions 0: a step in the deletion of a partition's remote data."""
+
+    record_type: ClassVar[int] = 2
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    topic_id_partition: Annotated[TopicIdPartitionEntry, Nested(TopicIdPartitionEntry, "0+")] = (
+        TopicIdPartitionEntry()
+    )
+    broker_id: Annotated[int, Int32("0+")] = 0
+    event_timestamp_ms: Annotated[int, Int64("0+")] = 0
+    remote_partition_delete_state: Annotated[int, Int8("0+")] = 0
+
+
+@message
+class RemoteLogSegmentMetadataSnapshotRecord(RemoteMetadataRecord):
+    """Record type 3, versions 0: a segment as it stands in a snapshot of its partition."""
+
+    record_type: ClassVar[int] = 3
+    valid_versions: ClassVar[Versions] = versions("0")
+    flexible_versions: ClassVar[Versions] = versions("0+")
+
+    segment_id: Annotated[UUID, Uuid("0+")] = ZERO_UUID
+    start_offset: Annotated[int, Int64("0+")] = 0
+    end_offset: Annotated[int, Int64("0+")] = 0
+    broker_id: Annotated[int, Int32("0+")] = 0
+    max_timestamp_ms: Annotated[int, Int64("0+")] = 0
+    event_timestamp_ms: Annotated[int, Int64("0+")] = 0
+    segment_leader_epochs: Annotated[
+        tuple[SegmentLeaderEpochEntry, ...], Array(SegmentLeaderEpochEntry, "0+")
+    ] = ()
+    segment_size_in_bytes: Annotated[int, Int32("0+")] = 0
+    custom_metadata: Annotated[bytes | None, Bytes("0+", nullable="0+")] = None
+    remote_log_segment_state: Annotated[int, Int8("0+")] = 0
+    txn_index_empty: Annotated[bool, Bool("0+", tag=0, tagged="0+")] = False

@@ -1,0 +1,93 @@
+"""What answers to Produce and Fetch have in common, encoded once and kept.
+
+Both name topics by the same few names, and both may carry the endpoints of new leaders.
+
+Source: KIP-482 (flexible versions), KIP-951 (new leaders in answers), KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from tidelog.protocol.primitives import write_unsigned_varint
+
+_NAMES_REMEMBERED: Final = 4096
+# Topic names are no longer than this (org.apache.kafka.common.internals.Topic).
+_NAME_CHARACTERS_MAX: Final = 249
+_STRING_BYTES_MAX: Final = 0x7FFF
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+
+
+class NodeEndpoint(NamedTuple):
+    """Where to reach a node that an answer names as a leader."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+def string_field(text: str | None) -> bytes:
+    """A string, or null, of versions that are not flexible; ValueError over 32767 bytes."""
+    if text is None:
+        return b"\xff\xff"
+    data = _string_bytes(text)
+    return _INT16.pack(len(data)) + data
+
+
+def compact_string_field(text: str | None) -> bytes:
+    """A string, or null, of flexible versions; ValueError over 32767 bytes."""
+    if text is None:
+        return b"\0"
+    data = _string_bytes(text)
+    return varint_field(len(data) + 1) + data
+
+
+def _string_bytes(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > _STRING_BYTES_MAX:
+        raise ValueError(f"a string of {len(data)} bytes is longer than {_STRING_BYTES_MAX}")
+    return data
+
+
+def varint_field(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    write_unsigned_varint(out, value)
+    return bytes(out)
+
+
+def topic_field(topic: str | None, topic_id: UUID | None, *, flexible: bool, by_id: bool) -> bytes:
+    """How an answer names a topic: by its id, or by its name."""
+    if by_id:
+        assert topic_id is not None, "this version names topics by id"
+        return topic_id.bytes
+    assert topic is not None, "this version names topics by name"
+    if len(topic) > _NAME_CHARACTERS_MAX:
+        return compact_string_field(topic) if flexible else string_field(topic)
+    return _topic_name_field(topic, flexible)
+
+
+@lru_cache(_NAMES_REMEMBERED)
+def _topic_name_field(topic: str, flexible: bool) -> bytes:
+    return compact_string_field(topic) if flexible else string_field(topic)
+
+
+def node_endpoints_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """The tagged fields that end an answer: the endpoints under tag 0, or nothing."""
+    if not endpoints:
+        return b"\0"
+    body = bytearray()
+    write_unsigned_varint(body, len(endpoints) + 1)
+    for endpoint in endpoints:
+        body += _INT32.pack(endpoint.node_id)
+        body += compact_string_field(endpoint.host)
+        body += _INT32.pack(endpoint.port)
+        body += compact_string_field(endpoint.rack)
+        body.append(0)
+    return b"\x01\x00" + varint_field(len(body)) + bytes(body)

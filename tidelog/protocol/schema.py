@@ -1,0 +1,295 @@
+"""How a message declares its fields: one annotation per field, in Kafka's version notation.
+
+A message is a class marked `@message`, a frozen dataclass in all that can be seen, whose fields
+are `Annotated[python_type, kind]`. The annotation says how the field looks on the wire and in
+which versions it exists:
+
+    topic_id: Annotated[UUID, Uuid("10+", ignorable=True)] = ZERO_UUID
+    name: Annotated[str | None, String("0+", nullable="10+")] = ""
+
+Every field has Kafka's default, which is also what decoding yields for a version that lacks
+the field. `tidelog.protocol.codec` compiles these declarations; nothing here reads or writes bytes.
+
+Source: Apache Kafka 4.3 message definitions (common/message), and their README.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, dataclass_transform
+from uuid import UUID
+
+from tidelog.protocol.source_writer import SourceWriter
+
+ZERO_UUID: Final = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """An inclusive range of versions; `highest` None means open-ended, lowest > highest means none."""
+
+    lowest: int
+    highest: int | None
+
+    def __contains__(self, version: int) -> bool:
+        return self.lowest <= version and (self.highest is None or version <= self.highest)
+
+
+@cache
+def versions(text: str) -> Versions:
+    """Parse Kafka's notation: "3+", "0-7", "5" or "none"; ValueError for anything else."""
+    if text == "none":
+        return Versions(0, -1)
+    if text.endswith("+"):
+        return Versions(int(text[:-1]), None)
+    lowest, dash, highest = text.partition("-")
+    return Versions(int(lowest), int(highest if dash else lowest))
+
+
+class Kind:
+    """A field's wire type together with the versions in which it is present.
+
+    `present`, `nullable`, `tagged`, `flexible`: version ranges; `tag`: number of a tagged
+    field or None; `ignorable`: a value set for a version that lacks the field is dropped
+    silently instead of refused.
+    """
+
+    __slots__ = ("flexible", "ignorable", "nullable", "present", "tag", "tagged")
+
+    def __init__(
+        self,
+        present: str,
+        *,
+        nullable: str = "none",
+        tag: int | None = None,
+        tagged: str = "none",
+        ignorable: bool = False,
+        flexible: str | None = None,
+    ) -> None:
+        self.present = versions(present)
+        self.nullable = versions(nullable)
+        self.tag = tag
+        self.tagged = versions(tagged)
+        self.ignorable = ignorable
+        self.flexible = None if flexible is None else versions(flexible)
+
+
+class Bool(Kind):
+    """One byte, 0 or 1."""
+
+    __slots__ = ()
+
+
+class Int8(Kind):
+    """Signed byte."""
+
+    __slots__ = ()
+
+
+class Int16(Kind):
+    """Signed 16-bit integer, big endian."""
+
+    __slots__ = ()
+
+
+class UInt16(Kind):
+    """Unsigned 16-bit integer, big endian."""
+
+    __slots__ = ()
+
+
+class Int32(Kind):
+    """Signed 32-bit integer, big endian."""
+
+    __slots__ = ()
+
+
+class UInt32(Kind):
+    """Unsigned 32-bit integer, big endian."""
+
+    __slots__ = ()
+
+
+class Int64(Kind):
+    """Signed 64-bit integer, big endian."""
+
+    __slots__ = ()
+
+
+class Float64(Kind):
+    """IEEE 754 double, big endian."""
+
+    __slots__ = ()
+
+
+class Uuid(Kind):
+    """16 bytes, most significant first; all zero stands for "none"."""
+
+    __slots__ = ()
+
+
+class String(Kind):
+    """UTF-8 text behind an int16 length, or behind an unsigned varint of length + 1 when flexible."""
+
+    __slots__ = ()
+
+
+class Bytes(Kind):
+    """Opaque bytes behind an int32 length, or behind an unsigned varint of length + 1 when flexible."""
+
+    __slots__ = ()
+
+
+class Records(Bytes):
+    """Record batches, opaque to the message codec; decoded as a view of the input."""
+
+    __slots__ = ()
+
+
+class Nested(Kind):
+    """One struct in place."""
+
+    __slots__ = ("struct",)
+
+    def __init__(
+        self,
+        struct: type[Struct],
+        present: str,
+        *,
+        nullable: str = "none",
+        tag: int | None = None,
+        tagged: str = "none",
+        ignorable: bool = False,
+    ) -> None:
+        super().__init__(present, nullable=nullable, tag=tag, tagged=tagged, ignorable=ignorable)
+        self.struct = struct
+
+
+class Array(Kind):
+    """A sequence of structs or of plain kinds; decoded as a tuple."""
+
+    __slots__ = ("element",)
+
+    def __init__(
+        self,
+        element: type[Struct] | type[Kind],
+        present: str,
+        *,
+        nullable: str = "none",
+        tag: int | None = None,
+        tagged: str = "none",
+        ignorable: bool = False,
+    ) -> None:
+        super().__init__(present, nullable=nullable, tag=tag, tagged=tagged, ignorable=ignorable)
+        self.element = element
+
+
+class Struct:
+    """Base of every declared struct; fields are the dataclass fields of the subclass.
+
+    Equality, hash, text, pickling and the refusal to change are here, once for all: a dataclass
+    has them compiled for each class, which for some 500 classes takes a third of a second. The
+    constructor is compiled when the first instance of a class is made.
+    """
+
+    __slots__: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, **values: Any) -> None:
+        cls = type(self)
+        setattr(cls, "__init__", _compile_constructor(cls))  # noqa: B010 - mypy refuses a plain assignment
+        cls.__init__(self, **values)
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__slots__])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Struct) or other.__class__ is not self.__class__:
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        values = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__slots__])
+        return f"{type(self).__qualname__}({values})"
+
+    if not TYPE_CHECKING:  # type checkers would take these for leave to set attributes that do not exist
+
+        def __setattr__(self, name, value):
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+        def __delattr__(self, name):
+            raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self._values()
+
+    def __setstate__(self, values: tuple[Any, ...]) -> None:
+        for name, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+
+S = TypeVar("S", bound=Struct)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def message(cls: type[S]) -> type[S]:
+    """Declare a struct or message: a frozen dataclass with slots, made with keywords.
+
+    `fields`, `replace` and `asdict` of `dataclasses` work on it; what else a dataclass has comes
+    from `Struct`.
+    """
+    declare = dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
+    return declare(cls)
+
+
+def _compile_constructor(cls: type[Struct]) -> Callable[..., None]:
+    """`__init__` of `cls`: a keyword for each field, with its default."""
+    source = SourceWriter(f"constructor of {cls.__name__}", {})
+    declared = fields(cls)  # type: ignore[arg-type]
+    for field in declared:
+        assert field.default is not MISSING, f"{cls.__name__}.{field.name} has no default"
+        source.bind(f"default_{field.name}", field.default)
+        source.bind(f"set_{field.name}", getattr(cls, field.name).__set__)
+    keywords = [f"{field.name}=default_{field.name}" for field in declared]
+    with source.block(f"def __init__({', '.join(['self', '*', *keywords] if keywords else ['self'])}):"):
+        for field in declared:
+            source.line(f"set_{field.name}(self, {field.name})")
+        source.line("return None")
+    return source.compile("__init__")
+
+
+class Message(Struct):
+    """Base of top-level messages: the versions that exist and those that are flexible (KIP-482)."""
+
+    __slots__ = ()
+
+    valid_versions: ClassVar[Versions]
+    flexible_versions: ClassVar[Versions]
+
+
+class ApiMessage(Message):
+    """A request or a response of one API."""
+
+    __slots__ = ()
+
+    api_key: ClassVar[int]
+
+
+class MetadataRecord(Message):
+    """A record of the cluster metadata log."""
+
+    __slots__ = ()
+
+    record_type: ClassVar[int]
+
+
+class RemoteMetadataRecord(Message):
+    """A record that tells something of remote segments."""
+
+    __slots__ = ()
+
+    record_type: ClassVar[int]

@@ -1,0 +1,42 @@
+"""Aborted transactions of what is read from the tier without a broker.
+
+I/O: blocks; the indexes of several segments are fetched at a time. Errors: RemoteStorageError;
+RemoteResourceNotFound when a segment is gone that should tell of them.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from tidelog.protocol.ids import ENDLESS, Offset
+from tidelog.remote.direct.fetched_indexes import FetchedIndexes
+from tidelog.remote.direct.partition_tier import PartitionTier
+from tidelog.remote.inspection.bucket import THREADS, in_threads
+from tidelog.remote.reader import aborted
+from tidelog.remote.reader.lineage import SegmentPart, parts_with_aborted_transactions
+from tidelog.remote.storage_manager import RemoteStorageManager
+from tidelog.storage.txn_index import AbortedTransaction, AbortedTransactions
+
+
+def aborted_transactions(
+    storage: RemoteStorageManager, tier: PartitionTier, start_offset: Offset, end_offset: Offset
+) -> AbortedTransactions:
+    """Those that overlap [`start_offset`, `end_offset`) and whose marker is in the tier, in their order.
+
+    `complete` is false when more of them may have their marker behind all that the tier has.
+    """
+    indexes = FetchedIndexes(storage)
+
+    def look(part: SegmentPart) -> AbortedTransactions:
+        return aborted.collect(indexes, [part], start_offset, end_offset)
+
+    found: dict[AbortedTransaction, None] = {}
+    candidates = parts_with_aborted_transactions(
+        tier.known, tier.partition, tier.epochs, start_offset, ENDLESS
+    )
+    while some := list(islice(candidates, THREADS)):
+        for transactions, complete in in_threads(look, some):
+            found.update(dict.fromkeys(transactions))
+            if complete:
+                return AbortedTransactions(list(found), True)
+    return AbortedTransactions(list(found), False)

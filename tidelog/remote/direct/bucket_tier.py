@@ -1,0 +1,166 @@
+"""The tier as the object store alone tells of it, with no broker running (shell).
+
+A manifest names its segment whole, and the newest segment's leader-epoch checkpoint tells the epochs of the
+log up to its end. Where the log starts, only brokers know: here it starts where the newest segment's epochs
+do, or with the oldest segment.
+
+I/O: blocks; manifests are fetched by a few threads. Bounds: what is known of a segment, about 1 KiB.
+Errors: RemoteStorageError, also for a manifest that is damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import Offset, TopicPartition, uuid_text
+from tidelog.remote.direct.partition_tier import PartitionTier
+from tidelog.remote.inspection.bucket import Bucket, in_threads
+from tidelog.remote.inspection.described_segments import events_of, lineage_in, log_start_in, place_in_log
+from tidelog.remote.inspection.manifest_metadata import described_segment
+from tidelog.remote.inspection.objects import MANIFEST_SUFFIX, ObjectName, parse_key
+from tidelog.remote.metadata.store import PartitionMetadataStore
+from tidelog.remote.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
+from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
+from tidelog.remote.streams import read_all
+from tidelog.storage.errors import CorruptSnapshot
+from tidelog.storage.producer_snapshot import decode_snapshot
+
+_SNAPSHOT_BYTES_MAX: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPartition:
+    """One partition: what the tier serves, from `start_offset` up to `end_offset` (exclusive)."""
+
+    tier: PartitionTier
+    newest: RemoteLogSegmentMetadata
+    start_offset: Offset
+
+    @property
+    def end_offset(self) -> Offset:
+        """Behind the last record."""
+        return self.newest.end_offset + 1
+
+
+class BucketTier:
+    """Looks into `bucket` each time it is asked; a manifest is read once."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self._described: dict[str, RemoteLogSegmentMetadata] = {}
+
+    def topics(self) -> dict[str, set[UUID]]:
+        """Every topic that has segments, and its ids: more than one when it was deleted and made again."""
+        found: dict[str, set[UUID]] = {}
+        for name in self._manifests(None).values():
+            found.setdefault(name.partition.topic, set()).add(name.partition.topic_id)
+        return found
+
+    def partitions(
+        self, topics: Collection[str], topic_ids: Mapping[str, UUID] | None = None
+    ) -> dict[TopicPartition, BucketPartition]:
+        """The partitions of `topics` that have segments.
+
+        Of a topic with several ids the one of `topic_ids` counts, else that which was copied last.
+        """
+        names: dict[str, ObjectName] = {}
+        for topic in topics:
+            names |= self._of_one_id(topic, self._manifests(topic), (topic_ids or {}).get(topic))
+        self._described = {key: one for key, one in self._described.items() if key in names}
+        segments: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = {}
+        for segment in self._read(names):
+            segments.setdefault(segment.topic_id_partition, []).append(segment)
+        store = PartitionMetadataStore()
+        return {
+            partition.topic_partition: self._partition(store, partition, found)
+            for partition, found in segments.items()
+        }
+
+    def last_stable_offset(self, partition: BucketPartition) -> Offset:
+        """Up to where it is known which transactions were aborted: the start of the first that is open."""
+        newest = partition.newest
+        try:
+            stream = self.bucket.storage.fetch_index(newest, IndexType.PRODUCER_SNAPSHOT)
+            producers = decode_snapshot(
+                read_all(stream, _SNAPSHOT_BYTES_MAX), f"the producers of {newest.remote_log_segment_id}"
+            )
+        except CorruptSnapshot as error:
+            raise RemoteStorageError(str(error)) from error
+        open_since = [one.transaction_first_offset for one in producers]
+        return min([partition.end_offset, *(offset for offset in open_since if offset is not None)])
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _manifests(self, topic: str | None) -> dict[str, ObjectName]:
+        """The manifests of one topic by key, None for all."""
+        prefix = self.bucket.prefix
+        found = {}
+        for info in self.bucket.objects(prefix if topic is None else f"{prefix}{topic}-"):
+            name = parse_key(info.key, prefix)
+            if name is not None and name.suffix == MANIFEST_SUFFIX and topic in (None, name.partition.topic):
+                found[info.key] = name
+        return found
+
+    def _of_one_id(
+        self, topic: str, names: dict[str, ObjectName], wanted: UUID | None
+    ) -> dict[str, ObjectName]:
+        ids = {name.partition.topic_id for name in names.values()}
+        if wanted is None and len(ids) > 1:
+            newest = [max(some, key=lambda key: names[key].start_offset) for some in _by_partition(names)]
+            copied = self._read({key: names[key] for key in newest})
+            wanted = max(copied, key=lambda segment: segment.event_timestamp_ms).topic_id_partition.topic_id
+        elif wanted is not None and wanted not in ids:
+            there = ", ".join(sorted(map(uuid_text, ids))) or "none"
+            raise RemoteStorageError(
+                f"topic {topic} has nothing of id {uuid_text(wanted)} in the bucket; there are: {there}"
+            )
+        return {key: name for key, name in names.items() if wanted in (None, name.partition.topic_id)}
+
+    def _read(self, names: Mapping[str, ObjectName]) -> list[RemoteLogSegmentMetadata]:
+        """What manifests describe; without those that have gone meanwhile."""
+        new = [key for key in names if key not in self._described]
+        read = in_threads(lambda key: self._described_by(key, names[key]), new)
+        for key, segment in zip(new, read, strict=True):
+            if segment is not None:
+                self._described[key] = segment
+        return [self._described[key] for key in names if key in self._described]
+
+    def _described_by(self, key: str, name: ObjectName) -> RemoteLogSegmentMetadata | None:
+        try:
+            segment = described_segment(self.bucket.manifest_bytes(key))
+        except RemoteResourceNotFound:
+            return None
+        except DecodeError as error:
+            raise RemoteStorageError(f"{self.bucket.shown(key)}: {error}") from error
+        said = segment.remote_log_segment_id
+        if (said.id, said.topic_id_partition) != (name.segment_id, name.partition):
+            raise RemoteStorageError(f"{self.bucket.shown(key)}: it describes {said}")
+        return segment
+
+    def _partition(
+        self,
+        store: PartitionMetadataStore,
+        partition: TopicIdPartition,
+        segments: list[RemoteLogSegmentMetadata],
+    ) -> BucketPartition:
+        store.open(partition)
+        store.mark_ready(partition)
+        for event in events_of(segments):
+            store.apply(event)
+        lineage = lineage_in(self.bucket, segments)
+        newest, start = max(segments, key=place_in_log), log_start_in(lineage, segments)
+        return BucketPartition(PartitionTier(partition, lineage, store), newest, start)
+
+
+def _by_partition(names: Mapping[str, ObjectName]) -> Iterable[list[str]]:
+    found: dict[TopicIdPartition, list[str]] = {}
+    for key, name in names.items():
+        found.setdefault(name.partition, []).append(key)
+    return found.values()

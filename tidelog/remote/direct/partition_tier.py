@@ -1,0 +1,50 @@
+"""One partition in the tier, for those who read it without a broker. Plain.
+
+The same lineage decides as for brokers (`tidelog.remote.reader.lineage`), so that both read the same records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.protocol.ids import Offset
+from tidelog.remote.metadata.store import CacheQuestions
+from tidelog.remote.reader.lineage import SegmentPart
+from tidelog.remote.reader.served_parts import served_parts
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTier:
+    """`lineage` are the leader epochs of the log, oldest first; `known` goes on to learn of segments."""
+
+    partition: TopicIdPartition
+    lineage: tuple[EpochEntry, ...]
+    known: CacheQuestions
+
+    @property
+    def epochs(self) -> LeaderEpochCache:
+        """The lineage, to be asked."""
+        return LeaderEpochCache.of(self.lineage)
+
+    @property
+    def segments(self) -> list[RemoteLogSegmentMetadata]:
+        """Every segment that is whole and not being deleted, by start offset, of whatever lineage."""
+        listed = self.known.list_remote_log_segments(self.partition)
+        return [segment for segment in listed if segment.state is _FINISHED]
+
+    def parts(self, start_offset: Offset, end_offset: Offset) -> list[SegmentPart]:
+        """What the tier serves from `start_offset` on without a gap, up to `end_offset` (exclusive)."""
+        return served_parts(self.known, self.partition, self.lineage, start_offset, end_offset)
+
+    def next_served(self, offset: Offset) -> Offset | None:
+        """The first offset from `offset` on that the tier serves; None when there is none."""
+        starts = [offset, *(epoch.start_offset for epoch in self.lineage)]
+        starts += [segment.start_offset for segment in self.segments]
+        for start in sorted({start for start in starts if start >= offset}):
+            if self.parts(start, start + 1):
+                return start
+        return None

@@ -1,0 +1,26 @@
+"""Records by timestamp, found through the time indexes of remote segments without a broker.
+
+I/O: blocks. Errors: RemoteStorageError.
+"""
+
+from __future__ import annotations
+
+from tidelog.protocol.ids import Offset
+from tidelog.remote.direct.fetched_indexes import FetchedIndexes
+from tidelog.remote.direct.partition_tier import PartitionTier
+from tidelog.remote.reader.lineage import parts_with_timestamp
+from tidelog.remote.reader.timestamp_search import TimestampReader
+from tidelog.remote.storage_manager import RemoteStorageManager
+
+
+def first_at_or_after(
+    storage: RemoteStorageManager, tier: PartitionTier, timestamp_ms: int, starting_offset: Offset
+) -> Offset | None:
+    """The first record from `starting_offset` on that is not older; None when the tier has none."""
+    reader = TimestampReader(storage, FetchedIndexes(storage))
+    parts = parts_with_timestamp(tier.known, tier.partition, tier.epochs, timestamp_ms, starting_offset)
+    for part in parts:
+        place = None if part is None else reader.first_at_or_after(part, timestamp_ms)
+        if place is not None:
+            return place.offset
+    return None

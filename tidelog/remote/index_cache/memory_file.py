@@ -1,0 +1,29 @@
+"""An index that found no room on the disk: it is read from memory, by those who wait for it just now."""
+
+from __future__ import annotations
+
+import io
+
+from tidelog.storage.read_only_files import UnwritableFile
+
+
+class MemoryFile(UnwritableFile):
+    """Bytes that look like a file opened for reading."""
+
+    __slots__ = ("_data", "path")
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self._data = data
+
+    def size(self) -> int:
+        return len(self._data)
+
+    def pread(self, length: int, position: int) -> bytes:
+        return self._data[position : position + length]
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation(f"{self.path} is in memory only")

@@ -1,0 +1,173 @@
+"""The object store as fsck looks at it: lists, manifests, sizes (shell).
+
+I/O: blocks; manifests are fetched by a few threads. Errors: RemoteStorageError when the store does not
+answer; ConfigError for settings that make no store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from typing import Final, TypeVar
+
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.inspection.findings import Finding, Kind
+from tidelog.remote.inspection.objects import (
+    orphan_findings,
+    parse_key,
+    partition_prefix,
+    size_findings,
+)
+from tidelog.remote.inspection.views import PartitionView
+from tidelog.remote.object_storage_manager import ObjectStorageManager
+from tidelog.remote.object_store.port import ObjectInfo
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tidelog.remote.segment_objects.manifest import MANIFEST_BYTES_MAX, SegmentManifest, decode_manifest
+from tidelog.remote.segment_objects.object_keys import SegmentKeys
+from tidelog.remote.storage_config import storage_manager_from_config
+from tidelog.remote.storage_manager import RemoteResourceNotFound, RemoteStorageError
+
+THREADS: Final = 8
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_CHUNK_CACHE: Final = "fetch.chunk.cache."
+
+
+class Bucket:
+    """The store behind `storage`, read and never written."""
+
+    def __init__(self, storage: ObjectStorageManager) -> None:
+        self.storage = storage
+        self._keys = storage.settings.keys
+
+    @classmethod
+    def open(cls, values: Mapping[str, str]) -> Bucket:
+        """The store of a broker's `rsm.config.` values; its chunk cache is left alone."""
+        own = {key: text for key, text in values.items() if not key.startswith(_CHUNK_CACHE)}
+        return cls(storage_manager_from_config({**own, f"{_CHUNK_CACHE}class": "none"}))
+
+    @property
+    def prefix(self) -> str:
+        """What the keys of all objects begin with."""
+        return self._keys.prefix
+
+    def close(self) -> None:
+        """Disconnect."""
+        self.storage.close()
+
+    def keys(self, metadata: RemoteLogSegmentMetadata) -> SegmentKeys:
+        """The keys of a segment's objects. Errors: RemoteStorageError for damaged custom metadata."""
+        try:
+            return self._keys.of(metadata)
+        except DecodeError as error:
+            raise RemoteStorageError(f"{metadata.remote_log_segment_id}: {error}") from error
+
+    def shown(self, key: str) -> str:
+        """`key` as it may be printed."""
+        return SegmentKeys(self.prefix, "", self._keys.masks_prefix).shown(key)
+
+    def objects(self, prefix: str | None = None) -> Iterator[ObjectInfo]:
+        """The objects whose keys begin with `prefix`, None for all of the configured prefix."""
+        return self.storage.store.list(self.prefix if prefix is None else prefix)
+
+    def sizes(self, partition: TopicIdPartition) -> dict[str, int]:
+        """The objects of one partition."""
+        return dict(self.objects(partition_prefix(self.prefix, partition)))
+
+    def manifest_bytes(self, key: str) -> bytes:
+        """A manifest as it is stored."""
+        with closing(self.storage.store.get(key)) as stream:
+            return stream.read(MANIFEST_BYTES_MAX + 1)
+
+    def manifest(self, key: str) -> SegmentManifest:
+        """A manifest. Errors: DecodeError; RemoteResourceNotFound."""
+        return decode_manifest(self.manifest_bytes(key), self.storage.settings.key_ring)
+
+    # --- what is wrong --------------------------------------------------------------------
+
+    def findings(
+        self, view: PartitionView, sizes: Mapping[str, int], on_segment: Callable[[], None] = lambda: None
+    ) -> list[Finding]:
+        """Objects of the finished segments of `view`, and orphans among the `sizes` of what is listed."""
+        segments = view.segments
+        named: set[str] = set()
+        found: list[Finding] = []
+        for segment in segments:
+            try:
+                named.update(self.keys(segment).all)
+            except RemoteStorageError as error:
+                found.append(_of(Kind.MISSING_OBJECT, segment, "custom metadata", str(error)))
+        visible = [segment for segment in segments if segment.state is _FINISHED and self._has_keys(segment)]
+
+        def look(segment: RemoteLogSegmentMetadata) -> list[Finding]:
+            return self._segment_findings(segment, sizes)
+
+        for each in in_threads(look, visible):
+            found += each
+            on_segment()
+        return found + orphan_findings(
+            sizes,
+            named,
+            view.history.deleted,
+            name=view.partition.topic_partition,
+            prefix=self.prefix,
+            shown=self.shown,
+        )
+
+    def stray_findings(self, known: Iterable[TopicIdPartition]) -> Iterator[Finding]:
+        """Objects below the prefix that belong to no `known` partition."""
+        places = {(partition.topic_id, partition.partition) for partition in known}
+        for info in self.objects():
+            name = parse_key(info.key, self.prefix)
+            if name is None:
+                yield Finding(Kind.FOREIGN_OBJECT, None, self.shown(info.key))
+            elif (name.partition.topic_id, name.partition.partition) not in places:
+                detail = "no metadata names its partition"
+                key = self.shown(info.key)
+                yield Finding(Kind.ORPHAN, name.partition.topic_partition, key, detail, name.segment_id)
+
+    def _has_keys(self, segment: RemoteLogSegmentMetadata) -> bool:
+        try:
+            self.keys(segment)
+        except RemoteStorageError:
+            return False
+        return True
+
+    def _segment_findings(
+        self, segment: RemoteLogSegmentMetadata, listed: Mapping[str, int]
+    ) -> list[Finding]:
+        keys = self.keys(segment)
+        sizes = {key: listed[key] if key in listed else self._size(key) for key in (keys.log, keys.indexes)}
+        shown = keys.shown(keys.manifest)
+        try:
+            manifest = self.manifest(keys.manifest)
+        except RemoteResourceNotFound:
+            missing = [key for key, size in sizes.items() if size is None]
+            return [_of(Kind.MISSING_OBJECT, segment, keys.shown(key)) for key in (keys.manifest, *missing)]
+        except DecodeError as error:
+            return [_of(Kind.BAD_MANIFEST, segment, shown, str(error))]
+        return list(size_findings(segment, keys, manifest, sizes))
+
+    def _size(self, key: str) -> int | None:
+        """For what was not listed: it may be under another prefix, or have come since."""
+        try:
+            return self.storage.store.size(key)
+        except RemoteResourceNotFound:
+            return None
+
+
+def in_threads(
+    work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int = THREADS
+) -> Iterator[_Result]:
+    """`work` on each of `items`, in their order, a few at a time."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="tier-inspection") as pool:
+        yield from pool.map(work, items)
+
+
+def _of(kind: Kind, segment: RemoteLogSegmentMetadata, place: str, detail: str = "") -> Finding:
+    name = segment.topic_id_partition.topic_partition
+    return Finding(kind, name, place, detail, segment.remote_log_segment_id.id)

@@ -1,0 +1,279 @@
+"""Gathering what brokers know: offsets, epochs, configs, and the records of `__remote_log_metadata` (shell).
+
+Order matters, as brokers go on meanwhile: first the offsets, then the metadata to its end, then the log
+start again. So what is below the local start has been noted as copied, and what was deleted has moved the
+log start.
+
+Errors: KafkaError when the cluster, a topic or a leader does not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+from uuid import UUID
+
+from tidelog.clients.admin import (
+    Admin,
+    ConfigResource,
+    ListedOffset,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
+from tidelog.clients.partition_reader import PartitionReader
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.remote.inspection.history import MetadataHistory, RecordPlace
+from tidelog.remote.inspection.lineage_walk import LineageWalk
+from tidelog.remote.inspection.views import NOTHING, PartitionOffsets, PartitionView
+from tidelog.remote.metadata.config import METADATA_TOPIC
+from tidelog.remote.metadata.partitioning import metadata_partition
+from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.storage.config import LogConfig
+from tidelog.storage.topic_configs import log_config_from
+
+_READERS: Final = 8
+_CONFIGS: Final = (
+    "cleanup.policy",
+    "local.retention.bytes",
+    "local.retention.ms",
+    "remote.copy.lag.bytes",
+    "remote.copy.lag.ms",
+    "remote.log.copy.disable",
+    "remote.storage.enable",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.ms",
+)
+_SPECS: Final = (
+    OffsetSpec.EARLIEST,
+    OffsetSpec.EARLIEST_LOCAL,
+    OffsetSpec.LATEST_TIERED,
+    OffsetSpec.EARLIEST_PENDING_UPLOAD,
+    OffsetSpec.LATEST,
+)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What was gathered: views of the partitions asked about, in order, and the metadata they come from."""
+
+    partitions: tuple[PartitionView, ...]
+    history: MetadataHistory
+    topic_ids: frozenset[UUID]
+    """Of every topic there is."""
+    now_ms: int
+
+
+class Gatherer:
+    """Asks one cluster through `admin`, and reads its metadata topic through clients of its own."""
+
+    def __init__(self, admin: Admin, bootstrap_servers: str) -> None:
+        self._admin = admin
+        self._bootstrap_servers = bootstrap_servers
+
+    async def tiered_topics(self) -> list[str]:
+        """The topics with remote.storage.enable, by name."""
+        names = list(await self._admin.list_topics())
+        configs = await self._configs(names)
+        return [name for name in names if configs[name].remote_storage_enable]
+
+    async def view(
+        self, names: Sequence[str], numbers: Iterable[int] | None = None, *, whole_history: bool = False
+    ) -> ClusterView:
+        """The partitions of the topics `names`, of one topic those with `numbers`.
+
+        `whole_history` reads every metadata partition, else only those that tell of these.
+        """
+        topics = [_result(found) for found in (await self._admin.describe_topics(names)).values()]
+        partitions = [
+            TopicIdPartition(topic.topic_id, topic.name, entry.partition)
+            for topic in topics
+            for entry in topic.partitions
+            if numbers is None or entry.partition in set(numbers)
+        ]
+        leader_epochs = {
+            TopicPartition(topic.name, entry.partition): entry.leader_epoch
+            for topic in topics
+            for entry in topic.partitions
+        }
+        configs = await self._configs(names)
+        offsets = await self._offsets([partition.topic_partition for partition in partitions])
+        history = await self._history(partitions, whole_history)
+        starts = await self._listed(offsets, OffsetSpec.EARLIEST)
+        walks = await self._walks(leader_epochs, starts)
+        sizes = await self._local_sizes(topics)
+        now_ms = int(time.time() * 1000)
+        views = []
+        for partition in partitions:
+            name = partition.topic_partition
+            walk = walks[name]
+            answered = _offsets(offsets[name], walk, leader_epochs[name])
+            view = PartitionView(
+                partition=partition,
+                offsets=answered,
+                lineage=walk.entries,
+                history=history.of(partition),
+                config=configs[partition.topic],
+                local_size_bytes=sizes.get(name),
+                now_ms=now_ms,
+            )
+            views.append(view.with_log_start(starts[name].offset))
+        return ClusterView(tuple(views), history, await self._topic_ids(), now_ms)
+
+    # --- brokers --------------------------------------------------------------------------
+
+    async def _topic_ids(self) -> frozenset[UUID]:
+        return frozenset(
+            topic.topic_id for topic in (await self._admin.list_topics(include_internal=True)).values()
+        )
+
+    async def _configs(self, names: Iterable[str]) -> dict[str, LogConfig]:
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        if not resources:
+            return {}
+        found = await self._admin.describe_configs(resources, keys=_CONFIGS)
+        return {
+            resource.name: log_config_from(
+                {
+                    key: entry.value
+                    for key, entry in _result(entries).items()
+                    if entry.value is not None and key in _CONFIGS
+                }
+            )
+            for resource, entries in found.items()
+        }
+
+    async def _offsets(
+        self, names: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, dict[int | None, Offset | None]]:
+        """What each leader answers by spec; None is the key of the last stable offset."""
+        answers: dict[TopicPartition, dict[int | None, Offset | None]] = {name: {} for name in names}
+        for spec in _SPECS:
+            asked = dict.fromkeys(names, int(spec))
+            is_optional = spec is OffsetSpec.EARLIEST_PENDING_UPLOAD
+            try:
+                found = await self._admin.list_offsets(asked)
+            except KafkaError:
+                if not is_optional:
+                    raise
+                continue  # brokers before KIP-1023
+            for name, listed in found.items():
+                if isinstance(listed, KafkaError) and not is_optional:
+                    raise listed
+                answers[name][spec] = None if isinstance(listed, KafkaError) else listed.offset
+        latest = dict.fromkeys(names, int(OffsetSpec.LATEST))
+        for name, listed in (await self._admin.list_offsets(latest, read_committed=True)).items():
+            answers[name][None] = _result(listed).offset
+        return answers
+
+    async def _listed(
+        self, names: Iterable[TopicPartition], spec: OffsetSpec
+    ) -> dict[TopicPartition, ListedOffset]:
+        found = await self._admin.list_offsets(dict.fromkeys(names, int(spec)))
+        return {name: _result(listed) for name, listed in found.items()}
+
+    async def _walks(
+        self, leader_epochs: dict[TopicPartition, LeaderEpoch], starts: dict[TopicPartition, ListedOffset]
+    ) -> dict[TopicPartition, LineageWalk]:
+        walks = {name: LineageWalk(leader_epochs[name], start.offset) for name, start in starts.items()}
+        while asked := {name: walk.next_epoch for name, walk in walks.items() if walk.next_epoch is not None}:
+            for name, end in (await self._admin.epoch_end_offsets(asked)).items():
+                walks[name].answer(*_result(end))
+        return walks
+
+    async def _local_sizes(self, topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
+        """Bytes on the disks of leaders; without those that are not told."""
+        leaders = {
+            TopicPartition(topic.name, entry.partition): entry.leader
+            for topic in topics
+            for entry in topic.partitions
+            if entry.leader >= 0
+        }
+        if not leaders:
+            return {}
+        try:
+            found = await self._admin.describe_log_dirs(set(leaders.values()), partitions=leaders)
+        except KafkaError:
+            return {}
+        return {
+            name: entry.size_bytes
+            for broker_id, directories in found.items()
+            if not isinstance(directories, KafkaError)
+            for directory in directories.values()
+            for name, entry in directory.partitions.items()
+            if leaders.get(name) == broker_id and not entry.is_future
+        }
+
+    # --- metadata -------------------------------------------------------------------------
+
+    async def _history(self, partitions: Iterable[TopicIdPartition], whole: bool) -> MetadataHistory:
+        found = (await self._admin.describe_topics([METADATA_TOPIC]))[METADATA_TOPIC]
+        history = MetadataHistory()
+        if isinstance(found, KafkaError):
+            if found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return history  # nothing was ever copied
+            raise found
+        count = len(found.partitions)
+        numbers = range(count) if whole else {metadata_partition(each, count) for each in partitions}
+        await _a_few_at_a_time([partial(self._read, number, history) for number in sorted(numbers)])
+        return history
+
+    async def _read(self, number: int, history: MetadataHistory) -> None:
+        name = TopicPartition(METADATA_TOPIC, number)
+        async with PartitionReader(self._bootstrap_servers, name) as reader:
+            start, _ = await reader.range()
+            if start > 0:
+                history.cut[number] = start
+            async for record in reader.records():
+                history.record(RecordPlace(number, record.offset), record.value)
+
+
+def _offsets(
+    answers: dict[int | None, Offset | None], walk: LineageWalk, leader_epoch: LeaderEpoch
+) -> PartitionOffsets:
+    def told(spec: int | None, otherwise: Offset = NOTHING) -> Offset:
+        offset = answers.get(spec)
+        return otherwise if offset is None or offset < 0 else offset
+
+    start, high_watermark = told(OffsetSpec.EARLIEST, 0), told(OffsetSpec.LATEST, 0)
+    pending = told(OffsetSpec.EARLIEST_PENDING_UPLOAD)
+    return PartitionOffsets(
+        log_start_offset=start,
+        local_log_start_offset=max(start, told(OffsetSpec.EARLIEST_LOCAL, start)),
+        highest_offset_in_remote_storage=told(OffsetSpec.LATEST_TIERED),
+        earliest_pending_upload_offset=None if pending < 0 else pending,
+        last_stable_offset=told(None, high_watermark),
+        high_watermark=high_watermark,
+        log_end_offset=max(high_watermark, walk.log_end_offset or 0),
+        leader_epoch=leader_epoch,
+    )
+
+
+async def _a_few_at_a_time(works: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    places = asyncio.Semaphore(_READERS)
+
+    async def one(work: Callable[[], Awaitable[None]]) -> None:
+        async with places:
+            await work()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for work in works:
+                group.create_task(one(work))
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+def _result(found: _T | KafkaError) -> _T:
+    if isinstance(found, KafkaError):
+        raise found
+    return found

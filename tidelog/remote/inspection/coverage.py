@@ -1,0 +1,146 @@
+"""Is every offset of the tier held, and how often? Proven by the leader epochs of the log. Pure.
+
+A segment holds an offset for the log when it has it in the very epoch in which the log has it: that is what
+readers go by. So each segment is cut at its epochs, each piece is cut to where the log has that epoch, and
+the pieces are swept over.
+
+    log       (5, 0) (7, 100)
+    segment   0-149 (5, 0) (7, 120)       holds 0-99 in epoch 5 and 120-149 in epoch 7, but not 100-119
+
+Source: KIP-405, "log divergence with remote storage"; RemoteLogManager.fetchRemoteLogSegmentMetadata of
+Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from tidelog.protocol.ids import Offset
+from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
+from tidelog.remote.inspection.history import segment_name
+from tidelog.remote.inspection.views import PartitionView, epoch_spans, finished
+from tidelog.remote.log_manager.remote_lineage import highest_remote_offset
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
+
+
+class Piece(NamedTuple):
+    """Offsets that a segment holds for the log; `end_offset` is exclusive."""
+
+    start_offset: Offset
+    end_offset: Offset
+    segment: RemoteLogSegmentMetadata
+
+
+class Stretch(NamedTuple):
+    """Offsets that the same segments hold; `end_offset` is exclusive."""
+
+    start_offset: Offset
+    end_offset: Offset
+    segments: tuple[RemoteLogSegmentMetadata, ...]
+
+
+def pieces(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Iterator[Piece]:
+    """What of `segment` is part of the log."""
+    spans = view.epoch_spans
+    own = [EpochEntry(*entry) for entry in segment.segment_leader_epochs]
+    for epoch, start, end in epoch_spans(own, segment.end_offset + 1):
+        if epoch in spans:
+            piece = Piece(max(start, spans[epoch][0]), min(end, spans[epoch][1]), segment)
+            if piece.start_offset < piece.end_offset:
+                yield piece
+
+
+def stretches(held: Iterable[Piece], start_offset: Offset, end_offset: Offset) -> Iterator[Stretch]:
+    """[`start_offset`, `end_offset`) from the first to the last offset, cut where the holders change."""
+    begins: dict[Offset, list[Piece]] = {}
+    cuts = {start_offset, end_offset}
+    for piece in held:
+        first, behind = max(piece.start_offset, start_offset), min(piece.end_offset, end_offset)
+        if first < behind:
+            begins.setdefault(first, []).append(piece)
+            cuts.update((first, behind))
+    holding: list[Piece] = []
+    ordered = sorted(cuts)
+    for start, end in pairwise(ordered):
+        holding = [piece for piece in holding if piece.end_offset > start] + begins.get(start, [])
+        yield Stretch(start, end, tuple(piece.segment for piece in holding))
+
+
+def coverage_findings(view: PartitionView) -> list[Finding]:
+    """Gaps, overlaps, and segments that are no part of the log."""
+    offsets, name = view.offsets, view.partition.topic_partition
+    visible = finished(view.segments)
+    held = {segment.remote_log_segment_id: list(pieces(view, segment)) for segment in visible}
+    start, local_start = offsets.log_start_offset, offsets.local_log_start_offset
+    known_from = view.lineage[0].start_offset if view.lineage else offsets.log_end_offset
+    found = []
+    unknown_end = min(known_from, local_start)
+    if start < unknown_end:
+        found.append(Finding(Kind.UNKNOWN_EPOCH, name, offsets_text(start, unknown_end - 1)))
+        start = unknown_end
+    remote_end = max((piece.end_offset for each in held.values() for piece in each), default=0)
+    all_held = [piece for each in held.values() for piece in each]
+    for stretch in _joined(stretches(all_held, start, max(start, local_start, remote_end))):
+        found += _stretch_findings(view, stretch, local_start)
+    for segment in visible:
+        if segment.end_offset < offsets.log_start_offset:
+            found.append(_segment_finding(Kind.BELOW_START, view, segment))
+        elif not held[segment.remote_log_segment_id]:
+            found.append(_segment_finding(Kind.UNREACHABLE, view, segment))
+    return found
+
+
+def disagreement(view: PartitionView) -> Finding | None:
+    """Whether the leader's highest remote offset is another than that of its metadata."""
+    offsets = view.offsets
+    computed = highest_remote_offset(
+        LeaderEpochCache.of(view.lineage), offsets.log_end_offset, view.history.cache.highest_offset
+    )
+    told = offsets.highest_offset_in_remote_storage
+    below = offsets.log_start_offset - 1
+    if max(told, below) == max(computed, below):
+        return None
+    return Finding(
+        Kind.DISAGREEMENT,
+        view.partition.topic_partition,
+        f"highest remote offset {told}",
+        f"the metadata says {computed}",
+    )
+
+
+def _stretch_findings(view: PartitionView, stretch: Stretch, local_start: Offset) -> Iterator[Finding]:
+    name, (start, end, holders) = view.partition.topic_partition, stretch
+    if len(holders) > 1:
+        names = ", ".join(segment_name(segment) for segment in holders)
+        yield Finding(Kind.OVERLAP, name, offsets_text(start, end - 1), names)
+    if not holders:
+        if start < local_start:
+            yield Finding(Kind.GAP, name, offsets_text(start, min(end, local_start) - 1))
+        if end > local_start:
+            yield Finding(Kind.GAP_AHEAD, name, offsets_text(max(start, local_start), end - 1))
+
+
+def _joined(cut: Iterator[Stretch]) -> Iterator[Stretch]:
+    """Stretches that follow each other and have the same holders are one."""
+    last: Stretch | None = None
+    for stretch in cut:
+        if last is not None and _ids(last) == _ids(stretch):
+            last = last._replace(end_offset=stretch.end_offset)
+            continue
+        if last is not None:
+            yield last
+        last = stretch
+    if last is not None:
+        yield last
+
+
+def _ids(stretch: Stretch) -> set[object]:
+    return {segment.remote_log_segment_id for segment in stretch.segments}
+
+
+def _segment_finding(kind: Kind, view: PartitionView, segment: RemoteLogSegmentMetadata) -> Finding:
+    name = view.partition.topic_partition
+    return Finding(kind, name, segment_name(segment), segment=segment.remote_log_segment_id.id)

@@ -1,0 +1,268 @@
+"""Every byte of one remote segment: batches, indexes, and the small files that travel with it.
+
+| what | must hold |
+|---|---|
+| batches | checksums; offsets without a hole from first to last; epochs and largest timestamp as noted |
+| indexes | what `tidelog.storage.index_checks` says, as for local segments |
+| transaction index | an entry for every abort of a transaction with records here; none when so noted |
+| producer snapshot | its checksum; no offset behind the segment |
+| leader epochs | they rise, and are those of the metadata within the segment |
+
+Bounds: one megabyte of the log, or one batch, and the small files. I/O: blocks; reads every byte once.
+Errors: RemoteStorageError when the store does not answer; damage is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from tidelog.protocol.batch import BatchHeader
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import Offset, ProducerId
+from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
+from tidelog.remote.inspection.history import segment_name
+from tidelog.remote.inspection.tier_files import StreamedFile, TierFiles, log_path
+from tidelog.remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata
+from tidelog.remote.segment_objects.buffers import ShortRead
+from tidelog.remote.segment_objects.transform import DamagedChunk
+from tidelog.remote.storage_manager import (
+    IndexType,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteStorageManager,
+)
+from tidelog.remote.streams import read_all
+from tidelog.storage.batch_scan import CheckedBatch
+from tidelog.storage.checkpoints import decode_leader_epochs
+from tidelog.storage.errors import CorruptFile
+from tidelog.storage.index_checks import check_leader_epochs
+from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.log_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from tidelog.storage.producer_snapshot import decode_snapshot
+from tidelog.storage.segment_inspection import SegmentInspection
+from tidelog.storage.transaction_marker import read_end_transaction_marker
+from tidelog.storage.txn_index import TransactionIndex
+
+_SMALL_FILE_BYTES_MAX: Final = 1 << 30
+_INDEXES: Final = {
+    IndexType.OFFSET: OFFSET_INDEX_SUFFIX,
+    IndexType.TIMESTAMP: TIME_INDEX_SUFFIX,
+    IndexType.TRANSACTION: TXN_INDEX_SUFFIX,
+}
+
+
+def is_damage(error: RemoteStorageError) -> bool:
+    """Whether the store answered, but with what cannot be right."""
+    causes = (DecodeError, DamagedChunk, ShortRead)
+    return isinstance(error, RemoteResourceNotFound) or isinstance(error.__cause__, causes)
+
+
+def inspect_segment(
+    storage: RemoteStorageManager,
+    metadata: RemoteLogSegmentMetadata,
+    on_bytes: Callable[[int], None] = lambda size: None,
+) -> list[Finding]:
+    """What is wrong with the segment; `on_bytes` hears of every part of its log that was read."""
+    return _SegmentCheck(storage, metadata, on_bytes).run()
+
+
+class _SegmentCheck:
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        metadata: RemoteLogSegmentMetadata,
+        on_bytes: Callable[[int], None],
+    ) -> None:
+        self._storage = storage
+        self._metadata = metadata
+        self._on_bytes = on_bytes
+        self._found: list[Finding] = []
+
+    def run(self) -> list[Finding]:
+        path = log_path(self._metadata)
+        small = dict(self._small_files())
+        indexes = {
+            path.replace(LOG_SUFFIX, suffix): small[index_type]
+            for index_type, suffix in _INDEXES.items()
+            if index_type in small
+        }
+        log = StreamedFile(path, self._storage, self._metadata, self._on_bytes)
+        inspection = SegmentInspection(TierFiles(log, indexes), path)
+        batches = _BatchesSeen(self._metadata)
+        try:
+            for batch in inspection.batches():
+                batches.saw(batch)
+        except RemoteStorageError as error:
+            self._damaged("log", error)
+        except ValueError as error:
+            self._add(Kind.WRONG_SIZE, "log", str(error))
+        else:
+            self._damages(inspection.damages)
+            if all(damage.path != path for damage in inspection.damages):
+                self._found += batches.findings()
+                self._transactions(batches, inspection, indexes)
+        if IndexType.PRODUCER_SNAPSHOT in small:
+            self._producers(small[IndexType.PRODUCER_SNAPSHOT])
+        if IndexType.LEADER_EPOCH in small:
+            self._epochs(small[IndexType.LEADER_EPOCH])
+        return self._found
+
+    def _small_files(self) -> Iterator[tuple[IndexType, bytes]]:
+        for index_type in IndexType:
+            try:
+                stream = self._storage.fetch_index(self._metadata, index_type)
+                yield index_type, read_all(stream, _SMALL_FILE_BYTES_MAX)
+            except RemoteResourceNotFound as error:
+                if index_type is not IndexType.TRANSACTION:
+                    self._add(_KINDS[index_type], index_type.value, str(error))
+            except RemoteStorageError as error:
+                self._damaged(index_type.value, error)
+
+    def _damages(self, damages: list[CorruptFile]) -> None:
+        for damage in damages:
+            suffix = "." + damage.path.rpartition(".")[2]
+            kind = Kind.BAD_BATCH
+            for index_type, index_suffix in _INDEXES.items():
+                if suffix == index_suffix:
+                    kind = _KINDS[index_type]
+            self._add(kind, suffix.lstrip("."), damage.reason)
+
+    def _transactions(
+        self, batches: _BatchesSeen, inspection: SegmentInspection, indexes: dict[str, bytes]
+    ) -> None:
+        path = inspection.index_path(TXN_INDEX_SUFFIX)
+        if any(damage.path == path for damage in inspection.damages):
+            return
+        listed: set[Offset] = set()
+        if path in indexes:
+            files = TierFiles(StreamedFile("", self._storage, self._metadata, self._on_bytes), indexes)
+            index = TransactionIndex(files.open(path, create=False), self._metadata.start_offset)
+            listed = {entry.last_offset for entry in index.entries()}
+        if listed and self._metadata.is_txn_index_empty:
+            detail = f"it has {len(listed)} entries, the metadata says none"
+            self._add(Kind.BAD_TRANSACTION_INDEX, "txnindex", detail)
+        missing = sorted(batches.aborts - listed)
+        if missing:
+            detail = f"the abort at offset {missing[0]} is not in it, {len(missing)} in all"
+            self._add(Kind.BAD_TRANSACTION_INDEX, "txnindex", detail)
+
+    def _producers(self, data: bytes) -> None:
+        try:
+            entries = decode_snapshot(data, "producer snapshot")
+        except CorruptFile as damage:
+            self._add(Kind.BAD_PRODUCER_SNAPSHOT, "producer snapshot", damage.reason)
+            return
+        last = max((entry.last_offset for entry in entries), default=-1)
+        if last > self._metadata.end_offset:
+            detail = f"it knows of offset {last}, the segment ends with {self._metadata.end_offset}"
+            self._add(Kind.BAD_PRODUCER_SNAPSHOT, "producer snapshot", detail)
+
+    def _epochs(self, data: bytes) -> None:
+        metadata = self._metadata
+        try:
+            entries = decode_leader_epochs(data, "leader epochs")
+            check_leader_epochs("leader epochs", entries)
+        except CorruptFile as damage:
+            self._add(Kind.BAD_LEADER_EPOCHS, "leader epochs", damage.reason)
+            return
+        known = LeaderEpochCache.of(entries)
+        within = known.entries_in_range(metadata.start_offset, metadata.end_offset + 1)
+        said = LeaderEpochCache.of(metadata.segment_leader_epochs).entries  # type: ignore[arg-type]
+        if within != said:
+            detail = f"{_epochs_text(within)} in the segment, the metadata says {_epochs_text(said)}"
+            self._add(Kind.BAD_LEADER_EPOCHS, "leader epochs", detail)
+
+    def _damaged(self, what: str, error: RemoteStorageError) -> None:
+        if not is_damage(error):
+            raise error
+        self._add(Kind.DAMAGED_OBJECT, what, str(error))
+
+    def _add(self, kind: Kind, what: str, detail: str) -> None:
+        self._found.append(_finding(kind, self._metadata, what, detail))
+
+
+class _BatchesSeen:
+    """What the batches of a segment say, one after the other, against its metadata."""
+
+    def __init__(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self._metadata = metadata
+        self._next_offset = metadata.start_offset
+        self._first: dict[Kind, str] = {}
+        self._largest_timestamp = -1
+        self._open: set[ProducerId] = set()
+        self.aborts: set[Offset] = set()
+
+    def saw(self, batch: CheckedBatch) -> None:
+        """The next batch."""
+        header = batch.header
+        place = f"batch {header.base_offset}-{header.last_offset} at byte {batch.position}"
+        if header.base_offset != self._next_offset:
+            between = f"{self._next_offset} is due"
+            self._first.setdefault(Kind.WRONG_OFFSETS, f"{place} where offset {between}")
+        self._next_offset = header.next_offset
+        if header.last_offset > self._metadata.end_offset:
+            self._first.setdefault(Kind.WRONG_OFFSETS, f"{place} reaches behind the segment's end")
+        epoch = _epoch_at(self._metadata.segment_leader_epochs, header.base_offset)
+        # Below its first epoch the segment was below the log start already when it was copied.
+        if epoch is not None and header.partition_leader_epoch != epoch:
+            self._first.setdefault(
+                Kind.WRONG_EPOCH,
+                f"{place} is of epoch {header.partition_leader_epoch}, the metadata says {epoch}",
+            )
+        self._largest_timestamp = max(self._largest_timestamp, header.max_timestamp)
+        if header.is_transactional:
+            self._transaction(batch, header)
+
+    def findings(self) -> Iterator[Finding]:
+        """What was wrong, the first of each kind, when all was seen."""
+        metadata = self._metadata
+        if self._next_offset <= metadata.end_offset:
+            missing = offsets_text(self._next_offset, metadata.end_offset)
+            self._first.setdefault(Kind.WRONG_OFFSETS, f"{missing} are missing at the end")
+        if self._largest_timestamp > metadata.max_timestamp_ms:
+            self._first[Kind.WRONG_TIMESTAMP] = (
+                f"{self._largest_timestamp} ms, the metadata says {metadata.max_timestamp_ms}"
+            )
+        for kind, detail in self._first.items():
+            yield _finding(kind, metadata, "log", detail)
+
+    def _transaction(self, batch: CheckedBatch, header: BatchHeader) -> None:
+        if not header.is_control:
+            self._open.add(header.producer_id)
+            return
+        try:
+            marker = read_end_transaction_marker(batch.data, 0, header)
+        except DecodeError:
+            return
+        if marker is not None and marker.is_abort and header.producer_id in self._open:
+            self.aborts.add(header.last_offset)
+        self._open.discard(header.producer_id)
+
+
+_KINDS: Final = {
+    IndexType.OFFSET: Kind.BAD_INDEX,
+    IndexType.TIMESTAMP: Kind.BAD_INDEX,
+    IndexType.TRANSACTION: Kind.BAD_TRANSACTION_INDEX,
+    IndexType.PRODUCER_SNAPSHOT: Kind.BAD_PRODUCER_SNAPSHOT,
+    IndexType.LEADER_EPOCH: Kind.BAD_LEADER_EPOCHS,
+}
+
+
+def _finding(kind: Kind, metadata: RemoteLogSegmentMetadata, what: str, detail: str) -> Finding:
+    name = metadata.topic_id_partition.topic_partition
+    place = f"{what} of {segment_name(metadata)}"
+    return Finding(kind, name, place, detail, metadata.remote_log_segment_id.id)
+
+
+def _epoch_at(epochs: tuple[EpochStart, ...], offset: Offset) -> int | None:
+    return next((entry.epoch for entry in reversed(epochs) if entry.start_offset <= offset), None)
+
+
+def _epochs_text(entries: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"{epoch} from {start}" for epoch, start in entries) or "none"

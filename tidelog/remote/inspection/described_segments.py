@@ -1,0 +1,67 @@
+"""Segments as manifests describe them, put together as brokers would tell of them.
+
+I/O: `lineage_in` blocks; the rest is pure. Errors: RemoteStorageError when the store does not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.remote.inspection.bucket import Bucket
+from tidelog.remote.inspection.deep import is_damage
+from tidelog.remote.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+)
+from tidelog.remote.storage_manager import IndexType, RemoteStorageError
+from tidelog.remote.streams import read_all
+from tidelog.storage.checkpoints import decode_leader_epochs
+from tidelog.storage.errors import CorruptFile
+from tidelog.storage.leader_epoch import EpochEntry
+
+_STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_EPOCH_BYTES_MAX: Final = 64 << 20
+
+
+def place_in_log(segment: RemoteLogSegmentMetadata) -> tuple[LeaderEpoch, Offset]:
+    """What orders segments: the newest has the highest last epoch, and of these the highest end."""
+    return segment.segment_leader_epochs[-1].epoch, segment.end_offset
+
+
+def events_of(
+    segments: Iterable[RemoteLogSegmentMetadata],
+) -> Iterator[RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate]:
+    """The copies of `segments` as the metadata topic would have them.
+
+    The order of events decides which of two copies readers get: that of the brokers' clocks.
+    """
+    for segment in sorted(segments, key=lambda each: each.event_timestamp_ms):
+        yield replace(segment, state=_STARTED)
+        yield RemoteLogSegmentMetadataUpdate(
+            segment.remote_log_segment_id, segment.event_timestamp_ms, segment.state, segment.broker_id
+        )
+
+
+def log_start_in(lineage: Sequence[EpochEntry], segments: Iterable[RemoteLogSegmentMetadata]) -> Offset:
+    """Where the log started at the latest when the newest segment was copied; below, it may be half gone."""
+    return max(min(segment.start_offset for segment in segments), lineage[0].start_offset)
+
+
+def lineage_in(bucket: Bucket, segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[EpochEntry, ...]:
+    """The epochs of the newest segment's checkpoint; what segments say where none can be read."""
+    newest_first = sorted(segments, key=place_in_log, reverse=True)
+    for segment in newest_first:
+        try:
+            data = read_all(bucket.storage.fetch_index(segment, IndexType.LEADER_EPOCH), _EPOCH_BYTES_MAX)
+            if entries := decode_leader_epochs(data, "leader epochs"):
+                return tuple(entries)
+        except CorruptFile:
+            continue
+        except RemoteStorageError as error:
+            if not is_damage(error):
+                raise
+    return tuple(EpochEntry(*entry) for entry in newest_first[0].segment_leader_epochs)

@@ -1,0 +1,147 @@
+"""The records of `__remote_log_metadata` as somebody reads them who wants to know what happened, too.
+
+Beside what is known now (`tidelog.remote.metadata.cache`) it is kept which segments there once were, and
+which
+records did not follow from those before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import Offset
+from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
+from tidelog.remote.metadata.record_codec import decode_event
+from tidelog.remote.metadata.store import RemoteLogEvent, partition_of
+from tidelog.remote.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
+
+_STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_DELETING = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+_DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+class RecordPlace(NamedTuple):
+    """A record of the metadata topic."""
+
+    metadata_partition: int
+    offset: Offset
+
+    def __str__(self) -> str:
+        return f"metadata partition {self.metadata_partition}, offset {self.offset}"
+
+
+class FailedCopies(NamedTuple):
+    """Attempts to copy a segment that were given up, one after the other, and none succeeded since."""
+
+    start_offset: Offset
+    end_offset: Offset
+    attempts: int
+    last_ms: int
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """One partition; `deleted` are the ids of segments that are gone, `illegal` what was ignored and why."""
+
+    cache: RemoteLogMetadataCache
+    deleted: set[UUID] = field(default_factory=set)
+    illegal: list[tuple[RecordPlace, RemoteLogEvent]] = field(default_factory=list)
+    deletion: RemotePartitionDeleteMetadata | None = None
+    failed: dict[Offset, FailedCopies] = field(default_factory=dict)
+    """By start offset."""
+
+    @classmethod
+    def empty(cls, partition: TopicIdPartition) -> PartitionHistory:
+        """Nothing was ever written of `partition`."""
+        return cls(RemoteLogMetadataCache(partition))
+
+    def apply(self, event: RemoteLogEvent, place: RecordPlace) -> None:
+        """The next record of the partition."""
+        if isinstance(event, RemotePartitionDeleteMetadata):
+            self._apply_deletion(event)
+            return
+        segment_id = event.remote_log_segment_id.id
+        if segment_id in self.deleted:
+            if event.state is not _DELETED:
+                self.illegal.append((place, event))
+            return
+        before = self.cache.get(event.remote_log_segment_id)
+        is_new = isinstance(event, RemoteLogSegmentMetadata)
+        outcome = self.cache.add(event) if is_new else self.cache.update(event)  # type: ignore[arg-type]
+        if outcome in (Outcome.ILLEGAL_MOVE, Outcome.UNKNOWN_SEGMENT):
+            self.illegal.append((place, event))
+            return
+        if event.state is _DELETED:
+            self.deleted.add(segment_id)
+        if before is not None and before.state is _STARTED:
+            self._copy_ended(before, event.state, event.event_timestamp_ms)
+
+    def _copy_ended(
+        self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, timestamp_ms: int
+    ) -> None:
+        start, end = segment.start_offset, segment.end_offset
+        if state is _FINISHED:
+            self.failed = {at: one for at, one in self.failed.items() if one.end_offset > end}
+        elif state is _DELETING:
+            attempts = self.failed[start].attempts if start in self.failed else 0
+            self.failed[start] = FailedCopies(start, end, attempts + 1, timestamp_ms)
+
+    def _apply_deletion(self, event: RemotePartitionDeleteMetadata) -> None:
+        if event.state is not RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            self.deletion = event
+            return
+        self.deleted.update(segment.remote_log_segment_id.id for segment in self.cache.segments())
+        self.cache = RemoteLogMetadataCache(event.topic_id_partition)
+        self.deletion = None
+
+
+class MetadataHistory:
+    """What the metadata topic tells of every partition that it names."""
+
+    def __init__(self) -> None:
+        self._partitions: dict[tuple[UUID, int], tuple[TopicIdPartition, PartitionHistory]] = {}
+        self.unreadable: list[tuple[RecordPlace, str]] = []
+        self.cut: dict[int, Offset] = {}
+        """Metadata partitions that do not begin with offset 0, and where they begin."""
+
+    def __iter__(self) -> Iterator[tuple[TopicIdPartition, PartitionHistory]]:
+        return iter(self._partitions.values())
+
+    def record(self, place: RecordPlace, value: bytes | None) -> None:
+        """The next record of a metadata partition."""
+        try:
+            event = decode_event(value or b"")
+        except DecodeError as error:
+            self.unreadable.append((place, str(error)))
+            return
+        self.of(partition_of(event)).apply(event, place)
+
+    def of(self, partition: TopicIdPartition) -> PartitionHistory:
+        """The history of one partition, an empty one when nothing was written of it."""
+        key = (partition.topic_id, partition.partition)
+        found = self._partitions.get(key)
+        if found is None:
+            found = self._partitions[key] = (partition, PartitionHistory.empty(partition))
+        return found[1]
+
+
+def segment_name(segment: RemoteLogSegmentMetadata) -> str:
+    """A segment as findings name it: its offsets and its id."""
+    return f"segment {segment.start_offset}-{segment.end_offset} {id_text(segment.remote_log_segment_id)}"
+
+
+def id_text(segment_id: RemoteLogSegmentId) -> str:
+    """The id alone, as it stands in object keys."""
+    return str(segment_id).rpartition("/")[2]

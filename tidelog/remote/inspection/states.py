@@ -1,0 +1,116 @@
+"""Segments and partitions that stand still halfway through their lives. Pure.
+
+A leader copies one segment of a partition at a time. So a copy that began is under way only when nothing
+began after it, nothing else holds its records, and it is not older than `patience_ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+from uuid import UUID
+
+from tidelog.protocol.ids import uuid_text
+from tidelog.remote.inspection.coverage import pieces, stretches
+from tidelog.remote.inspection.findings import Finding, Kind
+from tidelog.remote.inspection.history import MetadataHistory, PartitionHistory, segment_name
+from tidelog.remote.inspection.views import PartitionView, finished
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+
+PATIENCE_MS: Final = 10 * 60 * 1000
+"""How long a copy or a deletion may take before it counts as given up."""
+
+_STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+_DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+
+
+def state_findings(view: PartitionView, patience_ms: int = PATIENCE_MS) -> list[Finding]:
+    """Copies and deletions that did not end, and records that made no sense."""
+    name = view.partition.topic_partition
+    found = []
+    for segment, reason in dangling_copies(view, patience_ms):
+        found.append(_of(Kind.DANGLING_COPY, view, segment, reason))
+    for segment in view.segments:
+        if segment.state is _DELETING and _age_ms(segment, view) > patience_ms:
+            found.append(_of(Kind.UNFINISHED_DELETION, view, segment, _since(segment, view)))
+    deletion = view.history.deletion
+    if deletion is not None and view.now_ms - deletion.event_timestamp_ms > patience_ms:
+        found.append(Finding(Kind.UNFINISHED_PARTITION_DELETION, name, deletion.state.name))
+    for place, event in view.history.illegal:
+        found.append(Finding(Kind.ILLEGAL_RECORD, name, str(place), event.state.name))
+    return found
+
+
+def dangling_copies(
+    view: PartitionView, patience_ms: int = PATIENCE_MS
+) -> Iterator[tuple[RemoteLogSegmentMetadata, str]]:
+    """Copies that nobody goes on with, and how one can tell."""
+    begun = sorted(
+        (segment for segment in view.segments if segment.state is _STARTED),
+        key=lambda segment: segment.event_timestamp_ms,
+    )
+    if not begun:
+        return
+    held = [piece for segment in finished(view.segments) for piece in pieces(view, segment)]
+    for number, segment in enumerate(begun, 1):
+        behind = segment.end_offset + 1
+        if all(stretch.segments for stretch in stretches(held, segment.start_offset, behind)):
+            yield segment, "another segment holds the same records"
+        elif number < len(begun):
+            yield segment, "another copy has begun since"
+        elif _age_ms(segment, view) > patience_ms:
+            yield segment, _since(segment, view)
+
+
+def copy_under_way(view: PartitionView, patience_ms: int = PATIENCE_MS) -> RemoteLogSegmentMetadata | None:
+    """The copy that somebody may be working on."""
+    dangling = {segment.remote_log_segment_id for segment, _ in dangling_copies(view, patience_ms)}
+    for segment in view.segments:
+        if segment.state is _STARTED and segment.remote_log_segment_id not in dangling:
+            return segment
+    return None
+
+
+def history_findings(
+    history: MetadataHistory, live_topic_ids: Collection[UUID], now_ms: int, patience_ms: int = PATIENCE_MS
+) -> list[Finding]:
+    """What is wrong with the metadata topic as a whole, and with partitions of topics that are gone."""
+    found = [
+        Finding(Kind.UNREADABLE_RECORD, None, str(place), reason) for place, reason in history.unreadable
+    ]
+    for number, start in sorted(history.cut.items()):
+        found.append(Finding(Kind.LOST_HISTORY, None, f"metadata partition {number}", f"begins at {start}"))
+    for partition, known in history:
+        if partition.topic_id not in live_topic_ids:
+            found += _gone_partition(partition, known, now_ms, patience_ms)
+    return found
+
+
+def _gone_partition(
+    partition: TopicIdPartition, known: PartitionHistory, now_ms: int, patience_ms: int
+) -> Iterable[Finding]:
+    place = f"topic id {uuid_text(partition.topic_id)}"
+    segments = list(known.cache.segments())
+    text = f"{len(segments)} segments"
+    deletion = known.deletion
+    if deletion is not None:
+        if now_ms - deletion.event_timestamp_ms > patience_ms:
+            detail = f"{text}, {deletion.state.name}"
+            yield Finding(Kind.UNFINISHED_PARTITION_DELETION, partition.topic_partition, place, detail)
+        return
+    last = max((segment.event_timestamp_ms for segment in segments), default=now_ms)
+    if now_ms - last > patience_ms:
+        yield Finding(Kind.ABANDONED_PARTITION, partition.topic_partition, place, text)
+
+
+def _age_ms(segment: RemoteLogSegmentMetadata, view: PartitionView) -> int:
+    return view.now_ms - segment.event_timestamp_ms
+
+
+def _since(segment: RemoteLogSegmentMetadata, view: PartitionView) -> str:
+    return f"since {_age_ms(segment, view) // 1000} s"
+
+
+def _of(kind: Kind, view: PartitionView, segment: RemoteLogSegmentMetadata, detail: str) -> Finding:
+    name = view.partition.topic_partition
+    return Finding(kind, name, segment_name(segment), detail, segment.remote_log_segment_id.id)

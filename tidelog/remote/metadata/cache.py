@@ -1,0 +1,199 @@
+"""What is known of the remote segments of one partition, as its records tell it.
+
+    question                     STARTED   FINISHED   DELETE_STARTED   DELETE_FINISHED
+    segment, next_with_txn_index    -         yes           -                -
+    segments                       yes        yes          yes               -
+    size_bytes                      -         yes           -                -
+    highest_offset                  -         yes          yes              yes
+
+Records may come twice and about segments that were deleted long ago: what changes nothing is dropped.
+
+Source: RemoteLogMetadataCache of Apache Kafka 4.3; KIP-405, KAFKA-16890, KAFKA-17062.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum, auto
+from typing import Final
+
+from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.remote.metadata.epoch_segments import EpochSegments
+from tidelog.remote.metadata.segment_table import FrozenSegments, SegmentTable
+from tidelog.remote.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+
+STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+DELETED: Final = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+class Outcome(Enum):
+    """What a record changed."""
+
+    APPLIED = auto()
+    REPEATED = auto()
+    """The segment was in that state before."""
+    UNKNOWN_SEGMENT = auto()
+    ILLEGAL_MOVE = auto()
+    """Its state may not follow the present one."""
+
+
+class RemoteLogMetadataCache:
+    """One partition's segments; questions are answered by bisection over start offsets.
+
+    Invariant: a segment of an epoch is in that epoch's `EpochSegments` from its start to its deletion.
+    """
+
+    __slots__ = ("_epochs", "_table", "changes")
+
+    def __init__(self, partition: TopicIdPartition) -> None:
+        self._table = SegmentTable(partition)
+        self._epochs: dict[LeaderEpoch, EpochSegments] = {}
+        self.changes = 0
+        """How many records have changed something."""
+
+    def __len__(self) -> int:
+        """How many segments are known, in whatever state."""
+        return len(self._table)
+
+    # --- records --------------------------------------------------------------------------
+
+    def add(self, metadata: RemoteLogSegmentMetadata) -> Outcome:
+        """A copy that begins; a segment that is known already stays as it is."""
+        if metadata.state is not STARTED:
+            return Outcome.ILLEGAL_MOVE
+        row = self._table.find(metadata.remote_log_segment_id.id)
+        if row is not None:
+            return Outcome.REPEATED if self._table.state(row) is STARTED else Outcome.ILLEGAL_MOVE
+        self._add(metadata)
+        self.changes += 1
+        return Outcome.APPLIED
+
+    def update(self, update: RemoteLogSegmentMetadataUpdate) -> Outcome:
+        """A further step of a segment."""
+        row = self._table.find(update.remote_log_segment_id.id)
+        outcome = self._outcome_of(update, row)
+        if row is None or outcome is Outcome.ILLEGAL_MOVE:
+            return outcome
+        before = self._table.state(row)
+        self._table.update(row, update)
+        self.changes += 1
+        if outcome is Outcome.APPLIED:
+            self._move(row, before, update.state)
+        return outcome
+
+    def outcome_of(self, update: RemoteLogSegmentMetadataUpdate) -> Outcome:
+        """What `update` would do."""
+        return self._outcome_of(update, self._table.find(update.remote_log_segment_id.id))
+
+    def restore(
+        self,
+        segments: Iterable[RemoteLogSegmentMetadata],
+        highest_offsets: Iterable[tuple[LeaderEpoch, Offset]],
+    ) -> None:
+        """Take over what `segments` and `highest_offsets` gave; only into an empty cache."""
+        assert not self._epochs
+        for metadata in segments:
+            row = self._add(metadata)
+            if metadata.state is FINISHED:
+                self._move(row, STARTED, FINISHED)
+        for epoch, offset in highest_offsets:
+            state = self._epoch(epoch)
+            if state.highest_offset is None or state.highest_offset < offset:
+                state.highest_offset = offset
+
+    def frozen(self) -> FrozenSegments:
+        """What is known now, for a snapshot to be written in another thread."""
+        return self._table.frozen()
+
+    # --- questions ------------------------------------------------------------------------
+
+    def segment(self, epoch: LeaderEpoch, offset: Offset) -> RemoteLogSegmentMetadata | None:
+        """The segment that holds `offset` as written in `epoch`, if readers may have it."""
+        state = self._epochs.get(epoch)
+        row = None if state is None else state.serving(offset)
+        return None if row is None else self._table.get(row)
+
+    def next_with_txn_index(self, epoch: LeaderEpoch, offset: Offset) -> RemoteLogSegmentMetadata | None:
+        """The first that serves `offset` or more behind it in `epoch` and may have aborted transactions."""
+        state = self._epochs.get(epoch)
+        row = None if state is None else state.serving_with_txn_index(offset)
+        return None if row is None else self._table.get(row)
+
+    def highest_offset(self, epoch: LeaderEpoch) -> Offset | None:
+        """The last offset of `epoch` that was ever copied; deletions do not lower it."""
+        state = self._epochs.get(epoch)
+        return None if state is None else state.highest_offset
+
+    def highest_offsets(self) -> list[tuple[LeaderEpoch, Offset]]:
+        """`highest_offset` of every epoch that has one, by epoch."""
+        return sorted(
+            (epoch, state.highest_offset)
+            for epoch, state in self._epochs.items()
+            if state.highest_offset is not None
+        )
+
+    def segments(self, epoch: LeaderEpoch | None = None) -> Iterator[RemoteLogSegmentMetadata]:
+        """Those of `epoch` or all, by start offset: known now, each as it is when its turn comes."""
+        if epoch is None:
+            return self._table.segments(sorted(self._table.rows(), key=self._table.start_offset))
+        state = self._epochs.get(epoch)
+        # The epoch has them by where their share of it starts, which may be another order.
+        rows = () if state is None else sorted(state.rows(), key=self._table.start_offset)
+        return self._table.segments(rows)
+
+    def get(self, segment_id: RemoteLogSegmentId) -> RemoteLogSegmentMetadata | None:
+        """What is known of one segment, in whatever state."""
+        row = self._table.find(segment_id.id)
+        return None if row is None else self._table.get(row)
+
+    def size_bytes(self, epoch: LeaderEpoch) -> int:
+        """Bytes of the finished segments that have something of `epoch`."""
+        state = self._epochs.get(epoch)
+        return 0 if state is None else state.finished_size_bytes
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _outcome_of(self, update: RemoteLogSegmentMetadataUpdate, row: int | None) -> Outcome:
+        if row is None:
+            return Outcome.UNKNOWN_SEGMENT
+        state = self._table.state(row)
+        if update.state is STARTED or not state.may_become(update.state):
+            return Outcome.ILLEGAL_MOVE
+        return Outcome.REPEATED if state is update.state else Outcome.APPLIED
+
+    def _add(self, metadata: RemoteLogSegmentMetadata) -> int:
+        row = self._table.add(metadata)
+        for entry in metadata.segment_leader_epochs:
+            self._epoch(entry.epoch).started(row)
+        return row
+
+    def _move(self, row: int, before: RemoteLogSegmentState, now: RemoteLogSegmentState) -> None:
+        size_bytes = self._table.size_bytes(row)
+        if now is FINISHED:
+            self._table.note_finished(row)
+        for number in self._table.epochs(row):
+            epoch = self._epochs[number]
+            if now is FINISHED:
+                epoch.finished(row)
+                epoch.finished_size_bytes += size_bytes
+            elif now is DELETING:
+                epoch.withdrawn(row)
+                epoch.finished_size_bytes -= size_bytes * (before is FINISHED)
+            else:
+                epoch.forgotten(row)
+        if now is DELETED:
+            self._table.remove(row)
+
+    def _epoch(self, epoch: LeaderEpoch) -> EpochSegments:
+        state = self._epochs.get(epoch)
+        if state is None:
+            state = self._epochs[epoch] = EpochSegments(self._table, epoch)
+        return state

@@ -1,0 +1,189 @@
+"""Which segment serves which offsets of one leader epoch.
+
+    finished 0-100 as A                       0:A
+    finished 101-200 as B                     0:A            101:B
+    finished 50-150 as C (a new leader)       0:A    50:C            151:B
+    C is deleted                              0:A    50:A    101:B   151:B
+
+An offset is served by the segment that was finished last of those that hold it and are not being deleted:
+after a change of leaders the new one may copy again what the old one had copied, in other pieces
+(KAFKA-16890), and after an unclean election what it copied is what the log has. So what is served depends on
+the segments and the order of their ends alone, not on what was deleted meanwhile.
+
+Source: RemoteLogLeaderEpochState of Apache Kafka 4.3, which loses sight of offsets in such cases.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.remote.metadata.segment_table import SegmentTable
+
+
+class EpochSegments:
+    """Pieces of one epoch, each from its start to the next one's or to its segment's end.
+
+    Invariant: starts strictly increase; a row that is known has a piece or is unreferenced, never both;
+    an offset that a finished segment holds is in a piece; `_overlaid` has every finished row that is not
+    seen in full; `_txn_rows` has the finished rows that may have aborted transactions, by their starts.
+    Units: ends are inclusive.
+    """
+
+    __slots__ = (
+        "_epoch",
+        "_overlaid",
+        "_rows",
+        "_starts",
+        "_table",
+        "_txn_rows",
+        "_txn_starts",
+        "_unreferenced",
+        "finished_size_bytes",
+        "highest_offset",
+    )
+
+    def __init__(self, table: SegmentTable, epoch: LeaderEpoch) -> None:
+        self._table = table
+        self._epoch = epoch
+        self._starts = array("q")
+        self._rows = array("i")
+        self._unreferenced: set[int] = set()
+        self._overlaid: set[int] = set()
+        self._txn_starts = array("q")
+        self._txn_rows = array("i")
+        self.highest_offset: Offset | None = None
+        self.finished_size_bytes = 0
+
+    def started(self, row: int) -> None:
+        """A copy has begun: known, but not for readers."""
+        self._unreferenced.add(row)
+
+    def finished(self, row: int) -> None:
+        """The segment in `row` serves what it has of the epoch from now on."""
+        start, end = self._span(row)
+        if self.highest_offset is None or end > self.highest_offset:
+            self.highest_offset = end
+        if end < start:
+            return  # it names the epoch but holds nothing of it
+        self._unreferenced.discard(row)
+        if not self._table.is_txn_index_empty(row):
+            index = bisect_right(self._txn_starts, start)
+            self._txn_starts.insert(index, start)
+            self._txn_rows.insert(index, row)
+        if not self._starts or self._span(self._rows[-1])[1] < start:
+            self._starts.append(start)
+            self._rows.append(row)
+        else:
+            self._overlay(row, start, end)
+
+    def withdrawn(self, row: int) -> None:
+        """The segment in `row` is for readers no more; those under it are again."""
+        for index in reversed(self._pieces_of(row)):
+            start, end = self._starts[index], self._end_of(index)
+            del self._starts[index], self._rows[index]
+            self._uncover(start, end, row)
+        self._overlaid.discard(row)
+        self._unreferenced.add(row)
+        if not self._table.is_txn_index_empty(row):
+            self._forget_txn_index(row)
+
+    def forgotten(self, row: int) -> None:
+        """Nothing is left of the segment in `row`, which was withdrawn."""
+        self._unreferenced.discard(row)
+
+    def serving(self, offset: Offset) -> int | None:
+        """The row of the segment that holds `offset` for readers."""
+        index = bisect_right(self._starts, offset) - 1
+        if index < 0 or self._span(self._rows[index])[1] < offset:
+            return None
+        return self._rows[index]
+
+    def serving_with_txn_index(self, offset: Offset) -> int | None:
+        """The first row that serves `offset` or anything behind it and may have aborted transactions.
+
+        Most segments of most logs have none: those are not gone through (KAFKA-16780).
+        """
+        if not self._txn_rows:
+            return None
+        row = self.serving(offset)
+        if row is not None and not self._table.is_txn_index_empty(row):
+            return row
+        found: tuple[Offset, int] | None = None
+        for other in self._overlaid:
+            if not self._table.is_txn_index_empty(other):
+                found = self._nearer(found, other, offset)
+        for index in range(bisect_right(self._txn_starts, offset), len(self._txn_rows)):
+            if found is not None and self._txn_starts[index] >= found[0]:
+                break
+            found = self._nearer(found, self._txn_rows[index], offset)
+        return None if found is None else found[1]
+
+    def rows(self) -> list[int]:
+        """All rows that are known of the epoch, by where their segments start."""
+        rows = list(dict.fromkeys(self._rows)) if self._overlaid else list(self._rows)
+        if self._unreferenced or self._overlaid:
+            rows += self._unreferenced
+            rows.sort(key=self._table.start_offset)
+        return rows
+
+    def _span(self, row: int) -> tuple[Offset, Offset]:
+        return self._table.epoch_span(row, self._epoch)
+
+    def _end_of(self, index: int) -> Offset:
+        end = self._span(self._rows[index])[1]
+        return min(end, self._starts[index + 1] - 1) if index + 1 < len(self._starts) else end
+
+    def _overlay(self, row: int, start: Offset, end: Offset) -> None:
+        first = bisect_left(self._starts, start)
+        behind = bisect_right(self._starts, end)
+        starts, rows = array("q", (start,)), array("i", (row,))
+        touched = set(self._rows[first:behind])
+        if behind and self._end_of(behind - 1) > end:
+            starts.append(end + 1)
+            rows.append(self._rows[behind - 1])
+        if first and self._end_of(first - 1) >= start:
+            touched.add(self._rows[first - 1])
+        self._starts[first:behind] = starts
+        self._rows[first:behind] = rows
+        self._overlaid |= touched
+        self._unreferenced.update(other for other in touched if not self._pieces_of(other))
+
+    def _uncover(self, start: Offset, end: Offset, taken_away: int) -> None:
+        """Fill the gap [`start`, `end`] with what is under it."""
+        under = []
+        for row in self._overlaid:
+            first, last = self._span(row)
+            if row != taken_away and first <= end and last >= start:
+                under.append((self._table.finish_order(row), row, max(first, start), min(last, end)))
+        starts, rows = array("q"), array("i")
+        for place in sorted({begin for *_, first, last in under for begin in (first, last + 1)}):
+            holding = [(order, row) for order, row, first, last in under if first <= place <= last]
+            if holding:
+                starts.append(place)
+                rows.append(max(holding)[1])
+        index = bisect_left(self._starts, start)
+        self._starts[index:index] = starts
+        self._rows[index:index] = rows
+        self._unreferenced.difference_update(rows)
+
+    def _nearer(
+        self, found: tuple[Offset, int] | None, row: int, offset: Offset
+    ) -> tuple[Offset, int] | None:
+        """`found`, or where `row` first serves something behind `offset` if that comes sooner."""
+        start = next((self._starts[i] for i in self._pieces_of(row) if self._starts[i] > offset), None)
+        return found if start is None or (found is not None and found[0] <= start) else (start, row)
+
+    def _forget_txn_index(self, row: int) -> None:
+        start = self._span(row)[0]
+        for index in range(bisect_left(self._txn_starts, start), bisect_right(self._txn_starts, start)):
+            if self._txn_rows[index] == row:
+                del self._txn_starts[index], self._txn_rows[index]
+                return
+
+    def _pieces_of(self, row: int) -> list[int]:
+        start, end = self._span(row)
+        first = bisect_left(self._starts, start)
+        behind = bisect_right(self._starts, end)
+        return [index for index in range(first, behind) if self._rows[index] == row]

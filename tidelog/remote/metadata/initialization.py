@@ -1,0 +1,92 @@
+"""Reaching the metadata topic after a start (shell): attempts with back-off, and one warning for each reason.
+
+    too few brokers   the topic cannot be created with its replication factor: tried again without a limit,
+                      since the cluster works and only brokers are missing
+    all else          the topic or the cluster cannot be reached: tried again until
+                      remote.log.metadata.initialization.retry.max.timeout.ms is over (KIP-1197)
+
+The first attempts of a cluster that has just been started fail as a rule; they are logged at DEBUG.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig
+from tidelog.remote.metadata.log_ports import RETRIED, MetadataLogWriter, MetadataTopic
+from tidelog.remote.metadata_manager import RemoteMetadataError
+
+_BACKOFF_MAX_MS: Final = 5_000
+_QUIET_ATTEMPTS: Final = 5
+
+_log = logging.getLogger(__name__)
+
+
+class MetadataTopicInitializer:
+    """Creates the topic where it is missing, and opens its writer."""
+
+    def __init__(self, config: MetadataTopicConfig, topic: MetadataTopic) -> None:
+        self._config = config
+        self._topic = topic
+        self._attempts = 0
+        self._warned: set[str] = set()
+        self._last: BaseException | None = None
+
+    async def open_writer(self) -> MetadataLogWriter:
+        """Return a writer once the topic can be used.
+
+        Errors: RemoteMetadataError when it was not reached in time, WrongMetadataTopic.
+        """
+        loop = asyncio.get_running_loop()
+        limit_s = self._config.initialization_retry_max_timeout_ms / 1000
+        deadline = loop.time() + limit_s
+        while True:
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await self._topic.ensure()
+                    writer = await self._topic.open_writer()
+            except RETRIED as error:
+                self._failed(error)
+                lacks_brokers = _lacks_brokers(error)
+            else:
+                self._reached()
+                return writer
+            pause_s = self._backoff_s()
+            if not lacks_brokers and loop.time() + pause_s >= deadline:
+                text = f"the metadata topic {METADATA_TOPIC} was not reached in time: {self._last!r}"
+                raise RemoteMetadataError(text)
+            await asyncio.sleep(pause_s)
+            if lacks_brokers:
+                deadline = loop.time() + limit_s
+
+    def _backoff_s(self) -> float:
+        """Return the pause after the attempt that has just failed: the interval, doubled each time."""
+        first_ms = self._config.initialization_retry_interval_ms
+        doubled_ms = first_ms << min(self._attempts - 1, 16)
+        return min(doubled_ms, max(first_ms, _BACKOFF_MAX_MS)) / 1000
+
+    def _failed(self, error: BaseException) -> None:
+        self._attempts += 1
+        if self._last is None or not isinstance(error, TimeoutError):
+            self._last = error
+        reason = error.code.name if isinstance(error, KafkaError) else type(error).__name__
+        is_news = self._attempts >= _QUIET_ATTEMPTS and reason not in self._warned
+        if is_news:
+            self._warned.add(reason)
+        _log.log(
+            logging.WARNING if is_news else logging.DEBUG,
+            "Cannot use %s, so tiered storage waits; retrying with back-off: %s",
+            METADATA_TOPIC,
+            str(error) or repr(error),
+        )
+
+    def _reached(self) -> None:
+        if self._warned:
+            _log.info("%s can be used now, after %d failed attempts", METADATA_TOPIC, self._attempts)
+
+
+def _lacks_brokers(error: BaseException) -> bool:
+    return isinstance(error, KafkaError) and error.code is ErrorCode.INVALID_REPLICATION_FACTOR

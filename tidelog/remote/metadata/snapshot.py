@@ -1,0 +1,81 @@
+"""The file `remote_log_snapshot`: what is known of one partition's remote segments, at one metadata offset.
+
+    version                    int16   0
+    metadata partition         int32
+    metadata partition offset  int64   the last record of the metadata partition that is in it
+    number of entries          int32
+    entry, each                int32 length, then a RemoteLogSegmentMetadataSnapshotRecord (`record_codec`)
+
+Finished segments stand in the order in which they came to their ends.
+
+Errors: DecodeError for a damaged file.
+Source: RemoteLogMetadataSnapshotFile of Apache Kafka 3.7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sized
+from struct import Struct
+from typing import Final, NamedTuple, Protocol
+
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import Offset
+from tidelog.remote.metadata.record_codec import decode_snapshot_entry, encode_snapshot_entry
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+
+SNAPSHOT_FILE: Final = "remote_log_snapshot"
+_HEADER: Final = Struct(">hiqi")
+_LENGTH: Final = Struct(">i")
+_VERSION: Final = 0
+
+
+class Segments(Sized, Iterable[RemoteLogSegmentMetadata], Protocol):
+    """Segments that can be counted and gone through."""
+
+
+class PartitionSnapshot(NamedTuple):
+    """A snapshot as read back."""
+
+    metadata_partition: int
+    metadata_offset: Offset
+    segments: list[RemoteLogSegmentMetadata]
+
+
+def encode_snapshot(segments: Segments, metadata_partition: int, metadata_offset: Offset) -> bytes:
+    """The file's content."""
+    data = bytearray(_HEADER.pack(_VERSION, metadata_partition, metadata_offset, len(segments)))
+    for metadata in segments:
+        entry = encode_snapshot_entry(metadata)
+        data += _LENGTH.pack(len(entry))
+        data += entry
+    return bytes(data)
+
+
+def decode_snapshot(data: bytes, partition: TopicIdPartition) -> PartitionSnapshot:
+    """The content of the snapshot of `partition`."""
+    if len(data) < _HEADER.size:
+        raise DecodeError(f"a snapshot of {len(data)} bytes has no header")
+    version, metadata_partition, metadata_offset, count = _HEADER.unpack_from(data)
+    if version != _VERSION or metadata_partition < 0 or metadata_offset < -1:
+        raise DecodeError(f"snapshot header {(version, metadata_partition, metadata_offset, count)}")
+    if not 0 <= count <= (len(data) - _HEADER.size) // _LENGTH.size:
+        raise DecodeError(f"a snapshot of {len(data)} bytes announces {count} entries")
+    view = memoryview(data)
+    position = _HEADER.size
+    segments: list[RemoteLogSegmentMetadata] = []
+    for _ in range(count):
+        if position + _LENGTH.size > len(data):
+            raise DecodeError(f"entry {len(segments)} of {count} is missing")
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size
+        if not 0 < length <= len(data) - position:
+            raise DecodeError(
+                f"entry {len(segments)} is {length} bytes long, {len(data) - position} are left"
+            )
+        segments.append(decode_snapshot_entry(view[position : position + length], partition))
+        position += length
+    if position != len(data):
+        raise DecodeError(f"{len(data) - position} bytes follow the last entry")
+    if len({metadata.remote_log_segment_id for metadata in segments}) != count:
+        raise DecodeError("a segment stands in the snapshot twice")
+    return PartitionSnapshot(metadata_partition, metadata_offset, segments)

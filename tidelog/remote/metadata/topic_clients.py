@@ -1,0 +1,198 @@
+"""The metadata topic through the bundled clients (shell): nothing but calls and their translation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Final
+
+from tidelog.clients.admin import Admin
+from tidelog.clients.admin_types import NewTopic, TopicDescription
+from tidelog.clients.config import ClientConfig, ConsumerConfig, ProducerConfig
+from tidelog.clients.connection import Authenticator
+from tidelog.clients.consumer import Consumer
+from tidelog.clients.environment import Environment
+from tidelog.clients.producer import Producer
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, Offset, TopicPartition
+from tidelog.remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig, client_options
+from tidelog.remote.metadata.log_ports import (
+    LogBounds,
+    LogRecord,
+    MetadataTopic,
+    ReadRecords,
+    WrongMetadataTopic,
+)
+
+_CLIENT_ID: Final = "__remote_log_metadata_client"
+_POLL_RECORDS: Final = 250
+"""Taken over in one go, on the event loop: some milliseconds."""
+_POSITION_WAIT_MS: Final = 1_000
+
+_log = logging.getLogger(__name__)
+
+
+class TopicClients(MetadataTopic):
+    """Connects to `bootstrap_servers()`, asked anew for every client: the node's own listener comes first.
+
+    `values`: the manager's settings without prefix, of which the clients' own are taken.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: Callable[[], str],
+        config: MetadataTopicConfig,
+        broker_id: BrokerId,
+        *,
+        values: Mapping[str, str] | None = None,
+        options: Mapping[str, Any] | None = None,
+        environment: Environment | None = None,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._config = config
+        self._client_id = f"{_CLIENT_ID}_{broker_id}"
+        self._values = values or {}
+        self._options = dict(options or {})
+        self._ways: dict[str, Any] = {"environment": environment, "authenticator": authenticator}
+
+    async def ensure(self) -> None:
+        """Create the topic unless it is there. Errors: WrongMetadataTopic when it has other partitions."""
+        async with Admin(**self._arguments("admin", ClientConfig, "")) as admin:
+            found = (await admin.describe_topics([METADATA_TOPIC])).get(METADATA_TOPIC)
+            if isinstance(found, KafkaError) and found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                await self._create(admin)
+                found = (await admin.describe_topics([METADATA_TOPIC])).get(METADATA_TOPIC)
+            if isinstance(found, KafkaError):
+                raise found
+            self._check(found)
+
+    async def open_writer(self) -> TopicWriter:
+        """A producer that waits for all in-sync replicas."""
+        arguments = self._arguments("producer", ProducerConfig, "_producer")
+        producer = Producer(**{**arguments, "acks": "all", "enable_idempotence": True})
+        await producer.start()
+        return TopicWriter(producer)
+
+    async def open_reader(self) -> TopicReader:
+        """A consumer without a group."""
+        own = {
+            "group_id": None,
+            "auto_offset_reset": "earliest",
+            "exclude_internal_topics": False,
+            "allow_auto_create_topics": False,
+        }
+        consumer = Consumer(**{**self._arguments("consumer", ConsumerConfig, "_consumer"), **own})
+        await consumer.start()
+        return TopicReader(consumer)
+
+    async def _create(self, admin: Admin) -> None:
+        config = self._config
+        topic = NewTopic(
+            name=METADATA_TOPIC,
+            num_partitions=config.partitions,
+            replication_factor=config.replication_factor,
+            configs=config.topic_configs,
+        )
+        created = (await admin.create_topics([topic]))[METADATA_TOPIC]
+        if not isinstance(created, KafkaError) or created.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+            return
+        if created.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+            key = f"remote.log.metadata.topic.replication.factor={config.replication_factor}"
+            raise KafkaError(created.code, f"{METADATA_TOPIC} cannot be created with {key}: {created}")
+        raise created
+
+    def _check(self, found: TopicDescription | None) -> None:
+        count = 0 if found is None else len(found.partitions)
+        if count != self._config.partitions:
+            raise WrongMetadataTopic(
+                f"{METADATA_TOPIC} has {count} partitions, "
+                f"remote.log.metadata.topic.num.partitions is {self._config.partitions}"
+            )
+
+    def _arguments(self, kind: str, config_type: type[ClientConfig], suffix: str) -> dict[str, Any]:
+        given = _typed(client_options(self._values, kind), config_type)
+        own = {"bootstrap_servers": self._bootstrap_servers(), "client_id": self._client_id + suffix}
+        return {**self._options, **given, **own, **self._ways}
+
+
+class TopicWriter:
+    """A producer of the metadata topic."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    async def append(self, metadata_partition: int, value: bytes) -> Offset:
+        """Write one record; returns its offset when all in-sync replicas have it."""
+        written = await self._producer.send_and_wait(METADATA_TOPIC, value, partition=metadata_partition)
+        if written.offset < 0:
+            # It was there from an earlier attempt; where is not told, and the caller need not guess.
+            raise KafkaError(
+                ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "a record was written, its place is not known"
+            )
+        return written.offset
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._producer.close()
+
+
+class TopicReader:
+    """A consumer of the metadata topic."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._positions: dict[int, Offset] = {}
+
+    async def bounds(self, metadata_partitions: Sequence[int]) -> dict[int, LogBounds]:
+        """Where these metadata partitions begin and end now."""
+        names = [TopicPartition(METADATA_TOPIC, number) for number in metadata_partitions]
+        starts = await self._consumer.beginning_offsets(names)
+        ends = await self._consumer.end_offsets(names)
+        return {name.partition: LogBounds(starts[name], ends[name]) for name in names}
+
+    async def read(self, positions: Mapping[int, Offset], max_wait_ms: int) -> list[ReadRecords]:
+        """What stands at `positions`, waiting for the first; empty when none came in time."""
+        self._take_positions(positions)
+        polled = await self._consumer.poll(max_wait_ms, _POLL_RECORDS)
+        found = []
+        for name, records in polled.items():
+            read = [LogRecord(record.offset, record.value or b"") for record in records]
+            found.append(ReadRecords(name.partition, read, read[-1].offset + 1))
+        for number in positions if not polled else ():
+            position = await self._consumer.position(
+                TopicPartition(METADATA_TOPIC, number), _POSITION_WAIT_MS
+            )
+            if position > positions[number]:
+                found.append(ReadRecords(number, (), position))  # what is there is not for readers
+        self._positions.update((read.metadata_partition, read.next_offset) for read in found)
+        return found
+
+    async def close(self) -> None:
+        """Disconnect."""
+        await self._consumer.close()
+
+    def _take_positions(self, positions: Mapping[int, Offset]) -> None:
+        if positions.keys() != self._positions.keys():
+            self._consumer.assign([TopicPartition(METADATA_TOPIC, number) for number in positions])
+        for number, position in positions.items():
+            if self._positions.get(number) != position:
+                self._consumer.seek(TopicPartition(METADATA_TOPIC, number), position)
+        self._positions = dict(positions)
+
+
+def _typed(given: Mapping[str, str], config_type: type[ClientConfig]) -> dict[str, Any]:
+    """Options with the types of their defaults; those that our clients do not have are named and left out."""
+    defaults = {field.name: field.default for field in fields(config_type)}
+    typed: dict[str, Any] = {}
+    for name, text in given.items():
+        if name not in defaults:
+            _log.warning("the clients of remote log metadata have no option %s", name.replace("_", "."))
+            continue
+        default = defaults[name]
+        if isinstance(default, bool):
+            typed[name] = text.lower() == "true"
+        else:
+            typed[name] = int(text) if isinstance(default, int) else text
+    return typed

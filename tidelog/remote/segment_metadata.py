@@ -1,0 +1,140 @@
+"""What is known of a segment in remote storage, and how its life goes on.
+
+    COPY_SEGMENT_STARTED -> COPY_SEGMENT_FINISHED -> DELETE_SEGMENT_STARTED -> DELETE_SEGMENT_FINISHED
+             `----------------------------------------------^  (a copy that did not come to its end)
+
+Source: KIP-405, KIP-917 (custom metadata); RemoteLogSegmentMetadata and -State of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset, TopicPartition, uuid_text
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition of one life of a topic: a topic that is made again has another id."""
+
+    topic_id: UUID
+    topic: str
+    partition: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition by name alone."""
+        return TopicPartition(self.topic, self.partition)
+
+    def __str__(self) -> str:
+        return f"{uuid_text(self.topic_id)}:{self.topic}-{self.partition}"
+
+
+class RemoteLogSegmentId(NamedTuple):
+    """One attempt to copy a segment; another attempt has another `id`."""
+
+    topic_id_partition: TopicIdPartition
+    id: UUID
+
+    def __str__(self) -> str:
+        return f"{self.topic_id_partition}/{uuid_text(self.id)}"
+
+
+class EpochStart(NamedTuple):
+    """Where a leader epoch begins; in a segment the first one begins at the segment's start offset."""
+
+    epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class RemoteLogSegmentState(IntEnum):
+    """Where a segment stands in its life; the values are those of the wire."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+    def may_become(self, state: RemoteLogSegmentState) -> bool:
+        """Whether `state` may follow; the same state again is no change and always allowed."""
+        return state is self or state in _LEGAL[self]
+
+
+_STARTED, _FINISHED, _DELETING, _DELETED = RemoteLogSegmentState
+_LEGAL: Final = {
+    _STARTED: (_FINISHED, _DELETING),
+    _FINISHED: (_DELETING,),
+    _DELETING: (_DELETED,),
+    _DELETED: (),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLogSegmentMetadata:
+    """One segment in remote storage: offsets [`start_offset`, `end_offset`], both inclusive.
+
+    Bounds: `segment_leader_epochs` is not empty, its epochs and offsets rise.
+    """
+
+    remote_log_segment_id: RemoteLogSegmentId
+    start_offset: Offset
+    end_offset: Offset
+    max_timestamp_ms: int
+    broker_id: BrokerId
+    event_timestamp_ms: int
+    segment_size_bytes: int
+    segment_leader_epochs: tuple[EpochStart, ...]
+    state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    custom_metadata: bytes | None = None
+    """What the storage manager wants back; at most remote.log.metadata.custom.metadata.max.bytes."""
+    is_txn_index_empty: bool = False
+    """Whether it is known that no transaction of the segment was aborted (KAFKA-16780)."""
+
+    @property
+    def topic_id_partition(self) -> TopicIdPartition:
+        """The partition it belongs to."""
+        return self.remote_log_segment_id.topic_id_partition
+
+    def updated(self, update: RemoteLogSegmentMetadataUpdate) -> RemoteLogSegmentMetadata:
+        """This segment as it is after `update`, which must be about it."""
+        assert update.remote_log_segment_id == self.remote_log_segment_id, update
+        return replace(
+            self,
+            broker_id=update.broker_id,
+            event_timestamp_ms=update.event_timestamp_ms,
+            state=update.state,
+            custom_metadata=update.custom_metadata
+            if update.custom_metadata is not None
+            else self.custom_metadata,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteLogSegmentMetadataUpdate:
+    """A step in the life of a segment; never to COPY_SEGMENT_STARTED."""
+
+    remote_log_segment_id: RemoteLogSegmentId
+    event_timestamp_ms: int
+    state: RemoteLogSegmentState
+    broker_id: BrokerId
+    custom_metadata: bytes | None = None
+
+
+class RemotePartitionDeleteState(IntEnum):
+    """How far the deletion of a partition's remote data is; the values are those of the wire."""
+
+    DELETE_PARTITION_MARKED = 0
+    DELETE_PARTITION_STARTED = 1
+    DELETE_PARTITION_FINISHED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePartitionDeleteMetadata:
+    """A step in the deletion of all remote data of one partition."""
+
+    topic_id_partition: TopicIdPartition
+    state: RemotePartitionDeleteState
+    event_timestamp_ms: int
+    broker_id: BrokerId

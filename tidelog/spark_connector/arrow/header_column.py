@@ -1,0 +1,120 @@
+"""The column `headers`: null for a record without headers, otherwise a list of key and value.
+
+Headers are read in lockstep, the first of every record, then the second; records that have far more of
+them than others end in a plain loop.
+
+Source: the layout in `tidelog.protocol.record`; the column of Spark's Kafka source.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.primitives import read_varlong
+from tidelog.spark_connector.arrow.binary_columns import pieces_column
+from tidelog.spark_connector.arrow.record_fields import RecordFields
+from tidelog.spark_connector.arrow.schema import HEADER_TYPE, HEADERS_TYPE
+from tidelog.spark_connector.arrow.varints import Bytes, Numbers, read_varints
+
+# Below so many records a step in numpy costs more than the loop.
+_LOCKSTEP_RECORDS_MIN: Final = 8
+
+
+class _Places(NamedTuple):
+    """Where the headers' keys and values are, a row per header in the order of the log."""
+
+    key_starts: Numbers
+    key_lengths: Numbers
+    value_starts: Numbers
+    value_lengths: Numbers
+
+
+def headers_column(fields: RecordFields, start: int, end: int) -> pa.Array:
+    """The headers of the records `start` to `end` of `fields`.
+
+    Bytes of a key that are no UTF-8 are replaced, as Java's consumer does.
+    Errors: DecodeError when they are not exactly what stands between a record's value and its end.
+    """
+    counts = fields.header_counts[start:end]
+    places = _read(fields, start, end)
+    data = fields.data
+    values = pieces_column(data, places.value_starts, places.value_lengths)
+    keys = _as_text(pieces_column(data, places.key_starts, places.key_lengths))
+    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
+    ends = np.zeros(len(counts) + 1, dtype=np.int32)
+    np.cumsum(counts, out=ends[1:])
+    return pa.ListArray.from_arrays(pa.array(ends), pairs, type=HEADERS_TYPE, mask=pa.array(counts == 0))
+
+
+def _as_text(keys: pa.Array) -> pa.Array:
+    try:
+        return keys.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
+
+
+def _read(fields: RecordFields, start: int, end: int) -> _Places:
+    data: Bytes = np.frombuffer(fields.data, dtype=np.uint8)
+    counts, ends = fields.header_counts[start:end], fields.ends[start:end]
+    total = int(counts.sum())
+    places = _Places(*(np.empty(total, dtype=np.int64) for _ in range(4)))
+    first_index = np.cumsum(counts) - counts
+    at = fields.header_starts[start:end].copy()
+    under_way = np.flatnonzero(counts)
+    step = 0
+    while len(under_way) >= _LOCKSTEP_RECORDS_MIN:
+        at[under_way] = _read_step(
+            data, at[under_way], ends[under_way], first_index[under_way] + step, places
+        )
+        step += 1
+        under_way = under_way[counts[under_way] > step]
+    for record in under_way.tolist():
+        rows = range(int(first_index[record]) + step, int(first_index[record] + counts[record]))
+        at[record] = _read_alone(fields.data, int(at[record]), int(ends[record]), rows, places)
+    wrong = np.flatnonzero((counts > 0) & (at != ends))
+    if wrong.size:
+        raise DecodeError(f"{ends[wrong[0]] - at[wrong[0]]} bytes of a record stand behind its headers")
+    return places
+
+
+def _read_step(data: Bytes, at: Numbers, ends: Numbers, rows: Numbers, places: _Places) -> Numbers:
+    """One header of each record: its place into `rows`, and the positions behind it."""
+    key_lengths, key_starts = _length(data, at, ends)
+    if (key_lengths < 0).any():
+        raise DecodeError(f"length {key_lengths.min()} of a header's key")
+    value_lengths, value_starts = _length(data, key_starts + key_lengths, ends)
+    places.key_starts[rows] = key_starts
+    places.key_lengths[rows] = key_lengths
+    places.value_starts[rows] = value_starts
+    places.value_lengths[rows] = value_lengths
+    return np.asarray(value_starts + np.maximum(value_lengths, 0), dtype=np.int64)
+
+
+def _read_alone(data: bytes, at: int, end: int, rows: range, places: _Places) -> int:
+    """The rest of one record's headers, into `rows`, and the position behind them."""
+    for row in rows:
+        for starts, lengths, shortest in (
+            (places.key_starts, places.key_lengths, 0),
+            (places.value_starts, places.value_lengths, -1),
+        ):
+            if at >= end:
+                raise DecodeError("a record ends within its headers")
+            length, at = read_varlong(data, at)
+            if not shortest <= length <= end - at:
+                raise DecodeError(f"length {length} within headers of a record")
+            starts[row], lengths[row] = at, length
+            at += max(length, 0)
+    return at
+
+
+def _length(data: Bytes, at: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+    if (at >= ends).any():
+        raise DecodeError("a record ends within its headers")
+    lengths, starts = read_varints(data, at)
+    if ((lengths < -1) | (lengths > ends - starts)).any():
+        raise DecodeError(f"lengths {lengths.min()} to {lengths.max()} within headers of a record")
+    return lengths, starts

@@ -1,0 +1,158 @@
+"""The fields of all records of many payloads, a column at a time.
+
+Positions point into the joined payloads, which end in padding. Checked as `tidelog.protocol.record` checks
+them,
+but for what headers hold, which is looked at where headers are wanted.
+
+Source: the layout in `tidelog.protocol.record`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.record import RECORD_BYTES_MIN
+from tidelog.spark_connector.arrow.record_starts import record_starts
+from tidelog.spark_connector.arrow.varints import Bytes, Numbers, read_varints
+
+_MICROSECONDS: Final = 1000
+_MILLISECONDS_MAX: Final = (2**63 - 1) // _MICROSECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payloads:
+    """What whole batches hold, joined in `data`, and what their headers say; a row per batch."""
+
+    data: bytes
+    starts: Numbers
+    ends: Numbers
+    counts: Numbers
+    base_offsets: Numbers
+    last_offset_deltas: Numbers
+    base_timestamps: Numbers
+    append_timestamps: Numbers
+    """The timestamp of every record where `is_append_time`."""
+    is_append_time: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFields:
+    """A row per record; a length is -1 for null. `timestamps` in microseconds."""
+
+    data: bytes
+    offsets: Numbers
+    timestamps: Numbers
+    timestamp_types: NDArray[np.int32]
+    key_starts: Numbers
+    key_lengths: Numbers
+    value_starts: Numbers
+    value_lengths: Numbers
+    header_counts: Numbers
+    header_starts: Numbers
+    ends: Numbers
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+class FieldReader:
+    """Reads the fields of `payloads`; errors name the batch by its base offset."""
+
+    def __init__(self, payloads: Payloads) -> None:
+        self._payloads = payloads
+        self._bytes: Bytes = np.frombuffer(payloads.data, dtype=np.uint8)
+        self._batch = np.repeat(np.arange(len(payloads.counts)), payloads.counts)
+
+    def read(self) -> RecordFields:
+        """All records in the order of the log.
+
+        Errors: DecodeError when records are not exactly what the headers and their own lengths say.
+        """
+        payloads, data = self._payloads, self._bytes
+        starts = record_starts(payloads.data, payloads.starts, payloads.ends, payloads.counts)
+        ends = self._record_ends(starts)
+        lengths, at = read_varints(data, starts)
+        self._refuse((lengths < RECORD_BYTES_MIN - 1) | (lengths != ends - at), lengths, "a record of length")
+        timestamp_deltas, at = read_varints(data, at + 1)
+        offset_deltas, at = self._number(at, ends)
+        key_lengths, key_starts = self._number(at, ends)
+        at = self._behind(key_lengths, key_starts, ends)
+        value_lengths, value_starts = self._number(at, ends)
+        at = self._behind(value_lengths, value_starts, ends)
+        header_counts, header_starts = self._number(at, ends)
+        self._check_headers(header_counts, header_starts, ends)
+        self._check_offsets(offset_deltas)
+        return RecordFields(
+            data=payloads.data,
+            offsets=payloads.base_offsets[self._batch] + offset_deltas,
+            timestamps=self._timestamps(timestamp_deltas),
+            timestamp_types=payloads.is_append_time[self._batch].astype(np.int32),
+            key_starts=key_starts,
+            key_lengths=key_lengths,
+            value_starts=value_starts,
+            value_lengths=value_lengths,
+            header_counts=header_counts,
+            header_starts=header_starts,
+            ends=ends,
+        )
+
+    def _record_ends(self, starts: Numbers) -> Numbers:
+        """A record ends where the next begins, the last one of a batch with its payload."""
+        payloads = self._payloads
+        ends = np.empty_like(starts)
+        ends[:-1] = starts[1:]
+        filled = payloads.counts > 0
+        ends[np.cumsum(payloads.counts)[filled] - 1] = payloads.ends[filled]
+        empty = np.flatnonzero(~filled & (payloads.ends > payloads.starts))
+        if empty.size:
+            raise DecodeError(
+                f"the batch at offset {payloads.base_offsets[empty[0]]} has bytes but no records"
+            )
+        return ends
+
+    def _number(self, at: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+        self._refuse(at >= ends, at, "a record that ends too early, at byte")
+        return read_varints(self._bytes, at)
+
+    def _behind(self, lengths: Numbers, starts: Numbers, ends: Numbers) -> Numbers:
+        """Behind a key or value, where there is room for what must follow."""
+        self._refuse((lengths < -1) | (lengths > ends - starts), lengths, "a key or value of length")
+        return starts + np.maximum(lengths, 0)
+
+    def _check_headers(self, counts: Numbers, starts: Numbers, ends: Numbers) -> None:
+        # A header takes two bytes at least.
+        self._refuse((counts < 0) | (counts > (ends - starts) >> 1), counts, "a count of headers of")
+        self._refuse((counts == 0) & (starts != ends), ends - starts, "bytes behind its last field:")
+
+    def _check_offsets(self, deltas: Numbers) -> None:
+        previous = np.empty_like(deltas)
+        previous[1:] = deltas[:-1]
+        counts = self._payloads.counts
+        previous[(np.cumsum(counts) - counts)[counts > 0]] = -1
+        self._refuse(deltas <= previous, deltas, "an offset that does not grow, delta")
+        last = self._payloads.last_offset_deltas[self._batch]
+        self._refuse(deltas > last, deltas, "an offset beyond its last, delta")
+
+    def _timestamps(self, deltas: Numbers) -> Numbers:
+        payloads = self._payloads
+        base = payloads.base_timestamps[self._batch]
+        timestamps = base + deltas
+        overflows = ((base ^ timestamps) & (deltas ^ timestamps)) < 0
+        append_time = payloads.is_append_time[self._batch]
+        timestamps = np.where(append_time, payloads.append_timestamps[self._batch], timestamps)
+        self._refuse(overflows & ~append_time, deltas, "a timestamp over 64 bits, delta")
+        # Spark counts in microseconds and raises on these as well.
+        beyond = (timestamps > _MILLISECONDS_MAX) | (timestamps < -_MILLISECONDS_MAX)
+        self._refuse(beyond, timestamps, "a timestamp that Spark cannot hold,")
+        return timestamps * _MICROSECONDS
+
+    def _refuse(self, is_bad: NDArray[np.bool_], values: Numbers, what: str) -> None:
+        if is_bad.any():
+            index = int(np.argmax(is_bad))
+            base_offset = self._payloads.base_offsets[self._batch[index]]
+            raise DecodeError(f"the batch at offset {base_offset} has {what} {values[index]}")

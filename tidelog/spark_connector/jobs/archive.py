@@ -1,0 +1,271 @@
+"""A topic, or a span of time of it, as Parquet files, by commits (shell of `archive_plan`).
+
+Each commit is a batch query over ranges of offsets that are fixed beforehand, and not a micro-batch of a
+stream: a stream cannot end at a time without having read beyond it, and its checkpoint would be a second
+word beside the manifests on what has been archived.
+
+Readers take the folder as a whole while no run is going on, or was killed and not run again; `archived_files`
+names what counts at any time. One run at a time for each topic in one folder.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
+
+from tidelog.spark_connector.jobs.archive_plan import (
+    HOME,
+    ArchivedFile,
+    Commit,
+    file_name,
+    file_number,
+    file_offsets,
+    manifest_name,
+    manifest_number,
+    next_ranges,
+    read_commit,
+    require_same_start,
+    require_same_topic,
+    require_within,
+)
+from tidelog.spark_connector.jobs.failures import JobFailure
+from tidelog.spark_connector.jobs.folders import Folder
+from tidelog.spark_connector.jobs.task_watch import watching_tasks
+from tidelog.spark_connector.jobs.topic_span import TopicSource, TopicSpan, find_span
+from tidelog.spark_connector.planning.offsets_json import Offsets, to_text
+from tidelog.spark_connector.planning.ranges import OffsetRange
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_COLUMNS: Final = ("key", "value", "headers", "partition", "offset", "timestamp", "timestampType")
+_SETTINGS: Final = {
+    # Readers of other authors know these better than Spark's default of 96 bits.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+
+OnProgress = Callable[[int, int, str], None]
+"""Offsets done, offsets in all, and a few words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRequest:
+    """What to archive, and where; `source` has one topic. Times in ms, None for no limit."""
+
+    source: TopicSource
+    output: str
+    from_ms: int | None = None
+    to_ms: int | None = None
+    max_offsets_per_commit: int = 5_000_000
+    compression: str = "zstd"
+
+    @property
+    def topic(self) -> str:
+        """The one topic."""
+        (topic,) = self.source.topics
+        return topic
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveResult:
+    """What one run did: where it began and ended, and its commits."""
+
+    span: TopicSpan
+    commits: tuple[Commit, ...]
+
+    @property
+    def files(self) -> list[ArchivedFile]:
+        """All files of the run."""
+        return [file for commit in self.commits for file in commit.files]
+
+
+def archive(spark: SparkSession, request: ArchiveRequest, on_progress: OnProgress) -> ArchiveResult:
+    """Archive what is there and not archived yet, in as many commits as that takes.
+
+    Errors: JobFailure; KafkaError when brokers do not answer.
+    """
+    for key, value in _SETTINGS.items():
+        spark.conf.set(key, value)
+    run = _Run(spark, request, on_progress)
+    return run.all()
+
+
+def archived_files(spark: SparkSession, output: str, topic: str) -> list[str]:
+    """The Parquet files of `topic` that count, as full paths."""
+    home = _Home(Folder(spark, output), topic)
+    numbers = range(home.last_number() + 1)
+    return [home.folder.full(file.path) for number in numbers for file in home.commit(number).files]
+
+
+class _Home:
+    """The manifests of one topic in an output folder."""
+
+    def __init__(self, folder: Folder, topic: str) -> None:
+        self.folder = folder
+        self.topic = topic
+        self.commits = f"{HOME}/{topic}/commits"
+        self.staging = f"{HOME}/{topic}/staging"
+
+    def last_number(self) -> int:
+        """The number of the last commit; -1 before the first."""
+        names = (path.rpartition("/")[2] for path, _ in self.folder.files(self.commits))
+        return max((number for name in names if (number := manifest_number(name)) is not None), default=-1)
+
+    def last(self) -> Commit | None:
+        """The last commit; None before the first."""
+        number = self.last_number()
+        return None if number < 0 else self.commit(number)
+
+    def commit(self, number: int) -> Commit:
+        """A commit by its number."""
+        path = f"{self.commits}/{manifest_name(number)}"
+        return read_commit(self.folder.read(path), self.folder.full(path))
+
+    def remove_leftovers(self, last_number: int) -> None:
+        """What a run left that did not end: files that no manifest names."""
+        if not self.folder.exists(self.staging):
+            return
+        for path, _ in list(self.folder.files(f"topic={self.topic}")):
+            number = file_number(path.rpartition("/")[2])
+            if number is not None and number > last_number:
+                self.folder.remove(path)
+        self.folder.remove(self.staging)
+
+
+class _Run:
+    def __init__(self, spark: SparkSession, request: ArchiveRequest, on_progress: OnProgress) -> None:
+        self._spark = spark
+        self._request = request
+        self._on_progress = on_progress
+        self._folder = Folder(spark, request.output)
+        self._home = _Home(self._folder, request.topic)
+
+    def all(self) -> ArchiveResult:
+        request = self._request
+        last = self._home.last()
+        require_same_start(request.topic, last, request.from_ms)
+        from_ms = request.from_ms if last is None else last.from_ms
+        span = find_span(request.source, from_ms, request.to_ms, {} if last is None else last.next_offsets)
+        topic_id = span.topic_ids.get(request.topic)
+        require_same_topic(last, topic_id)
+        number = -1 if last is None else last.number
+        self._home.remove_leftovers(number)
+        starts, commits, done = span.starts, [], 0
+        while ranges := next_ranges(starts, span.ends, request.max_offsets_per_commit):
+            number += 1
+            with watching_tasks(self._spark, self._tasks(ranges, done, span.size, number)):
+                commit = self._commit(number, topic_id, from_ms, starts, ranges)
+            commits.append(commit)
+            starts = commit.next_offsets
+            done += sum(one.size for one in ranges)
+            self._on_progress(done, span.size, f"commit {number}")
+        return ArchiveResult(span, tuple(commits))
+
+    def _tasks(
+        self, ranges: list[OffsetRange], done: int, total: int, number: int
+    ) -> Callable[[int, int], None]:
+        size = sum(one.size for one in ranges)
+
+        def on_tasks(tasks_done: int, tasks: int) -> None:
+            self._on_progress(
+                done + size * tasks_done // tasks, total, f"commit {number}, {tasks_done}/{tasks}"
+            )
+
+        return on_tasks
+
+    def _commit(
+        self,
+        number: int,
+        topic_id: UUID | None,
+        from_ms: int | None,
+        starts: Offsets,
+        ranges: list[OffsetRange],
+    ) -> Commit:
+        self._folder.remove(self._home.staging)
+        # Its being there says that files may be in place whose manifest is not.
+        self._folder.make(self._home.staging)
+        rows = self._rows(ranges).sortWithinPartitions("topic", "date", "partition", "offset")
+        writer = rows.write.mode("overwrite").partitionBy("topic", "date")
+        staged = f"{self._home.staging}/rows"
+        writer.option("compression", self._request.compression).parquet(self._folder.full(staged))
+        files = self._moved(number, staged, rows.schema, ranges)
+        commit = Commit(
+            number=number,
+            topic=self._request.topic,
+            topic_id=topic_id,
+            from_ms=from_ms,
+            starts=starts,
+            next_offsets={**starts, **{one.topic_partition: one.end_offset for one in ranges}},
+            files=files,
+            committed_at_ms=time.time_ns() // 1_000_000,
+        )
+        self._write(commit)
+        self._folder.remove(self._home.staging)
+        return commit
+
+    def _rows(self, ranges: list[OffsetRange]) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        options = self._request.source.reader_options(
+            assign=_assigned(self._request.topic, ranges),
+            startingOffsets=to_text({one.topic_partition: one.start_offset for one in ranges}),
+            endingOffsets=to_text({one.topic_partition: one.end_offset for one in ranges}),
+            includeHeaders="true",
+        )
+        options.setdefault("minPartitions", str(self._spark.sparkContext.defaultParallelism))
+        rows = self._spark.read.format("tidelog").options(**options).load()
+        return rows.select("topic", F.to_date("timestamp").alias("date"), *_COLUMNS)
+
+    def _moved(
+        self, number: int, staged: str, schema: object, ranges: list[OffsetRange]
+    ) -> tuple[ArchivedFile, ...]:
+        """Give the staged files their places; what is in them is looked up in them, not believed."""
+        sizes = {
+            path.removeprefix(f"{staged}/"): size
+            for path, size in self._folder.files(staged)
+            if path.endswith(".parquet")
+        }
+        found = file_offsets(self._counted(staged, schema) if sizes else (), sizes)
+        require_within(found.values(), ranges)
+        moved = []
+        for index, (path, file) in enumerate(sorted(found.items())):
+            folder = path.rpartition("/")[0]
+            target = f"{folder}/{file_name(number, index)}"
+            self._folder.make(folder)
+            self._folder.move(f"{staged}/{path}", target)
+            moved.append(
+                ArchivedFile(path=target, rows=file.rows, size_bytes=file.size_bytes, offsets=file.offsets)
+            )
+        return tuple(moved)
+
+    def _counted(self, staged: str, schema: object) -> list[tuple[str, int, int, int, int]]:
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StructType
+
+        assert isinstance(schema, StructType)
+        written = self._spark.read.schema(schema).parquet(self._folder.full(staged))
+        counted = (
+            written.select(F.col("_metadata.file_path").alias("path"), "partition", "offset")
+            .groupBy("path", "partition")
+            .agg(F.count("*"), F.min("offset"), F.max("offset"))
+            .collect()
+        )
+        return [(row[0].rpartition(f"/{staged}/")[2], row[1], row[2], row[3], row[4]) for row in counted]
+
+    def _write(self, commit: Commit) -> None:
+        path = f"{self._home.commits}/{manifest_name(commit.number)}"
+        there = all(self._folder.exists(file.path) for file in commit.files)
+        if not there or self._folder.exists(path):
+            raise JobFailure(
+                f"another run archives {commit.topic} into {self._folder.place} at the same time"
+            )
+        self._folder.write(path, commit.to_text())
+
+
+def _assigned(topic: str, ranges: list[OffsetRange]) -> str:
+    numbers = ",".join(str(one.topic_partition.partition) for one in ranges)
+    return f'{{"{topic}":[{numbers}]}}'

@@ -1,0 +1,201 @@
+"""What an archive consists of, and what its next commit takes. Pure.
+
+    OUTPUT/topic=tides/date=2026-01-31/commit-000000007-00003.parquet
+    OUTPUT/_tidelog/tides/commits/000000007.json      which files, which offsets; written last
+    OUTPUT/_tidelog/tides/staging/                    there while a commit is being made
+
+A commit is the offsets [start, end) of some partitions, and its number is one more than that of the last. It
+counts once its manifest is there. Files with a higher number are what a run left that was killed; the next
+run removes them before it does anything else. So each offset is archived once, and the last manifest says
+where to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from tidelog.protocol.ids import Offset, uuid_from_text, uuid_text
+from tidelog.spark_connector.jobs.failures import JobFailure
+from tidelog.spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.trigger_limits import limited
+
+FORMAT: Final = 1
+HOME: Final = "_tidelog"
+_FILE: Final = re.compile(r"commit-(\d{9})-\d{5,}\.parquet")
+_MANIFEST: Final = re.compile(r"(\d{9})\.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """One Parquet file; `path` is relative to the output, `offsets` are first and last by partition."""
+
+    path: str
+    rows: int
+    size_bytes: int
+    offsets: Mapping[int, tuple[Offset, Offset]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One step of an archive; `next_offsets` are those of all partitions after it.
+
+    `topic_id` is None where brokers have no ids, and in manifests of old.
+    """
+
+    number: int
+    topic: str
+    topic_id: UUID | None
+    from_ms: int | None
+    starts: Offsets
+    next_offsets: Offsets
+    files: tuple[ArchivedFile, ...]
+    committed_at_ms: int
+
+    @property
+    def rows(self) -> int:
+        """Records in its files."""
+        return sum(one.rows for one in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its files."""
+        return sum(one.size_bytes for one in self.files)
+
+    def to_text(self) -> str:
+        """The manifest."""
+        value = {
+            "format": FORMAT,
+            "commit": self.number,
+            "topic": self.topic,
+            "topic_id": None if self.topic_id is None else uuid_text(self.topic_id),
+            "from_ms": self.from_ms,
+            "committed_at_ms": self.committed_at_ms,
+            "rows": self.rows,
+            "bytes": self.size_bytes,
+            "start_offsets": to_json_object(self.starts),
+            "next_offsets": to_json_object(self.next_offsets),
+            "files": [
+                {
+                    "path": one.path,
+                    "rows": one.rows,
+                    "bytes": one.size_bytes,
+                    "offsets": {str(number): list(ends) for number, ends in sorted(one.offsets.items())},
+                }
+                for one in self.files
+            ],
+        }
+        return json.dumps(value, indent=1) + "\n"
+
+
+def read_commit(text: str, place: str) -> Commit:
+    """The commit of a manifest. Errors: JobFailure when it is none, naming `place`."""
+    try:
+        value: dict[str, Any] = json.loads(text)
+        if value["format"] != FORMAT:
+            raise ValueError(f"it is of format {value['format']}, and {FORMAT} is known")
+        return Commit(
+            number=value["commit"],
+            topic=value["topic"],
+            topic_id=None if value.get("topic_id") is None else uuid_from_text(value["topic_id"]),
+            from_ms=value["from_ms"],
+            starts=from_json_object(value["start_offsets"]),
+            next_offsets=from_json_object(value["next_offsets"]),
+            files=tuple(_file(one) for one in value["files"]),
+            committed_at_ms=value["committed_at_ms"],
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise JobFailure(f"{place} is no manifest of an archive: {error!r}") from error
+
+
+def manifest_number(name: str) -> int | None:
+    """The commit of a manifest by its file's name; None for other files."""
+    found = _MANIFEST.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def manifest_name(number: int) -> str:
+    """The name of a commit's manifest."""
+    return f"{number:09d}.json"
+
+
+def file_name(number: int, index: int) -> str:
+    """The name of the `index`th file of a commit."""
+    return f"commit-{number:09d}-{index:05d}.parquet"
+
+
+def file_number(name: str) -> int | None:
+    """The commit that a Parquet file belongs to by its name; None for files that are none of ours."""
+    found = _FILE.fullmatch(name)
+    return None if found is None else int(found[1])
+
+
+def next_ranges(starts: Offsets, ends: Offsets, max_offsets: int) -> list[OffsetRange]:
+    """What the next commit takes: about `max_offsets`, each partition by its share; empty at the end."""
+    if all(end <= starts[one] for one, end in ends.items()):
+        return []
+    cut = limited(max_offsets, starts, ends, {})
+    return [OffsetRange(one, starts[one], cut[one]) for one in sorted(cut) if cut[one] > starts[one]]
+
+
+def file_offsets(
+    rows: Iterable[tuple[str, int, int, Offset, Offset]], sizes: Mapping[str, int]
+) -> dict[str, ArchivedFile]:
+    """Files by path, from (path, partition, rows, first offset, last offset) and their bytes by path."""
+    offsets: dict[str, dict[int, tuple[Offset, Offset]]] = {path: {} for path in sizes}
+    counts = dict.fromkeys(sizes, 0)
+    for path, partition, count, first, last in rows:
+        offsets[path][partition] = (first, last)
+        counts[path] += count
+    return {
+        path: ArchivedFile(path=path, rows=counts[path], size_bytes=size, offsets=offsets[path])
+        for path, size in sizes.items()
+    }
+
+
+def require_within(files: Iterable[ArchivedFile], ranges: Iterable[OffsetRange]) -> None:
+    """Return when no file holds an offset that is not of `ranges`. Errors: JobFailure; it is our own bug."""
+    spans = {one.topic_partition.partition: one for one in ranges}
+    for file in files:
+        for partition, (first, last) in file.offsets.items():
+            span = spans.get(partition)
+            if span is None or first < span.start_offset or last >= span.end_offset:
+                raise JobFailure(
+                    f"{file.path} holds offsets {first}-{last} of partition {partition}: not asked for"
+                )
+
+
+def require_same_start(topic: str, last: Commit | None, from_ms: int | None) -> None:
+    """Refuse another beginning than the archive has. Errors: JobFailure."""
+    if last is not None and from_ms is not None and from_ms != last.from_ms:
+        begins = "with the first record" if last.from_ms is None else f"at {last.from_ms} ms"
+        raise JobFailure(
+            f"the archive of {topic} begins {begins}: --from cannot be changed, take another folder"
+        )
+
+
+def require_same_topic(last: Commit | None, topic_id: UUID | None) -> None:
+    """Refuse a topic that was deleted and made again since `last`: its offsets are those of other records.
+
+    Errors: JobFailure.
+    """
+    if last is None or topic_id is None or last.topic_id in (None, topic_id):
+        return
+    raise JobFailure(
+        f"the archive is of topic {last.topic} with the id {uuid_text(last.topic_id)}, which is now "
+        f"{uuid_text(topic_id)}: the topic was deleted and made again, take another folder for it"
+    )
+
+
+def _file(value: Mapping[str, Any]) -> ArchivedFile:
+    return ArchivedFile(
+        path=value["path"],
+        rows=value["rows"],
+        size_bytes=value["bytes"],
+        offsets={int(number): (ends[0], ends[1]) for number, ends in value["offsets"].items()},
+    )

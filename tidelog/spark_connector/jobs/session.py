@@ -1,0 +1,140 @@
+"""A Spark session for one job: quiet, in UTC, its files in a folder that goes with it (shell).
+
+What the JVM and Spark's workers print goes to a file, of which a failure shows what matters;
+TIDELOG_LOG_LEVEL in the environment lets all of it through.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark_connector import SETTINGS, register
+from tidelog.spark_connector.jobs.failures import JobFailure, cause_in
+from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings
+from tidelog.spark_connector.jobs.runtime import require_spark
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+LOG_LEVEL_VARIABLE: Final = "TIDELOG_LOG_LEVEL"
+LOCAL_MASTER: Final = "local[*]"
+# Set where spark-submit started this process: then it has chosen the master.
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """`master` None: this machine, or what spark-submit was told. `conf` goes over everything else."""
+
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def job_session(name: str, settings: SessionSettings) -> Iterator[SparkSession]:
+    """A session, stopped at the end; within a program that has one, a sibling of it, which stays.
+
+    Errors: JobFailure when Spark cannot be started here, and for whatever Spark says of a failed query.
+    """
+    require_spark()
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    # Whichever thread made it: a second context cannot be had, and to stop that one is not for a job.
+    if SparkContext._active_spark_context is not None:
+        with spark_errors():
+            yield _ready(SparkSession.builder.getOrCreate().newSession())
+        return
+    with tempfile.TemporaryDirectory(prefix="tidelog-spark-", ignore_cleanup_errors=True) as folder:
+        session = _started(name, settings, Path(folder))
+        try:
+            with spark_errors():
+                yield _ready(session)
+        finally:
+            session.stop()
+
+
+@contextmanager
+def spark_errors() -> Iterator[None]:
+    """Errors that come out of Spark as JobFailure, in one line."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    # PySpark logs what it raises, with everything around it.
+    logger = logging.getLogger("SQLQueryContextLogger")
+    level = logger.level
+    logger.setLevel(level if LOG_LEVEL_VARIABLE in os.environ else logging.CRITICAL + 1)
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise JobFailure(cause_in(str(error))) from error
+    finally:
+        logger.setLevel(level)
+
+
+def _ready(session: SparkSession) -> SparkSession:
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    register(session)
+    return session
+
+
+def _started(name: str, settings: SessionSettings, folder: Path) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf().setAppName(f"tidelog {name}").setAll(list(_conf(settings, folder).items()))
+    log = folder / "spark.log"
+    try:
+        context = SparkContext(conf=conf, gateway=_gateway(conf, log))
+        session = SparkSession.builder.getOrCreate()
+    except Exception as error:
+        said = log.read_text(errors="replace") if log.exists() else ""
+        raise JobFailure(f"Spark did not start: {cause_in(said or str(error))}") from error
+    context.setLogLevel(_log_level())
+    return session
+
+
+def _gateway(conf: SparkConf, log: Path) -> Any:
+    """A JVM that prints to `log`; None where there is one already, or where all is to be seen."""
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if LOG_LEVEL_VARIABLE in os.environ or _SUBMITTED in os.environ or SparkContext._gateway is not None:
+        return None
+    with log.open("ab") as sink:
+        return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+
+
+def _log_level() -> str:
+    """Spark's name for the level that the environment asks for."""
+    level = os.environ.get(LOG_LEVEL_VARIABLE, "error").upper()
+    return {"WARNING": "WARN", "CRITICAL": "FATAL", "NOTSET": "ALL"}.get(level, level)
+
+
+def _conf(settings: SessionSettings, folder: Path) -> dict[str, str]:
+    conf = {
+        **{key: str(value) for key, value in SETTINGS.items()},
+        **quiet_settings(folder),
+    }
+    master = settings.master or (None if _SUBMITTED in os.environ else LOCAL_MASTER)
+    if master is not None:
+        conf["spark.master"] = master
+    if master is not None and master.startswith("local"):
+        conf |= {
+            **LOOPBACK,
+            # A retry on the same machine meets the same failure.
+            "spark.task.maxFailures": "1",
+            "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+        }
+        # Workers are to be this Python, not the first one on the PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return {**conf, **settings.conf}

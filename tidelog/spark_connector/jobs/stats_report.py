@@ -1,0 +1,131 @@
+"""Figures of topics: what is counted by Spark for each partition, and what follows from it. Pure.
+
+Bytes are those of keys and values, without headers. A record is out of order when its time is before that of
+the record before it. Distinct keys are estimates (HyperLogLog++, about 2 %), quantiles too (about 0.01 %).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.spark_connector.planning.offsets_json import Offsets
+
+QUANTILES: Final = (0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeStats:
+    """Bytes of single records: quantiles of `QUANTILES`, and the largest; None without records."""
+
+    p50: int | None = None
+    p90: int | None = None
+    p99: int | None = None
+    max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """What is counted; times are in ms since 1970, None without records."""
+
+    records: int = 0
+    key_bytes: int = 0
+    value_bytes: int = 0
+    null_keys: int = 0
+    tombstones: int = 0
+    distinct_keys: int = 0
+    sizes: SizeStats = SizeStats()
+    first_timestamp_ms: int | None = None
+    last_timestamp_ms: int | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Keys and values together."""
+        return self.key_bytes + self.value_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStats:
+    """One partition between two offsets."""
+
+    partition: int
+    start_offset: Offset
+    end_offset: Offset
+    counts: Counts
+    out_of_order: int = 0
+    step_back_ms_max: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyCount:
+    """How much one key has."""
+
+    key: bytes
+    records: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStats:
+    """One topic; `skew_...` is the largest partition by the mean of all, 1.0 when they are equal."""
+
+    topic: str
+    counts: Counts
+    out_of_order: int
+    skew_records: float | None
+    skew_bytes: float | None
+    partitions: tuple[PartitionStats, ...]
+    top_keys_by_records: tuple[KeyCount, ...]
+    top_keys_by_bytes: tuple[KeyCount, ...]
+
+
+def skew(numbers: Sequence[int]) -> float | None:
+    """The largest by the mean; None when there is nothing."""
+    total = sum(numbers)
+    return None if total == 0 else round(max(numbers) * len(numbers) / total, 3)
+
+
+def partition_stats(
+    starts: Offsets,
+    ends: Offsets,
+    counted: Mapping[TopicPartition, Counts],
+    disorder: Mapping[TopicPartition, tuple[int, int]],
+) -> dict[str, list[PartitionStats]]:
+    """By topic, in order; partitions without records are there, too. `disorder`: how many, how far in ms."""
+    found: dict[str, list[PartitionStats]] = {}
+    for one in sorted(starts):
+        out_of_order, step_back_ms = disorder.get(one, (0, 0))
+        found.setdefault(one.topic, []).append(
+            PartitionStats(
+                partition=one.partition,
+                start_offset=starts[one],
+                end_offset=ends[one],
+                counts=counted.get(one, Counts()),
+                out_of_order=out_of_order,
+                step_back_ms_max=step_back_ms,
+            )
+        )
+    return found
+
+
+def topic_stats(
+    topic: str,
+    counts: Counts,
+    partitions: Iterable[PartitionStats],
+    by_records: Iterable[KeyCount],
+    by_bytes: Iterable[KeyCount],
+) -> TopicStats:
+    """The report on one topic."""
+    ordered = tuple(partitions)
+    return TopicStats(
+        topic=topic,
+        counts=counts,
+        out_of_order=sum(one.out_of_order for one in ordered),
+        skew_records=skew([one.counts.records for one in ordered]),
+        skew_bytes=skew([one.counts.size_bytes for one in ordered]),
+        partitions=ordered,
+        top_keys_by_records=tuple(by_records),
+        top_keys_by_bytes=tuple(by_bytes),
+    )

@@ -1,0 +1,41 @@
+"""Times as people write them, in milliseconds since 1970. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tidelog.spark_connector.planning.option_values import INT64_MAX, OptionError
+
+
+def read_time_ms(option: str, text: str) -> int:
+    """`2026-01-31`, `2026-01-31T09:14:00`, the same with `Z` or `+01:00`, or milliseconds; without zone UTC.
+
+    Errors: OptionError, also before 1970: to brokers negative times are ends of the log.
+    """
+    time_ms = _time_ms(text.strip())
+    if time_ms is None or not 0 <= time_ms <= INT64_MAX:
+        raise OptionError.of(
+            option, text, "a date, a time such as 2026-01-31T09:14:00Z, or milliseconds since 1970"
+        )
+    return time_ms
+
+
+def time_text(time_ms: int) -> str:
+    """The time in UTC with milliseconds; the number alone behind the year 9999, which producers may write."""
+    try:
+        moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    except (ValueError, OverflowError):
+        return f"{time_ms} ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _time_ms(words: str) -> int | None:
+    if words.isdecimal() and len(words) != len("20260131"):
+        return int(words)
+    try:
+        moment = datetime.fromisoformat(words)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)

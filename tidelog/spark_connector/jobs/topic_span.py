@@ -1,0 +1,145 @@
+"""Which offsets a job reads: asked of brokers before Spark is started, so that what is wrong is told at once.
+
+I/O: blocks. Errors: OptionError for options; JobFailure when a topic is not there; KafkaError when brokers do
+not answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from uuid import UUID
+
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.jobs.failures import JobFailure
+from tidelog.spark_connector.planning.offset_specs import AtTimestamp, Bound
+from tidelog.spark_connector.planning.offsets_json import Offsets
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
+from tidelog.spark_connector.planning.tier_options import TierMode
+from tidelog.spark_connector.reading.offset_source import OffsetSource, offset_source
+
+# Somebody waits at the terminal: a cluster that is away should be known soon.
+_ANSWER_MS: Final = 10_000
+_SERVERS: Final = "kafka.bootstrap.servers"
+_CHOSEN_BY_JOBS: Final = frozenset(
+    {
+        _SERVERS,
+        "subscribe",
+        "subscribepattern",
+        "assign",
+        "startingoffsets",
+        "startingoffsetsbytimestamp",
+        "startingtimestamp",
+        "startingoffsetsbytimestampstrategy",
+        "endingoffsets",
+        "endingoffsetsbytimestamp",
+        "endingtimestamp",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSource:
+    """The topics that a job reads, and the further options of the source with which it does."""
+
+    servers: str
+    topics: tuple[str, ...]
+    options: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        for name in self.options:
+            if name.lower() in _CHOSEN_BY_JOBS:
+                raise OptionError(f"option {name} is chosen by the job: it cannot be given")
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the topics are read from the bucket alone."""
+        return self.options.get("tier") == TierMode.OFFLINE
+
+    def reader_options(self, **own: str) -> dict[str, str]:
+        """Options for `format("tidelog")`, without the choice of partitions."""
+        return {_SERVERS: self.servers, **self.options, **own}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpan:
+    """Where each partition begins and ends, the end exclusive and never below the start.
+
+    `topic_ids` are by name, and tell a topic from one of that name that was deleted.
+    """
+
+    starts: Offsets
+    ends: Offsets
+    topic_ids: Mapping[str, UUID]
+
+    @property
+    def size(self) -> int:
+        """Offsets in all; there may be fewer records."""
+        return sum(self.ends[one] - start for one, start in self.starts.items())
+
+
+def find_span(source: TopicSource, from_ms: int | None, to_ms: int | None, read_before: Offsets) -> TopicSpan:
+    """From the first record at or after `from_ms` up to the first at or after `to_ms`; None is no limit.
+
+    Partitions in `read_before` go on there, whatever `from_ms` says. Also JobFailure when they end before it.
+    """
+    start = Bound.EARLIEST if from_ms is None else AtTimestamp("from", from_ms)
+    end = Bound.LATEST if to_ms is None else AtTimestamp("to", to_ms)
+    with offset_source(_options(source)) as asked:
+        partitions = _partitions(asked, source)
+        if read_before:
+            _require_not_shorter(read_before, asked.latest(partitions, {}), is_offline=source.is_offline)
+        starts = asked.resolve(start, partitions - read_before.keys(), is_start=True) | read_before
+        ends = asked.resolve(end, partitions, is_start=False)
+        topic_ids = asked.topic_ids(source.topics)
+    # The bucket does not have partitions of which nothing was copied yet.
+    within = {one: max(start, ends.get(one, start)) for one, start in starts.items()}
+    return TopicSpan(starts, within, topic_ids)
+
+
+def require_topics(source: TopicSource) -> None:
+    """Return when all topics are there."""
+    with offset_source(_options(source)) as asked:
+        _partitions(asked, source)
+
+
+def _options(source: TopicSource) -> SourceOptions:
+    options = read_source_options(
+        source.reader_options(subscribe=",".join(source.topics)), is_streaming=False
+    )
+    client = options.client
+    patient = {"default_api_timeout_ms": _ANSWER_MS, **client.values}
+    return replace(
+        options,
+        client=replace(client, values=patient),
+        fetch_offset_retries=0,
+        # A partition without a record after the first time has nothing to be read.
+        starting_strategy="latest",
+    )
+
+
+def _partitions(asked: OffsetSource, source: TopicSource) -> frozenset[TopicPartition]:
+    found = asked.partitions(all_must_exist=False)
+    missing = sorted(set(source.topics) - {one.topic for one in found})
+    if missing:
+        place = "in the bucket" if source.is_offline else f"at {source.servers}"
+        raise JobFailure(f"there is no topic {', '.join(missing)} {place}")
+    return found
+
+
+def _require_not_shorter(read_before: Offsets, latest: Offsets, *, is_offline: bool) -> None:
+    for one, offset in sorted(read_before.items()):
+        end = latest.get(one, 0)
+        if end >= offset:
+            continue
+        if is_offline:
+            raise JobFailure(
+                f"{one} was read up to offset {offset} before, and the bucket has it up to {end}: "
+                "it was read through brokers then, or the topic is another one than it was"
+            )
+        raise JobFailure(
+            f"{one} was read up to offset {offset} before, and ends at {end} now: "
+            "the topic is another one than it was"
+        )

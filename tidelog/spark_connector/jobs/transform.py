@@ -1,0 +1,131 @@
+"""A topic into another one by SQL, as a stream that goes on from its checkpoint (shell).
+
+At least once: after a crash the records of one micro-batch may be written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tidelog.spark_connector.jobs.failures import JobFailure
+from tidelog.spark_connector.jobs.topic_span import TopicSource
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.sink_columns import ColumnError, check_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+VIEW: Final = "source"
+_OBSERVED: Final = "written"
+_POLL_S: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformRequest:
+    """From the one topic of `source` by `sql`, which reads from the view `source`, to topic `target`.
+
+    `sink_options` are further ones of the sink; `follows` goes on until it is ended.
+    """
+
+    source: TopicSource
+    sql: str
+    target: str
+    target_servers: str
+    checkpoint: str
+    sink_options: dict[str, str]
+    starting: str = "earliest"
+    follows: bool = False
+
+    def __post_init__(self) -> None:
+        if self.target in self.source.topics and self.target_servers == self.source.servers:
+            raise OptionError(f"topic {self.target} would be written to itself: it would never end")
+
+    @property
+    def target_source(self) -> TopicSource:
+        """The target as one that is asked about, by those options that say how to reach it."""
+        reaching = {
+            name: text
+            for name, text in self.sink_options.items()
+            if name.lower().startswith(("kafka.ssl.", "kafka.security."))
+        }
+        return TopicSource(servers=self.target_servers, topics=(self.target,), options=reaching)
+
+
+@dataclass(slots=True)
+class TransformResult:
+    """What a run did; `end_offsets` is Spark's JSON of where the next one goes on, None without a batch."""
+
+    batches: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    end_offsets: str | None = None
+
+    def add(self, progress: Any) -> None:
+        """Take in what Spark says of one micro-batch."""
+        self.batches += 1
+        self.records_read += progress.numInputRows
+        observed = progress.observedMetrics.get(_OBSERVED)
+        self.records_written += 0 if observed is None else observed["records"]
+        self.end_offsets = progress.sources[0].endOffset
+
+
+def transform(
+    spark: SparkSession, request: TransformRequest, on_progress: Callable[[TransformResult], None]
+) -> TransformResult:
+    """Run until everything is there that was there at the start; with `follows` until ctrl-C.
+
+    Errors: JobFailure; those of Spark.
+    """
+    query = _start(spark, request)
+    result = TransformResult()
+    seen = -1
+    try:
+        while True:
+            ended = query.awaitTermination(_POLL_S)
+            for progress in query.recentProgress:
+                if progress.batchId > seen and progress.numInputRows:
+                    result.add(progress)
+                seen = max(seen, progress.batchId)
+            on_progress(result)
+            if ended:
+                return result
+    except KeyboardInterrupt:
+        if not request.follows:
+            raise
+        return result
+    finally:
+        query.stop()
+
+
+def _start(spark: SparkSession, request: TransformRequest) -> StreamingQuery:
+    frame = _transformed(spark, request)
+    options = {
+        **request.sink_options,
+        "kafka.bootstrap.servers": request.target_servers,
+        "topic": request.target,
+        "checkpointLocation": request.checkpoint,
+    }
+    writer = frame.writeStream.format("tidelog").options(**options)
+    return (writer if request.follows else writer.trigger(availableNow=True)).start()
+
+
+def _transformed(spark: SparkSession, request: TransformRequest) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    options = request.source.reader_options(
+        subscribe=",".join(request.source.topics), startingOffsets=request.starting, includeHeaders="true"
+    )
+    spark.readStream.format("tidelog").options(**options).load().createOrReplaceTempView(VIEW)
+    frame = spark.sql(request.sql)
+    if not frame.isStreaming:
+        raise JobFailure(f"--sql reads nothing FROM {VIEW}: {request.sql!r}")
+    try:
+        check_columns(
+            [(field.name, field.dataType.simpleString()) for field in frame.schema.fields], request.target
+        )
+    except ColumnError as error:
+        raise JobFailure(f"--sql: {error}") from error
+    return frame.observe(_OBSERVED, F.count("*").alias("records"))

@@ -1,0 +1,148 @@
+"""Where to begin and where to end: as it is written in options, as it is asked of brokers, as it is answered.
+
+| option | says |
+|---|---|
+| startingOffsets, endingOffsets | `earliest`, `latest` or JSON per partition; -2 is earliest, -1 latest |
+| ...OffsetsByTimestamp | JSON of ms since the epoch per partition; goes before the first |
+| startingTimestamp, endingTimestamp | one timestamp for all; goes before both |
+
+Source: the guide to Spark's Kafka integration; KafkaSourceProvider of Apache Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.offsets_json import EXAMPLE, Offsets, read_offsets_option
+from tidelog.spark_connector.planning.option_values import OptionError, read_number
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+
+
+class Bound(IntEnum):
+    """An end of every partition, by the number that stands for it in JSON and in ListOffsets."""
+
+    EARLIEST = EARLIEST
+    LATEST = LATEST
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffsets:
+    """An offset for each partition, or -1 or -2."""
+
+    option: str
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamps:
+    """The first record that is not older, for each partition; in ms."""
+
+    option: str
+    timestamps: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimestamp:
+    """The same for all partitions."""
+
+    option: str
+    timestamp_ms: int
+
+
+OffsetSpec: TypeAlias = Bound | AtOffsets | AtTimestamps | AtTimestamp
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetQuestions:
+    """What is known already, and what ListOffsets has to be asked; timestamps are in `timestamps` alone."""
+
+    known: Offsets
+    bounds: dict[TopicPartition, int]
+    timestamps: dict[TopicPartition, int]
+    option: str = ""
+
+
+def read_starting(values: Mapping[str, str], default: Bound, *, is_streaming: bool) -> OffsetSpec:
+    """Where to begin, of options whose names are in lower case; batches cannot begin at the end."""
+    forbidden = None if is_streaming else Bound.LATEST
+    return _read(values, "starting", default, forbidden)
+
+
+def read_ending(values: Mapping[str, str]) -> OffsetSpec:
+    """Where a batch ends, by default at the end that there is; it cannot end at the beginning."""
+    return _read(values, "ending", Bound.LATEST, Bound.EARLIEST)
+
+
+def _read(values: Mapping[str, str], edge: str, default: Bound, forbidden: Bound | None) -> OffsetSpec:
+    one, each, plain = f"{edge}Timestamp", f"{edge}OffsetsByTimestamp", f"{edge}Offsets"
+    if (text := values.get(one.lower())) is not None:
+        return AtTimestamp(one, read_number(one, text))
+    if (text := values.get(each.lower())) is not None:
+        timestamps = read_offsets_option(each, text)
+        if min(timestamps.values()) < 0:
+            raise OptionError.of(each, text, "timestamps in ms that are not negative")
+        return AtTimestamps(each, timestamps)
+    if (text := values.get(plain.lower())) is None:
+        return default
+    allowed = [bound.name.lower() for bound in Bound if bound is not forbidden]
+    word = text.strip().lower()
+    if word in allowed:
+        return Bound[word.upper()]
+    if not word.startswith("{"):
+        raise OptionError.of(plain, text, f"{' or '.join(allowed)} or JSON such as {EXAMPLE}")
+    offsets = read_offsets_option(plain, text)
+    for topic_partition, offset in offsets.items():
+        if offset < EARLIEST or offset == forbidden:
+            lowest = "an offset" + "".join(
+                f", {int(one)} for {one.name.lower()}" for one in Bound if one != forbidden
+            )
+            raise OptionError.of(plain, text, f"{lowest}; {topic_partition} has {offset}")
+    return AtOffsets(plain, offsets)
+
+
+def questions(spec: OffsetSpec, partitions: Collection[TopicPartition]) -> OffsetQuestions:
+    """What has to be asked to know the offset of each of `partitions`.
+
+    Errors: OptionError when JSON names other partitions than those that are read.
+    """
+    if isinstance(spec, Bound):
+        return OffsetQuestions({}, dict.fromkeys(partitions, int(spec)), {})
+    if isinstance(spec, AtTimestamp):
+        return OffsetQuestions({}, {}, dict.fromkeys(partitions, spec.timestamp_ms), spec.option)
+    named = spec.timestamps if isinstance(spec, AtTimestamps) else spec.offsets
+    _require_same(spec.option, named, partitions)
+    if isinstance(spec, AtTimestamps):
+        return OffsetQuestions({}, {}, dict(named), spec.option)
+    known = {one: offset for one, offset in named.items() if offset >= 0}
+    bounds = {one: offset for one, offset in named.items() if offset < 0}
+    return OffsetQuestions(known, bounds, {}, spec.option)
+
+
+def _require_same(option: str, named: Offsets, partitions: Collection[TopicPartition]) -> None:
+    missing = sorted(set(partitions) - named.keys())
+    if missing:
+        text = ", ".join(map(str, missing))
+        raise OptionError(
+            f"option {option} has to name every partition that is read (-1 is latest, -2 earliest); "
+            f"it lacks {text}"
+        )
+    unknown = sorted(named.keys() - set(partitions))
+    if unknown:
+        raise OptionError(
+            f"option {option} names {', '.join(map(str, unknown))}, which is not read or not there"
+        )
+
+
+def require_match(asked: OffsetQuestions, unmatched: Collection[TopicPartition]) -> None:
+    """Refuse timestamps after which there is no record; OptionError naming one of the partitions."""
+    for one in sorted(unmatched):
+        raise OptionError(
+            f"option {asked.option}: {one} has no record at or after {asked.timestamps[one]} ms; set "
+            "startingOffsetsByTimestampStrategy=latest to begin at its end instead"
+        )

@@ -1,0 +1,75 @@
+"""Offset ranges, and how they are cut into what one task reads.
+
+Source: KafkaOffsetRangeCalculator of Apache Spark (SPARK-36576, SPARK-49259).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.protocol.ids import Offset, ProducerId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class OffsetRange:
+    """The offsets from `start_offset` up to and without `end_offset` of one partition."""
+
+    topic_partition: TopicPartition
+    start_offset: Offset
+    end_offset: Offset
+
+    @property
+    def size(self) -> int:
+        """How many offsets it spans; there may be fewer records."""
+        return self.end_offset - self.start_offset
+
+
+class AbortedRange(NamedTuple):
+    """An aborted transaction: who wrote it, its first record and its abort marker."""
+
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+
+
+def split_ranges(
+    ranges: Iterable[OffsetRange], *, min_partitions: int | None, max_records_per_partition: int | None
+) -> list[OffsetRange]:
+    """Ranges of about equal work, none empty, in the order given.
+
+    Each spans at most `max_records_per_partition` offsets; if that makes fewer than `min_partitions`, the
+    larger ones are cut further in proportion; that is a hint, rounding may give a few more or less.
+    """
+    cut = [one for one in ranges if one.size > 0]
+    if max_records_per_partition is not None:
+        cut = [part for one in cut for part in _divided(one, -(-one.size // max_records_per_partition))]
+    if min_partitions is None or len(cut) >= min_partitions:
+        return cut
+    total = sum(one.size for one in cut)
+    # Those that stay whole are left out of the proportion, so that the others reach the number together.
+    stay_whole = [_part_count(one.size, total, min_partitions) == 1 for one in cut]
+    split_total = total - sum(one.size for one, whole in zip(cut, stay_whole, strict=True) if whole)
+    split_partitions = max(min_partitions - sum(stay_whole), 1)
+    return [
+        part
+        for one, whole in zip(cut, stay_whole, strict=True)
+        for part in _divided(one, 1 if whole else _part_count(one.size, split_total, split_partitions))
+    ]
+
+
+def _part_count(size: int, total: int, partitions: int) -> int:
+    """`partitions` by share, rounded half up, one at least."""
+    return max((2 * size * partitions + total) // (2 * total), 1)
+
+
+def _divided(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
+    """`parts` ranges whose sizes differ by one at most; fewer where there are not so many offsets."""
+    start, left = one.start_offset, one.size
+    for part in range(parts):
+        size = left // (parts - part)
+        left -= size
+        if size > 0:
+            yield OffsetRange(one.topic_partition, start, start + size)
+        start += size

@@ -1,0 +1,127 @@
+"""Cutting remote segments into what one task reads: by offsets, at places that the offset index knows.
+
+A slice is a range of offsets. Its positions say where in the segment these lie, and may reach into batches
+of its neighbours, which whoever reads leaves out.
+
+Source: OffsetIndex of Apache Kafka: each entry is the offset of the last record of a batch, relative to the
+segment's first, and the position of that batch; older versions give the position of the first of several
+batches that were appended together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import Offset
+from tidelog.remote.reader.lineage import SegmentPart
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+
+IntegerColumn: TypeAlias = npt.NDArray[np.int64]
+
+_ENTRY: Final = np.dtype(">i4")
+_ENTRY_BYTES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetPositions:
+    """The entries of an offset index: records behind `offsets[i]` lie at `positions[i]` or after it.
+
+    Records up to `offsets[i]` lie before `positions[i + 1]`. Both rise.
+    """
+
+    offsets: IntegerColumn
+    positions: IntegerColumn
+
+    @classmethod
+    def none(cls) -> OffsetPositions:
+        """Those of a segment of which nothing is known but its size."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSlice:
+    """The offsets [`start_offset`, `end_offset`) of a remote segment, within the bytes [`start`, `end`)."""
+
+    metadata: RemoteLogSegmentMetadata
+    start_offset: Offset
+    end_offset: Offset
+    start_position: int
+    end_position: int
+    anchor_offset: Offset | None = None
+    """What the index says of `start_position`: the batch there begins at this offset or before it."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much is fetched to read it."""
+        return self.end_position - self.start_position
+
+
+def read_offset_index(data: bytes, metadata: RemoteLogSegmentMetadata) -> OffsetPositions:
+    """The entries of a segment's offset index.
+
+    Errors: DecodeError when they do not rise, or lie outside the segment.
+    """
+    if len(data) % _ENTRY_BYTES:
+        raise DecodeError(f"{metadata.remote_log_segment_id}: an offset index of {len(data)} bytes")
+    entries = np.frombuffer(data, _ENTRY).astype(np.int64).reshape(-1, 2)
+    offsets, positions = entries[:, 0] + metadata.start_offset, entries[:, 1]
+    steps = np.diff(entries, axis=0, prepend=[[-1, -1]])
+    is_good = (steps > 0).all(axis=1)
+    is_good &= (offsets <= metadata.end_offset) & (positions < metadata.segment_size_bytes)
+    if not is_good.all():
+        bad = int(np.argmin(is_good))
+        raise DecodeError(
+            f"{metadata.remote_log_segment_id}: its offset index has offset {offsets[bad]} at byte "
+            f"{positions[bad]} as entry {bad}"
+        )
+    return OffsetPositions(offsets, positions)
+
+
+def slices(part: SegmentPart, index: OffsetPositions, max_bytes: int) -> list[SegmentSlice]:
+    """`part` in slices of about `max_bytes`, at least one; each is larger only where the index has no entry.
+
+    `index` as `read_offset_index` gives it.
+    """
+    metadata, start_offset, end_offset = part
+    offsets, size_bytes = index.offsets, metadata.segment_size_bytes
+    # Behind which position nothing lies of the records up to an entry.
+    ends = np.append(index.positions[1:], size_bytes)
+    last_cut = int(np.searchsorted(offsets, end_offset - 1)) - 1
+    end_position = int(ends[last_cut + 1]) if last_cut + 1 < len(offsets) else size_bytes
+    cut: list[SegmentSlice] = []
+    # The last entry whose records are all below the start.
+    before = int(np.searchsorted(offsets, start_offset)) - 1
+    while True:
+        start_position = int(index.positions[before]) if before >= 0 else 0
+        anchor = int(offsets[before]) if before >= 0 else None
+        fitting = int(np.searchsorted(ends, start_position + max_bytes, side="right")) - 1
+        at = min(max(fitting, before + 1), last_cut)
+        if end_position - start_position <= max_bytes or at <= before:
+            cut.append(SegmentSlice(metadata, start_offset, end_offset, start_position, end_position, anchor))
+            return cut
+        boundary = int(offsets[at]) + 1
+        if boundary > start_offset:
+            cut.append(SegmentSlice(metadata, start_offset, boundary, start_position, int(ends[at]), anchor))
+            start_offset = boundary
+        before = at
+
+
+def pack(sliced: Iterable[SegmentSlice], max_bytes: int) -> list[tuple[SegmentSlice, ...]]:
+    """Neighbours of one partition put together into tasks of at most `max_bytes`, or of one slice."""
+    tasks: list[tuple[SegmentSlice, ...]] = []
+    size = 0
+    for one in sliced:
+        same = bool(tasks) and tasks[-1][-1].metadata.topic_id_partition == one.metadata.topic_id_partition
+        if same and size + one.size_bytes <= max_bytes:
+            tasks[-1] += (one,)
+            size += one.size_bytes
+        else:
+            tasks.append((one,))
+            size = one.size_bytes
+    return tasks

@@ -1,0 +1,56 @@
+"""Everything that a query can say to the sink: the options of Spark's Kafka sink, by name and value.
+
+Source: the guide to Spark's Kafka integration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.spark_connector.planning.client_options import WRITING, ClientOptions, read_client_options
+from tidelog.spark_connector.planning.option_values import (
+    CLIENT_PREFIX,
+    OptionError,
+    read_bool,
+    require_known,
+)
+
+_OWN: Final = ("topic", "includeHeaders")
+# Spark hands a query's own settings on to its sink.
+_OF_SPARK: Final = (
+    "checkpointLocation",
+    "queryName",
+    "asyncProgressTrackingEnabled",
+    "asyncProgressTrackingCheckpointIntervalMs",
+)
+KNOWN: Final = (*_OWN, *_OF_SPARK)
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """What a query says; `topic` goes before the column of that name."""
+
+    client: ClientOptions
+    topic: str | None
+
+
+def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """The options of a query that writes; OptionError for the first that is unknown or not allowed.
+
+    `includeHeaders` is looked at and has no effect, as in Spark: headers are written where the column is.
+    """
+    require_known(options, KNOWN)
+    values = {name.lower(): text for name, text in options.items()}
+    read_bool("includeHeaders", values.get("includeheaders", "false"))
+    topic = values.get("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError.of("topic", topic, "the name of a topic, or no such option and a column topic")
+    client = read_client_options(values, WRITING)
+    acks = client.values.get("acks", "all")
+    if acks not in ("all", "-1"):
+        raise OptionError.of(
+            f"{CLIENT_PREFIX}acks", acks, "all: with less, records that were confirmed can be lost"
+        )
+    return SinkOptions(client, None if topic is None else topic.strip())

@@ -1,0 +1,102 @@
+"""Which partitions a query reads: `subscribe`, `subscribePattern` or `assign`.
+
+Source: the ConsumerStrategy classes of Apache Spark's Kafka source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.option_values import OptionError, read_json_object
+
+STRATEGIES: Final = ("subscribe", "subscribePattern", "assign")
+_ASSIGN_EXAMPLE: Final = '{"topic":[0,1]}'
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """Exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    assigned: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def named_topics(self) -> tuple[str, ...] | None:
+        """The topics to ask about; None when all have to be looked through."""
+        if self.pattern is not None:
+            return None
+        return self.topics or tuple(sorted({topic for topic, _ in self.assigned}))
+
+    def matches(self, topic: str) -> bool:
+        """Whether the topic is one of them, as a whole name."""
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in (self.named_topics or ())
+
+    def chooses(self, one: TopicPartition) -> bool:
+        """Whether the partition is read, if it is there."""
+        return one in self.assigned if self.assigned else self.matches(one.topic)
+
+    def partitions(self, counts: Mapping[str, int]) -> frozenset[TopicPartition]:
+        """The partitions to read, of those that exist by the number of each topic's partitions."""
+        there = {
+            TopicPartition(topic, number)
+            for topic, count in counts.items()
+            if self.matches(topic)
+            for number in range(count)
+        }
+        return frozenset(there & self.assigned if self.assigned else there)
+
+    def missing(self, counts: Mapping[str, int]) -> list[str]:
+        """What was named and does not exist."""
+        if self.assigned:
+            return [str(one) for one in sorted(self.assigned) if one.partition >= counts.get(one.topic, 0)]
+        return [topic for topic in self.topics if not counts.get(topic)]
+
+
+def read_topic_choice(values: Mapping[str, str]) -> TopicChoice:
+    """The choice in options whose names are in lower case; OptionError unless exactly one is made."""
+    given = [name for name in STRATEGIES if name.lower() in values]
+    if len(given) != 1:
+        found = " and ".join(given) or "none of them"
+        raise OptionError(f"exactly one of the options {', '.join(STRATEGIES)} is needed, given: {found}")
+    option = given[0]
+    text = values[option.lower()]
+    if option == "subscribe":
+        topics = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
+        if not topics:
+            raise OptionError.of(option, text, "names of topics with commas between them")
+        return TopicChoice(topics=topics)
+    if option == "subscribePattern":
+        return TopicChoice(pattern=_pattern(text))
+    return TopicChoice(assigned=_assigned(text))
+
+
+def _pattern(text: str) -> str:
+    if not text.strip():
+        raise OptionError.of("subscribePattern", text, "a regular expression")
+    try:
+        re.compile(text.strip())
+    except re.error as error:
+        raise OptionError.of("subscribePattern", text, f"a regular expression ({error})") from None
+    return text.strip()
+
+
+def _assigned(text: str) -> frozenset[TopicPartition]:
+    found = set()
+    allowed = f"JSON such as {_ASSIGN_EXAMPLE}"
+    for topic, numbers in read_json_object("assign", text, _ASSIGN_EXAMPLE).items():
+        if not isinstance(numbers, Iterable) or isinstance(numbers, str):
+            raise OptionError.of("assign", text, allowed)
+        for number in numbers:
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise OptionError.of("assign", text, f"{allowed}; bad partition {number!r}")
+            found.add(TopicPartition(topic, number))
+    if not found:
+        raise OptionError.of("assign", text, f"{allowed}, with one partition at least")
+    return frozenset(found)

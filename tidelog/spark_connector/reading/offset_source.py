@@ -1,0 +1,24 @@
+"""Whom a query asks for partitions, offsets and segments: brokers, or the bucket alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from tidelog.spark_connector.planning.source_options import SourceOptions
+from tidelog.spark_connector.planning.tier_options import TierMode
+from tidelog.spark_connector.reading.cluster_offsets import ClusterOffsets
+
+if TYPE_CHECKING:
+    from tidelog.spark_connector.reading.bucket_offsets import BucketOffsets
+
+OffsetSource: TypeAlias = "ClusterOffsets | BucketOffsets"
+
+
+def offset_source(options: SourceOptions) -> OffsetSource:
+    """Who answers; nothing is asked yet. Errors: OptionError for a store that cannot be opened."""
+    if options.tier.mode is TierMode.OFFLINE:
+        # Imports what object stores need.
+        from tidelog.spark_connector.reading.bucket_offsets import BucketOffsets
+
+        return BucketOffsets(options)
+    return ClusterOffsets(options)

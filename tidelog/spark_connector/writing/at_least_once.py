@@ -1,0 +1,153 @@
+"""Delivery at least once: a producer per task, idempotent and with acks=all, whose deliveries are awaited.
+
+What a task reports is written and replicated. A task or a micro-batch that is done again after a failure
+writes its rows again; nothing is taken back. Order within a partition is that of the task's rows.
+
+Bounds: `buffer_memory` of the producer, in which `write` waits for room; futures of records that are not
+known to be written, no more than fit into that, swept when they have doubled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from tidelog.clients.producer import DeliveryFuture, Producer
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.spark_connector.planning.client_options import ClientOptions
+from tidelog.spark_connector.planning.sink_columns import SinkColumns
+from tidelog.spark_connector.reading.loop_thread import LoopThread
+from tidelog.spark_connector.reading.tls import tls_values
+from tidelog.spark_connector.writing.delivery import TaskId, TaskReport
+from tidelog.spark_connector.writing.rows import OutgoingRecord, outgoing_slices
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("tidelog.spark")
+_SWEEP_LEAST: Final = 16_384
+
+
+class SinkError(RuntimeError):
+    """A record that could not be written; the text names topic, partition where it is known, and reason."""
+
+
+class AtLeastOnce:
+    """The delivery of one query; see `Delivery`."""
+
+    def __init__(self, client: ClientOptions, columns: SinkColumns) -> None:
+        self._client = client
+        self._columns = columns
+
+    def open_task(self, task: TaskId) -> ProducerTask:
+        """Begin the rows of one task; connects with the first of them."""
+        return ProducerTask(task, self._client, self._columns)
+
+    def commit(self, reports: Sequence[TaskReport | None], batch_id: int | None) -> None:
+        """Nothing is left to do: what tasks reported is written."""
+        records = sum(report.records for report in reports if report is not None)
+        _log.info("%s: %d records written by %d tasks", _name(batch_id), records, len(reports))
+
+    def abort(self, reports: Sequence[TaskReport | None], batch_id: int | None) -> None:
+        """What was written stays, and is written again when the batch is done again."""
+        done = sum(report is not None for report in reports)
+        _log.warning(
+            "%s failed with %d of %d tasks done; what they wrote stays", _name(batch_id), done, len(reports)
+        )
+
+
+class ProducerTask:
+    """The rows of one task through a producer of its own; a shell over a loop in a thread."""
+
+    def __init__(self, task: TaskId, client: ClientOptions, columns: SinkColumns) -> None:
+        self._task = task
+        self._client = client
+        self._columns = columns
+        self._records = 0
+        self._outstanding: list[DeliveryFuture] = []
+        self._sweep_at = _SWEEP_LEAST
+        self._loop = LoopThread("tidelog-spark-writer")
+        # A shuffle leaves many tasks without a row.
+        self._producer: Producer | None = None
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Send the rows; waits for room in `buffer_memory`.
+
+        Errors: RowError; SinkError, also for a row that was sent before; KafkaError when no broker answers.
+        """
+        for records in outgoing_slices(rows, self._columns):
+            self._loop.run(self._send(records))
+            self._records += len(records)
+
+    def finish(self) -> TaskReport:
+        """Wait until all rows are written; SinkError for the first that is not."""
+        if self._producer is not None:
+            self._loop.run(self._settle(self._producer))
+        return TaskReport(self._task, self._records)
+
+    def close(self) -> None:
+        """Disconnect; what is still buffered is given up."""
+        try:
+            if self._producer is not None:
+                self._loop.run(self._producer.close(timeout_ms=0))
+        finally:
+            self._loop.close()
+
+    async def _connected(self) -> Producer:
+        if self._producer is None:
+            producer = Producer(**self._client.values, **tls_values(self._client))
+            await producer.start()
+            self._producer = producer
+        return self._producer
+
+    async def _send(self, records: Sequence[OutgoingRecord]) -> None:
+        producer = await self._connected()
+        for record in records:
+            try:
+                future = await producer.send(
+                    record.topic,
+                    record.value,
+                    key=record.key,
+                    headers=record.headers,
+                    partition=record.partition,
+                    timestamp_ms=record.timestamp_ms,
+                )
+            except KafkaError as error:
+                raise _refused(record, error) from error
+            self._outstanding.append(future)
+        if len(self._outstanding) >= self._sweep_at:
+            self._outstanding = [one for one in self._outstanding if not _is_written(one)]
+            self._sweep_at = max(_SWEEP_LEAST, 2 * len(self._outstanding))
+
+    async def _settle(self, producer: Producer) -> None:
+        await producer.flush()
+        for future in self._outstanding:
+            _is_written(future)
+        self._outstanding.clear()
+
+
+def _is_written(future: DeliveryFuture) -> bool:
+    """Whether the record is in the log; SinkError when it will not be."""
+    if not future.done():
+        return False
+    error = future.exception()
+    if error is not None:
+        # Names the partition and how many records.
+        raise SinkError(f"not written: {error}{_advice(error)}") from error
+    return True
+
+
+def _refused(record: OutgoingRecord, error: KafkaError) -> SinkError:
+    partition = "" if record.partition is None else f", partition {record.partition}"
+    return SinkError(f"not written: a record for topic {record.topic!r}{partition}: {error}{_advice(error)}")
+
+
+def _advice(error: BaseException) -> str:
+    if isinstance(error, KafkaError) and error.code is ErrorCode.MESSAGE_TOO_LARGE:
+        return "; limits are kafka.max.request.size here, and max.message.bytes of the topic"
+    return ""
+
+
+def _name(batch_id: int | None) -> str:
+    return "a batch" if batch_id is None else f"micro-batch {batch_id}"

@@ -1,0 +1,107 @@
+"""Arrow rows as what a producer is given, a slice of them at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from tidelog.protocol.record import RecordHeader
+from tidelog.spark_connector.planning.sink_columns import SinkColumns
+
+SLICE_ROWS: Final = 1_024
+"""So many rows are Python objects at a time."""
+_NO_TIMESTAMP_US: Final = -1_000
+
+
+class RowError(ValueError):
+    """A row that cannot be a record; the text says which column and why."""
+
+
+class OutgoingRecord(NamedTuple):
+    """One record; partition and timestamp are left to the producer where they are None."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: Sequence[RecordHeader]
+    partition: int | None
+    timestamp_ms: int | None
+
+
+def outgoing_slices(rows: pa.RecordBatch, columns: SinkColumns) -> Iterator[list[OutgoingRecord]]:
+    """The records of `rows` in their order, at most `SLICE_ROWS` together.
+
+    A timestamp of -1 ms is Kafka's for a record that has none; the producer gives such a record its own.
+    Errors: RowError for a null topic, a header without a key, a negative partition, another timestamp before
+    1970.
+    """
+    for start in range(0, rows.num_rows, SLICE_ROWS):
+        part = rows.slice(start, SLICE_ROWS)
+        fields = (
+            _topics(part, columns),
+            _contents(part, columns, "value"),
+            _contents(part, columns, "key"),
+            _headers(part, columns),
+            _partitions(part, columns),
+            _timestamps_ms(part, columns),
+        )
+        yield [OutgoingRecord._make(row) for row in zip(*fields, strict=True)]
+
+
+def _column(rows: pa.RecordBatch, columns: SinkColumns, name: str, as_type: pa.DataType) -> list[Any]:
+    """The values of a column, all None where there is none."""
+    position = columns.position(name)
+    if position is None:
+        return [None] * rows.num_rows
+    return list(rows.column(position).cast(as_type).to_pylist())
+
+
+def _contents(rows: pa.RecordBatch, columns: SinkColumns, name: str) -> list[bytes | None]:
+    # Strings are UTF-8 in Arrow as in Kafka.
+    return _column(rows, columns, name, pa.binary())
+
+
+def _topics(rows: pa.RecordBatch, columns: SinkColumns) -> list[str]:
+    if columns.topic is not None:
+        return [columns.topic] * rows.num_rows
+    topics: list[str | None] = _column(rows, columns, "topic", pa.string())
+    if not all(topics):
+        raise RowError(
+            "column 'topic' is null or empty in a row: set the option topic, or leave such rows out"
+        )
+    return topics  # type: ignore[return-value]
+
+
+def _partitions(rows: pa.RecordBatch, columns: SinkColumns) -> list[int | None]:
+    partitions: list[int | None] = _column(rows, columns, "partition", pa.int32())
+    for partition in partitions:
+        if partition is not None and partition < 0:
+            raise RowError(f"column 'partition' is {partition} in a row: expected a number from 0, or null")
+    return partitions
+
+
+def _timestamps_ms(rows: pa.RecordBatch, columns: SinkColumns) -> list[int | None]:
+    position = columns.position("timestamp")
+    if position is None:
+        return [None] * rows.num_rows
+    micros = rows.column(position).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
+    times_ms = [None if one is None or one == _NO_TIMESTAMP_US else one // 1_000 for one in micros]
+    if any(one is not None and one < 0 for one in times_ms):
+        raise RowError("column 'timestamp' is before 1970 in a row: records have no such time")
+    return times_ms
+
+
+def _headers(rows: pa.RecordBatch, columns: SinkColumns) -> list[Sequence[RecordHeader]]:
+    position = columns.position("headers")
+    if position is None:
+        return [()] * rows.num_rows
+    return [() if row is None else [_header(one) for one in row] for row in rows.column(position).to_pylist()]
+
+
+def _header(header: dict[str, Any] | None) -> RecordHeader:
+    if header is None or header["key"] is None:
+        raise RowError(f"column 'headers' has a header without a key in a row: {header}")
+    name, content = header["key"], header["value"]
+    return name, content

@@ -1,0 +1,149 @@
+"""Where each leader epoch starts in one partition's log: what followers truncate by.
+
+Source: KIP-101 (truncate by epoch, never by high watermark), KIP-279 (answer with the largest epoch
+not above the one asked for), org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
+
+NO_OFFSET: Final = -1
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the offset of the first record written in it."""
+
+    epoch: LeaderEpoch
+    start_offset: Offset
+
+
+class EpochEndOffset(NamedTuple):
+    """An epoch and the offset at which it ends (exclusive); (-1, -1) when nothing is known."""
+
+    epoch: LeaderEpoch
+    end_offset: Offset
+
+
+UNDEFINED: Final = EpochEndOffset(NO_LEADER_EPOCH, NO_OFFSET)
+
+
+@dataclass(slots=True)
+class LeaderEpochCache:
+    """The epochs of one log, oldest first.
+
+    Invariant: epochs and starts both strictly increase.
+    I/O: none; the caller writes the checkpoint when a method returns True (synchronously after `assign`:
+    a lost epoch could later keep records that the leader never had).
+    """
+
+    _epochs: list[LeaderEpoch] = field(default_factory=list)
+    _starts: list[Offset] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, entries: Iterable[EpochEntry]) -> LeaderEpochCache:
+        """The cache that assigning `entries` in their order gives."""
+        cache = cls()
+        for epoch, start in entries:
+            cache.assign(epoch, start)
+        return cache
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        """A copy of all entries, oldest first."""
+        return [EpochEntry(*entry) for entry in zip(self._epochs, self._starts, strict=True)]
+
+    @property
+    def latest_epoch(self) -> LeaderEpoch | None:
+        """The newest epoch, None while there is none."""
+        return self._epochs[-1] if self._epochs else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        """The oldest epoch of which the log still holds records."""
+        return EpochEntry(self._epochs[0], self._starts[0]) if self._epochs else None
+
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        """Record where `epoch` starts; drop entries it contradicts. True when something changed."""
+        assert epoch >= 0, f"leader epoch {epoch} is negative"
+        assert start_offset >= 0, f"start offset {start_offset} of leader epoch {epoch} is negative"
+        if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
+            return False
+        keep = min(bisect_left(self._epochs, epoch), bisect_left(self._starts, start_offset))
+        self._epochs[keep:] = [epoch]
+        self._starts[keep:] = [start_offset]
+        return True
+
+    def end_offset_for(self, epoch: LeaderEpoch, log_end_offset: Offset) -> EpochEndOffset:
+        """The largest epoch <= `epoch` and where it ends, as a leader answers OffsetForLeaderEpoch.
+
+        For the latest epoch that is the log's end. An epoch older than all known ones ends where the
+        oldest starts; one newer than all known ones, or -1, is UNDEFINED.
+        """
+        if epoch == NO_LEADER_EPOCH or not self._epochs or epoch > self._epochs[-1]:
+            return UNDEFINED
+        if epoch == self._epochs[-1]:
+            return EpochEndOffset(epoch, log_end_offset)
+        higher = bisect_right(self._epochs, epoch)
+        answered = self._epochs[higher - 1] if higher else epoch
+        return EpochEndOffset(answered, self._starts[higher])
+
+    def epoch_for_offset(self, offset: Offset) -> LeaderEpoch | None:
+        """The epoch in which `offset` was or will be written, None below the oldest entry."""
+        index = bisect_right(self._starts, offset)
+        return self._epochs[index - 1] if index else None
+
+    def start_offset_of(self, epoch: LeaderEpoch) -> Offset | None:
+        """Where exactly this epoch starts, None when it has no entry."""
+        index = bisect_left(self._epochs, epoch)
+        return self._starts[index] if index < len(self._epochs) and self._epochs[index] == epoch else None
+
+    def previous_epoch(self, epoch: LeaderEpoch) -> LeaderEpoch | None:
+        """The largest known epoch below `epoch`."""
+        index = bisect_left(self._epochs, epoch)
+        return self._epochs[index - 1] if index else None
+
+    def next_epoch(self, epoch: LeaderEpoch) -> LeaderEpoch | None:
+        """The smallest known epoch above `epoch`."""
+        index = bisect_right(self._epochs, epoch)
+        return self._epochs[index] if index < len(self._epochs) else None
+
+    def entries_in_range(self, start_offset: Offset, end_offset: Offset) -> list[EpochEntry]:
+        """The entries for the offsets from `start_offset` up to `end_offset` (exclusive)."""
+        part = LeaderEpochCache(list(self._epochs), list(self._starts))
+        part.truncate_from_start(start_offset)
+        part.truncate_from_end(end_offset)
+        return part.entries
+
+    def truncate_from_end(self, end_offset: Offset) -> bool:
+        """Drop epochs that start at or above a log's new end. True when something changed."""
+        if end_offset < 0:
+            return False
+        return self._keep(0, bisect_left(self._starts, end_offset))
+
+    def truncate_from_start(self, start_offset: Offset) -> bool:
+        """Drop epochs that end at or below a log's new start; the one in force there now starts there.
+
+        True when something changed.
+        """
+        in_force = bisect_right(self._starts, start_offset) - 1
+        if in_force < 0:
+            return False
+        moved = self._starts[in_force] != start_offset
+        self._starts[in_force] = start_offset
+        return self._keep(in_force, len(self._epochs)) or moved
+
+    def clear(self) -> bool:
+        """Forget everything. True when there was something."""
+        return self._keep(0, 0)
+
+    def _keep(self, first: int, end: int) -> bool:
+        before = len(self._epochs)
+        self._epochs = self._epochs[first:end]
+        self._starts = self._starts[first:end]
+        return len(self._epochs) != before

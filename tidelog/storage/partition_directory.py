@@ -1,0 +1,65 @@
+"""The names of partition directories, and what their suffixes mean.
+
+`topic-3` is in use. `topic-3.<32 hex digits>-delete` was deleted and waits to be removed, `-stray`
+was found to belong to nobody, `-future` is a copy on its way to another log directory. A topic may
+contain dashes and dots, so the partition is what follows the last dash.
+
+Source: LocalLog.parseTopicPartitionName of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from tidelog.protocol.ids import TopicPartition
+
+NAME_BYTES_MAX: Final = 255
+_PARTITION_MAX: Final = 2**31 - 1
+
+
+class DirectoryKind(Enum):
+    """What a partition directory is there for; the value is its name's suffix."""
+
+    IN_USE = ""
+    DELETED = "-delete"
+    STRAY = "-stray"
+    FUTURE = "-future"
+
+
+class PartitionDirectory(NamedTuple):
+    """What a directory's name says."""
+
+    topic_partition: TopicPartition
+    kind: DirectoryKind
+
+
+def directory_name(topic_partition: TopicPartition) -> str:
+    """The name of a partition's directory in use."""
+    return str(topic_partition)
+
+
+def renamed_directory_name(topic_partition: TopicPartition, kind: DirectoryKind, unique_id: UUID) -> str:
+    """The name under which a directory goes out of use; a topic name too long for it is cut."""
+    tail = f"-{topic_partition.partition}.{unique_id.hex}{kind.value}"
+    return topic_partition.topic[: NAME_BYTES_MAX - len(tail)] + tail
+
+
+def parse_directory_name(name: str) -> PartitionDirectory | None:
+    """What `name` stands for; None when it is not the name of a partition directory."""
+    kind = DirectoryKind.IN_USE
+    for candidate in (DirectoryKind.DELETED, DirectoryKind.STRAY, DirectoryKind.FUTURE):
+        if name.endswith(candidate.value):
+            kind = candidate
+            name, dot, unique_id = name.removesuffix(candidate.value).rpartition(".")
+            if not dot or not unique_id:
+                return None
+            break
+    topic, dash, partition = name.rpartition("-")
+    if not topic or not dash or not partition.isascii() or not partition.isdigit():
+        return None
+    number = int(partition)
+    if number > _PARTITION_MAX:
+        return None
+    return PartitionDirectory(TopicPartition(topic, number), kind)
