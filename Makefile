@@ -43,20 +43,20 @@ bench: $(STAMP) ## benchmarks beside their references; tables and JSON in benchm
 
 # `make bench-kafka KAFKA_BENCH='--quick produce'` passes options and suites on.
 bench-kafka: $(STAMP) ## Apache Kafka compared with Tidelog, alternating, in about 20 minutes; needs Java 17 and Maven
-	mvn -q -f tests/kafka_tools/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
+	mvn -q -f tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
 	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/python -m benchmarks.kafka $(KAFKA_BENCH)
 
 hostile: $(STAMP) ## every known attack on a running broker; blocked time, memory, descriptors, p99 of others
 	$(BIN)/python -m tests.harness.hostile
 
 failover: $(STAMP) ## three nodes under load, killed, paused, cut off, restarted; the verdict of the checker
-	$(BIN)/python -m benchmarks.failover
+	$(BIN)/python -m tests.harness.failover
 
 copying: $(STAMP) ## 100,000 records copied exactly once while nodes are killed, stopped and paused
-	$(BIN)/python -m benchmarks.failover.copying
+	$(BIN)/python -m tests.harness.failover.copying
 
 crash-tier: $(STAMP) ## nodes that end by kill -9 at every step of tiering; each time all is judged
-	TIDELOG_CRASHES=all $(BIN)/pytest -v tests/failover/test_deaths_while_tiering.py
+	TIDELOG_CRASHES=all $(BIN)/pytest -v tests/integration/failover/test_deaths_while_tiering.py
 
 test-docker: $(STAMP) ## the compose cluster for real, where there is a Docker engine
 	docker/smoke.sh
@@ -64,8 +64,8 @@ test-docker: $(STAMP) ## the compose cluster for real, where there is a Docker e
 # With Aiven's RemoteStorageManager in TIDELOG_AIVEN_CLASSPATH (its classes and caffeine, commons-io, bucket4j,
 # bcprov; Kafka's own come from Maven) tiered storage is shared with brokers of Apache Kafka, too.
 test-kafka-tools: $(STAMP) ## Apache Kafka's tools and brokers with ours; needs Java 17 and Maven (see docs/testing.md)
-	mvn -q -f tests/kafka_tools/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
-	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/kafka_tools
+	mvn -q -f tests/kafka/pom.xml dependency:copy-dependencies -DoutputDirectory=$(CURDIR)/.cache/kafka-tools
+	TIDELOG_KAFKA_JARS=$(CURDIR)/.cache/kafka-tools $(BIN)/pytest tests/kafka
 
 # Spark's own Kafka source beside ours. Its jars stay in the cache; the versions are in the pom.
 SPARK_KAFKA := TIDELOG_SPARK_KAFKA_JARS=$(CURDIR)/.cache/spark-kafka
@@ -76,16 +76,16 @@ SPARK_KAFKA := TIDELOG_SPARK_KAFKA_JARS=$(CURDIR)/.cache/spark-kafka
 	@touch $@
 
 test-spark-kafka: $(STAMP) .cache/spark-kafka ## the same rows and offsets as from Spark's Kafka source; needs Maven
-	$(SPARK_KAFKA) $(BIN)/pytest tests/spark_kafka
+	$(SPARK_KAFKA) $(BIN)/pytest tests/spark/kafka_source
 
 bench-spark-kafka: $(STAMP) .cache/spark-kafka ## the Spark benchmarks with Spark's own Kafka source beside; needs Maven
 	$(SPARK_KAFKA) $(BIN)/python -m benchmarks spark
 
 soak: $(STAMP) ## ten minutes of load with kill -9 every 20 s
-	$(BIN)/python -m benchmarks.soak
+	$(BIN)/python -m tests.harness.soak
 
 soak-tier: $(STAMP) ## 5 GB into an S3 server that fails, is slow and is gone, with kill -9; each byte is read again
-	$(BIN)/python -m benchmarks.tier_soak
+	$(BIN)/python -m tests.harness.tier_soak
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) build *.egg-info tidelog-data benchmarks/results .mypy_cache .ruff_cache .pytest_cache

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.processes import BROKER_SETTINGS, BenchmarkError, ServerProcess
-from tidelog.clients.admin import Admin, ConfigChange, ConfigResource, OffsetSpec, ResourceType
+from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, OffsetSpec, ResourceType
 from tidelog.local_cluster.tiering import tiered_settings
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition

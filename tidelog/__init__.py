@@ -11,12 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.clients.admin import Admin
-    from tidelog.clients.consumer import Consumer
-    from tidelog.clients.partition_reader import PartitionReader
-    from tidelog.clients.producer import Producer
-    from tidelog.clients.transaction_errors import AbortableTransactionError, FatalTransactionError
-    from tidelog.embedded import EmbeddedCluster
+    from tidelog.clients.admin.admin import Admin
+    from tidelog.clients.consumer.consumer import Consumer
+    from tidelog.clients.consumer.partition_reader import PartitionReader
+    from tidelog.clients.producer.producer import Producer
+    from tidelog.clients.transactions.transaction_errors import (
+        AbortableTransactionError,
+        FatalTransactionError,
+    )
+    from tidelog.testing.embedded import EmbeddedCluster
 
 __all__ = [
     "AbortableTransactionError",
@@ -29,13 +32,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AbortableTransactionError": "tidelog.clients.transaction_errors",
-    "Admin": "tidelog.clients.admin",
-    "Consumer": "tidelog.clients.consumer",
-    "EmbeddedCluster": "tidelog.embedded",
-    "FatalTransactionError": "tidelog.clients.transaction_errors",
-    "PartitionReader": "tidelog.clients.partition_reader",
-    "Producer": "tidelog.clients.producer",
+    "AbortableTransactionError": "tidelog.clients.transactions.transaction_errors",
+    "Admin": "tidelog.clients.admin.admin",
+    "Consumer": "tidelog.clients.consumer.consumer",
+    "EmbeddedCluster": "tidelog.testing.embedded",
+    "FatalTransactionError": "tidelog.clients.transactions.transaction_errors",
+    "PartitionReader": "tidelog.clients.consumer.partition_reader",
+    "Producer": "tidelog.clients.producer.producer",
 }
 
 

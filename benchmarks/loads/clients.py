@@ -32,7 +32,7 @@ def _on_loop(load: Callable[..., Awaitable[float]]) -> Callable[..., float]:
 
 
 async def _tidelog_produce(servers: str, topic: str, value: bytes, count: int) -> float:
-    from tidelog.clients.producer import Producer
+    from tidelog.clients.producer.producer import Producer
 
     async with Producer(servers, batch_size=BATCH_BYTES, linger_ms=LINGER_MS) as producer:
         await producer.partitions_for(topic)
@@ -84,7 +84,7 @@ def _confluent_produce(servers: str, topic: str, value: bytes, count: int) -> fl
 
 
 async def _tidelog_consume(servers: str, topic: str, _: bytes, count: int) -> float:
-    from tidelog.clients.consumer import Consumer
+    from tidelog.clients.consumer.consumer import Consumer
 
     async with Consumer(servers, auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
         consumer.assign([(topic, partition) for partition in await consumer.partitions_for(topic)])

@@ -13,9 +13,8 @@ from typing import Any, Final
 from uuid import UUID, uuid4
 
 from benchmarks.loads.options import main
-from tidelog.clients.admin import Admin
-from tidelog.clients.producer import Producer
-from tidelog.embedded import EmbeddedCluster
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.producer.producer import Producer
 from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.snapshot_files import DIRECTORY
@@ -28,6 +27,7 @@ from tidelog.remote.segment_metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from tidelog.testing.embedded import EmbeddedCluster
 
 TOPIC: Final = "wide"
 METADATA_TOPIC: Final = "__remote_log_metadata"

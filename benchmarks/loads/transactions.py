@@ -17,10 +17,10 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from benchmarks.loads.options import main, percentile
-from tidelog.clients.connecting import ConnectionSettings, open_connection
-from tidelog.clients.connection import BrokerConnection
-from tidelog.clients.environment import SystemEnvironment
-from tidelog.clients.metadata import BrokerAddress
+from tidelog.clients.config.environment import SystemEnvironment
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
+from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

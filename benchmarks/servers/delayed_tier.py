@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import tidelog.remote.storage_config
 from benchmarks.delayed_store import delayed
-from tidelog.broker.process import main
+from tidelog.broker.node.process import main
 from tidelog.remote.object_store.backends import object_store
 from tidelog.remote.object_store.port import ObjectStore
 

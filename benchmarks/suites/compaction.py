@@ -19,14 +19,14 @@ from benchmarks.figures import Compared, Figure
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, MESSAGE_BYTES, Effort, size_name
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.record import BatchBuilder
-from tidelog.storage.cleaner.cleanable import find_cleanable
-from tidelog.storage.cleaner.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
-from tidelog.storage.cleaner.offset_map import OffsetMap
-from tidelog.storage.cleaner.plan import last_records, plan_cleaning
-from tidelog.storage.cleaner.segment_replacement import replace_segments
-from tidelog.storage.config import LogConfig
-from tidelog.storage.files import OsFileSystem
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.compaction.cleanable import find_cleanable
+from tidelog.storage.compaction.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
+from tidelog.storage.compaction.offset_map import OffsetMap
+from tidelog.storage.compaction.plan import last_records, plan_cleaning
+from tidelog.storage.compaction.segment_replacement import replace_segments
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.log.partition_log import PartitionLog
 
 _AT_LEAST: Final = 0.3
 _LOG_BYTES: Final = 256 * MEBIBYTE

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from time import perf_counter
 
-from benchmarks.failover.watch import Watch
 from benchmarks.figures import Figure
 from benchmarks.suites.effort import Effort
 from benchmarks.suites.replication import VICTIM, WHOLE_WITHIN_S, three_nodes
-from tidelog.clients.admin import Admin
+from tests.harness.failover.watch import Watch
+from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 PARTITIONS = 2_000

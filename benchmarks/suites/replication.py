@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks.failover.run import SETTINGS
-from benchmarks.failover.watch import Watch
 from benchmarks.figures import Compared, Figure
 from benchmarks.file_memory import touch_file_memory
 from benchmarks.processes import BrokerProcess, run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort, size_name
+from tests.harness.failover.run import SETTINGS
+from tests.harness.failover.watch import Watch
 from tidelog.local_cluster.cluster import LocalCluster
 
 THROUGHPUT_AT_LEAST = 0.25

@@ -58,7 +58,7 @@ def _first_answer_s() -> tuple[float, float]:
 
 
 def _embedded_s() -> float:
-    from tidelog.embedded import EmbeddedCluster
+    from tidelog.testing.embedded import EmbeddedCluster
 
     cluster = EmbeddedCluster()
     started = perf_counter()

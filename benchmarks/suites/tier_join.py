@@ -15,13 +15,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Final, NamedTuple
 
-from benchmarks.failover.run import SETTINGS
-from benchmarks.failover.watch import Watch
 from benchmarks.figures import Figure
 from benchmarks.processes import BenchmarkError, run_load
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, Effort
 from benchmarks.tiered_broker import HURRIED, TIERED
-from tidelog.clients.admin import Admin
+from tests.harness.failover.run import SETTINGS
+from tests.harness.failover.watch import Watch
+from tidelog.clients.admin.admin import Admin
 from tidelog.demo.tier_view import Border, TierView
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.tiering import TIER_FOLDER, tiered_settings

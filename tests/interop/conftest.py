@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient
 from tests.support.foreign_clients.opening import Opened
-from tidelog.embedded import EmbeddedCluster
+from tidelog.testing.embedded import EmbeddedCluster
 
 BROKER_CONFIG = {
     "num.partitions": "3",

@@ -14,8 +14,8 @@ from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient, ForeignError, Message
 from tests.support.foreign_clients.face import GroupAdmin, read_exactly, wait_until
 from tests.support.foreign_clients.opening import Opened
-from tidelog.embedded import EmbeddedCluster
 from tidelog.protocol.errors import ErrorCode
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

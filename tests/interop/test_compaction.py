@@ -10,9 +10,9 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.support.compaction import latest_of, read_log
 from tests.support.eventually import wait_until
-from tidelog.broker.node import BrokerNode
-from tidelog.embedded import EmbeddedCluster
-from tidelog.storage.log import PartitionLog
+from tidelog.broker.node.node import BrokerNode
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

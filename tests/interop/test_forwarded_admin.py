@@ -31,7 +31,7 @@ from kafka import KafkaAdminClient
 from tests.support.eventually import wait_until
 from tests.support.three_nodes import ThreeNodes
 from tidelog.cluster.image import MetadataImage
-from tidelog.embedded import EmbeddedCluster
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

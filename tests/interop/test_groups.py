@@ -19,8 +19,8 @@ from tests.support.foreign_clients import (
 )
 from tests.support.foreign_clients.face import poll_all_until, wait_until
 from tests.support.foreign_clients.opening import Opened
-from tidelog.embedded import EmbeddedCluster
 from tidelog.protocol.errors import ErrorCode
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 
@@ -247,7 +247,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     name: str, group: str, topic: str, opened: Opened, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = CLIENTS[name]
-    caplog.set_level(logging.INFO, "tidelog.broker.groups.rebalance")
+    caplog.set_level(logging.INFO, "tidelog.broker.coordinators.groups.rebalance")
 
     def member(number: int) -> ForeignConsumer:
         made = opened.consumer(client, group=group, instance_id=f"instance-{number}", client_id=f"m{number}")

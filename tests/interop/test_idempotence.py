@@ -12,7 +12,6 @@ from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignProduce
 from tests.support.foreign_clients.opening import Opened
 from tests.support.logs import batch
 from tests.support.raw_client import RawClient
-from tidelog.embedded import EmbeddedCluster
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.produce import (
@@ -22,6 +21,7 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

@@ -12,10 +12,10 @@ from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
 from tests.support.foreign_clients.face import EARLIEST
 from tests.support.foreign_clients.opening import Opened
 from tests.support.raw_client import RawClient
-from tidelog.embedded import EmbeddedCluster
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.record import read_records
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

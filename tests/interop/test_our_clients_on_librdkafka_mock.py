@@ -16,10 +16,10 @@ import confluent_kafka
 import pytest
 
 from tests.support.librdkafka_mock import keep_to_sound_versions, mock_cluster
-from tidelog.clients.consumer import Consumer
-from tidelog.clients.consumer_types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
-from tidelog.clients.partition_reader import PartitionReader
-from tidelog.clients.producer import Producer
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
+from tidelog.clients.consumer.partition_reader import PartitionReader
+from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 

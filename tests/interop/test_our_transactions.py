@@ -15,15 +15,15 @@ from tests.support.eventually import wait_until
 from tests.support.foreign_clients import ForeignClient
 from tests.support.foreign_clients.opening import Opened
 from tests.support.three_nodes import ThreeNodes
-from tidelog.broker.node import BrokerNode
-from tidelog.clients.admin import Admin, TransactionDescription, UpgradeType
-from tidelog.clients.consumer import Consumer
-from tidelog.clients.consumer_types import ConsumerGroupMetadata
-from tidelog.clients.producer import Producer
-from tidelog.clients.transaction_errors import AbortableTransactionError, FatalTransactionError
-from tidelog.embedded import EmbeddedCluster
+from tidelog.broker.node.node import BrokerNode
+from tidelog.clients.admin.admin import Admin, TransactionDescription, UpgradeType
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata
+from tidelog.clients.producer.producer import Producer
+from tidelog.clients.transactions.transaction_errors import AbortableTransactionError, FatalTransactionError
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignError, Message
 from tests.support.foreign_clients.face import EARLIEST, poll_all_until, read_exactly, wait_until
 from tests.support.foreign_clients.opening import Opened
-from tidelog.embedded import EmbeddedCluster
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

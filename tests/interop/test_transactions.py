@@ -12,9 +12,9 @@ from tests.support.foreign_clients import CLIENTS
 from tests.support.foreign_clients.face import EARLIEST, ForeignConsumer, ForeignError, read_exactly
 from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.transactional import TRANSACTIONAL, TransactionalProducer
-from tidelog.broker.node import BrokerNode
-from tidelog.broker.transactions.states import TransactionState
-from tidelog.embedded import EmbeddedCluster
+from tidelog.broker.coordinators.transactions.states import TransactionState
+from tidelog.broker.node.node import BrokerNode
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

@@ -16,9 +16,9 @@ from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
 from tests.support.foreign_clients.face import EARLIEST, read_exactly
 from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.partition_writer import PartitionWriter
-from tidelog.embedded import EmbeddedCluster
 from tidelog.protocol.batch import empty_batch, read_header, write_header
 from tidelog.protocol.compression import Compression
+from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 

@@ -19,7 +19,7 @@ from tests.support.log_checks import check_indexes, check_offsets
 from tests.support.logs import NOW_MS, append_marker, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import Record, read_records
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 
 CONFIG = replace(COMPACTED, index_interval_bytes=100, segment_bytes=1500, delete_retention_ms=10)
 KEYS = st.sampled_from(["a", "b", "long " * 20])

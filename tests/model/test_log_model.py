@@ -19,8 +19,8 @@ from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import read_records
 from tidelog.protocol.steps import completed
-from tidelog.storage.config import LogConfig
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.partition_log import PartitionLog
 
 CONFIG = replace(
     LogConfig(),

@@ -13,9 +13,9 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.log_checks import check_log
 from tests.support.logs import NOW_MS, all_records, batch, open_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.config import LogConfig
+from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 
 CONFIG = replace(
     LogConfig(),

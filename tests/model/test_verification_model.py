@@ -13,8 +13,8 @@ from itertools import combinations
 import pytest
 
 from tests.support.verification_world import VERIFIED_AGAIN, Fault, Scenario, Violation, explore
-from tidelog.storage.validation import AppendOrigin
-from tidelog.storage.verification import Verification
+from tidelog.storage.log.validation import AppendOrigin
+from tidelog.storage.producers.verification import Verification
 
 FAULTS_AT_ONCE_MAX = int(os.environ.get("TIDELOG_FAULTS_AT_ONCE", "1"))
 VERSIONS = [(2, 2), (0, 0), (0, 2), (2, 0)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidelog.clients.accumulator import RecordAccumulator, record_size_bound
-from tidelog.clients.backoff import ExponentialBackoff
-from tidelog.clients.metadata import ClusterMetadata
-from tidelog.clients.produce_core import ProduceCore
-from tidelog.clients.producer_batch import ProducerBatch, RecordMetadata
-from tidelog.clients.producer_identity import ProducerIdentity
+from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
+from tidelog.clients.producer.accumulator import RecordAccumulator, record_size_bound
+from tidelog.clients.producer.produce_core import ProduceCore
+from tidelog.clients.producer.producer_batch import ProducerBatch, RecordMetadata
+from tidelog.clients.producer.producer_identity import ProducerIdentity
+from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.metadata import (

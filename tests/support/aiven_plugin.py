@@ -10,10 +10,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.paths import ROOT
 from tests.support.segments import StoredSegment
 from tidelog.remote.storage_manager import IndexType
 
-DRIVER = Path(__file__).resolve().parent.parent / "kafka_tools" / "aiven" / "SegmentDriver.java"
+DRIVER = ROOT / "tests" / "kafka" / "aiven" / "SegmentDriver.java"
 PLUGIN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
 FILE_SYSTEM = "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage"
 

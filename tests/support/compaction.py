@@ -10,13 +10,13 @@ from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import Offset
 from tidelog.protocol.record import BatchBuilder, Record, read_records
-from tidelog.storage.cleaner.cleanable import Cleanable, find_cleanable
-from tidelog.storage.cleaner.cleaning import GroupCleaner, Pace, fill_offset_map, groups_to_clean
-from tidelog.storage.cleaner.offset_map import OffsetMap
-from tidelog.storage.cleaner.plan import last_records, plan_cleaning
-from tidelog.storage.cleaner.segment_replacement import replace_segments
-from tidelog.storage.config import LogConfig
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
+from tidelog.storage.compaction.cleaning import GroupCleaner, Pace, fill_offset_map, groups_to_clean
+from tidelog.storage.compaction.offset_map import OffsetMap
+from tidelog.storage.compaction.plan import last_records, plan_cleaning
+from tidelog.storage.compaction.segment_replacement import replace_segments
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.partition_log import PartitionLog
 
 COMPACTED = replace(LogConfig(), cleanup_policy=("compact",), delete_retention_ms=1000)
 

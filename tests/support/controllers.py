@@ -8,18 +8,18 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from tests.support.network import Served, serving
-from tidelog.broker.clock import SystemClock
+from tidelog.base.clock import SystemClock
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.controller.envelope import EnvelopeHandler
 from tidelog.broker.controller.local import InProcessController
-from tidelog.broker.controller_channel import ControllerChannel
-from tidelog.broker.dispatch import Dispatcher
-from tidelog.broker.handlers.api_versions import ApiVersionsHandler, Features
 from tidelog.broker.network.request_channel import RequestChannel
-from tidelog.broker.request_metrics import RequestMetrics
-from tidelog.broker.slices import Slices
-from tidelog.clients.connecting import ConnectionSettings
-from tidelog.clients.environment import SystemEnvironment
-from tidelog.clients.metadata import BrokerAddress
+from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.clients.config.environment import SystemEnvironment
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.connecting import ConnectionSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.registry import ApiKey
 

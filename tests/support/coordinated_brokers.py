@@ -14,8 +14,8 @@ from tests.support.transactional_producers import (
     offsets_committed,
     partitions_added,
 )
-from tidelog.clients.consumer_types import ConsumerGroupMetadata
-from tidelog.clients.producer import Producer
+from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata
+from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.api_versions import FinalizedFeatureKey

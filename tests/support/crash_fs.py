@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.support.crash_images import Cut, Survival, Write, apply, random_part, surviving_image
-from tidelog.storage.descriptor_pool import DescriptorPool
-from tidelog.storage.errors import StorageFailure
-from tidelog.storage.files import Buffer, DiskSpace, File, FileLock, FileSystem
+from tidelog.storage.disk.descriptor_pool import DescriptorPool
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.disk.files import Buffer, DiskSpace, File, FileLock, FileSystem
 
 TOTAL_BYTES = 1 << 40
 

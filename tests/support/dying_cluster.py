@@ -16,13 +16,13 @@ import confluent_kafka
 from tests.support.dying_node import ARMED_FILE, DIED_FILE
 from tests.support.tier_audit import TierAudit, Written
 from tests.support.tiered_topics import SEGMENT_BYTES, TIERED
-from tidelog.clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
-from tidelog.embedded import CLUSTER_DEFAULTS, EMBEDDED_DEFAULTS
+from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.node_process import NodeProcess
 from tidelog.local_cluster.tiering import HURRIED_SETTINGS, TIER_FOLDER, tiered_settings
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.testing.embedded import CLUSTER_DEFAULTS, EMBEDDED_DEFAULTS
 
 TIMEOUT_S = 90.0
 VALUE_BYTES = 8_000

@@ -19,10 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import tidelog.broker.process
-import tidelog.broker.remote.managers
-import tidelog.broker.remote.part
-from tidelog.broker.node import BrokerNode
+import tidelog.broker.node.process
+import tidelog.broker.tier.managers
+import tidelog.broker.tier.part
+from tidelog.broker.node.node import BrokerNode
 from tidelog.protocol.ids import Offset
 from tidelog.remote.log_manager.fault_points import FaultPoint
 from tidelog.remote.log_manager.manager import RemoteLogManager
@@ -30,8 +30,8 @@ from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManag
 from tidelog.remote.metadata.topic_clients import TopicWriter
 from tidelog.remote.object_store.local_directory import LocalDirectoryStore
 from tidelog.remote.object_store.port import Content
-from tidelog.storage.files import File, OsFileSystem
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.disk.files import File, OsFileSystem
+from tidelog.storage.log.partition_log import PartitionLog
 
 ARMED_FILE = "dies-at"
 DIED_FILE = "died-at"
@@ -137,10 +137,10 @@ class DyingFileSystem(OsFileSystem):
 def install(death: Death) -> None:
     """Have this process die where `death` says."""
     disk = DyingFileSystem(death)
-    replace(tidelog.broker.process, "BrokerNode", partial(BrokerNode, fs=disk))
-    replace(tidelog.broker.remote.part, "RemoteLogManager", partial(RemoteLogManager, faults=death))
+    replace(tidelog.broker.node.process, "BrokerNode", partial(BrokerNode, fs=disk))
+    replace(tidelog.broker.tier.part, "RemoteLogManager", partial(RemoteLogManager, faults=death))
     replace(
-        tidelog.broker.remote.managers,
+        tidelog.broker.tier.managers,
         "TopicBasedRemoteLogMetadataManager",
         partial(TopicBasedRemoteLogMetadataManager, snapshot_interval_s=SNAPSHOT_INTERVAL_S),
     )
@@ -212,7 +212,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", required=True)
     install(Death(Path(parser.parse_args().config).parent))
-    return tidelog.broker.process.main()
+    return tidelog.broker.node.process.main()
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tidelog.broker.exposition import Exposition
-from tidelog.broker.metrics import BrokerMetrics
+from tidelog.broker.observability.exposition import Exposition
+from tidelog.broker.observability.metrics import BrokerMetrics
 
 
 def exposed(metrics: BrokerMetrics, prefix: str) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tidelog.broker.handlers import fetch as fetch_handler
+from tidelog.broker.api.handlers import fetch as fetch_handler
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
+from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.record import BatchBuilder, Record, RecordHeader
 
-_PATH = Path(__file__).parent.parent / "protocol" / "golden" / "kafka_batches.jsonl"
+_PATH = GOLDEN_FILES / "protocol" / "kafka_batches.jsonl"
 _START_MS = 1_700_000_000_000
 
 

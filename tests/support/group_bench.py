@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
 
-from tidelog.broker.coordinator.moment import Moment
-from tidelog.broker.coordinator.outcome import Outcome
-from tidelog.broker.groups.config import GroupConfig
-from tidelog.broker.groups.coordinator import GroupCoordinator
-from tidelog.broker.groups.member import Client
-from tidelog.broker.groups.outcome import Writes
-from tidelog.broker.groups.pending import Pending
-from tidelog.broker.groups.records import decode_record, encode_record
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.member import Client
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.pending import Pending
+from tidelog.broker.coordinators.groups.records import decode_record, encode_record
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.protocol.codec import encode
 from tidelog.protocol.consumer_protocol import ConsumerProtocolSubscription
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.soak.history import FINAL_READER, Event
+from tests.harness.soak.history import FINAL_READER, Event
 
 
 def good_history() -> list[Event]:

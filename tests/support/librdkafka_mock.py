@@ -9,7 +9,7 @@ from dataclasses import replace
 import confluent_kafka
 import pytest
 
-import tidelog.clients.api_versions
+import tidelog.clients.transport.api_versions
 from tidelog.protocol.registry import APIS, ApiKey
 
 # The mock offers these flexible versions but reads or writes their arrays in the old form; librdkafka
@@ -41,4 +41,4 @@ def keep_to_sound_versions(monkeypatch: pytest.MonkeyPatch) -> None:
         int(key): replace(APIS[key], highest=min(highest, APIS[key].highest))
         for key, highest in _SOUND_VERSIONS.items()
     }
-    monkeypatch.setattr(tidelog.clients.api_versions, "APIS", {**APIS, **lowered})
+    monkeypatch.setattr(tidelog.clients.transport.api_versions, "APIS", {**APIS, **lowered})

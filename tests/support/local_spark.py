@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelog.spark_connector
+from tests.support.paths import ROOT
 from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings, run_workers_from
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Short queries do not earn back what the JVM's second compiler takes: half of all CPU time."""
 

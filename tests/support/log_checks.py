@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.support.crash_fs import CrashFileSystem
 from tidelog.protocol.batch import crc_is_valid, read_header
-from tidelog.storage.log import PartitionLog
-from tidelog.storage.producer_state import ProducerStateManager
-from tidelog.storage.recovery import replay_producer
-from tidelog.storage.segment import LogSegment
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.producers.producer_state import ProducerStateManager
+from tidelog.storage.recovery.recovery import replay_producer
+from tidelog.storage.segment.segment import LogSegment
 
 
 def check_log(log: PartitionLog) -> None:

@@ -9,9 +9,9 @@ from uuid import UUID
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS
 from tidelog.protocol.ids import TopicPartition
-from tidelog.storage.config import LogConfig
-from tidelog.storage.log import PartitionLog
-from tidelog.storage.log_manager import LogManager
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.log.partition_log import PartitionLog
 
 TOPIC_ID = UUID(int=1)
 EVENTS = TopicPartition("events", 0)

@@ -9,9 +9,9 @@ from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.protocol.record import BatchBuilder, Record, read_records
-from tidelog.storage.config import LogConfig
-from tidelog.storage.files import FileSystem
-from tidelog.storage.log import AppendOrigin, PartitionLog
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
 
 TOPIC_PARTITION = TopicPartition("events", 0)
 DIRECTORY = "/data/events-0"

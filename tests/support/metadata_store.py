@@ -12,25 +12,25 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.eventually import eventually
 from tests.support.lonely_quorum import LonelyQuorum
 from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
-from tidelog.broker.clock import Clock
-from tidelog.broker.config import BrokerConfig
+from tidelog.base.clock import Clock
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.channels.controller_channel import ControllerChannel
+from tidelog.broker.config.listeners import Listener, SecurityProtocol
+from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.controller.controller import Controller
-from tidelog.broker.controller_channel import ControllerChannel
-from tidelog.broker.listeners import Listener, SecurityProtocol
 from tidelog.broker.metadata.snapshotter import SnapshotSettings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.raft_node import RaftConfig, RaftNode
-from tidelog.broker.registration import registration_request
-from tidelog.broker.request_metrics import RequestMetrics
-from tidelog.broker.slices import Slices
-from tidelog.clients.connecting import ConnectionSettings
-from tidelog.clients.environment import SystemEnvironment
+from tidelog.broker.registration.broker_registration import registration_request
+from tidelog.clients.config.environment import SystemEnvironment
+from tidelog.clients.transport.connecting import ConnectionSettings
 from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tidelog.protocol.messages.broker_registration import BrokerRegistrationResponse
-from tidelog.storage.files import FileSystem
+from tidelog.storage.disk.files import FileSystem
 
 DIRECTORY = "/data"
 

@@ -17,9 +17,9 @@ from tests.support.transactional_producers import (
     offsets_committed,
     partitions_added,
 )
-from tidelog.clients.produce_core import BatchAnswer
-from tidelog.clients.producer_batch import ProducerBatch
-from tidelog.clients.transaction_requests import CoordinatorRequest
+from tidelog.clients.producer.produce_core import BatchAnswer
+from tidelog.clients.producer.producer_batch import ProducerBatch
+from tidelog.clients.transactions.transaction_requests import CoordinatorRequest
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

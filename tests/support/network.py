@@ -8,7 +8,7 @@ import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from tidelog.broker.clock import Clock
+from tidelog.base.clock import Clock
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.node import BrokerNode
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.node import BrokerNode
 from tidelog.protocol.codec import decode
 from tidelog.protocol.framing import encode_request, read_response_header
 from tidelog.protocol.schema import ApiMessage

@@ -25,11 +25,11 @@ from tidelog.remote.storage_manager import (
     RemoteResourceNotFound,
     RemoteStorageError,
 )
-from tidelog.storage.checkpoints import encode_leader_epochs
+from tidelog.storage.disk.checkpoints import encode_leader_epochs
 from tidelog.storage.leader_epoch import LeaderEpochCache
-from tidelog.storage.log import PartitionLog
-from tidelog.storage.segment import LogSegment
-from tidelog.storage.txn_index import AbortedTransaction
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.segment.segment import LogSegment
+from tidelog.storage.segment.txn_index import AbortedTransaction
 
 PARTITION = TopicIdPartition(UUID(int=7), "events", 0)
 

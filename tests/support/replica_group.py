@@ -13,12 +13,12 @@ from uuid import UUID
 from tests.support.logs import batch
 from tests.support.replica_pair import LeaderConnection, bytes_of
 from tests.support.replicas import NOW_MS, HandClock, Replicas
-from tidelog.broker.clock import SystemClock
-from tidelog.broker.partition import ACKS_ALL, Partition
+from tidelog.base.clock import SystemClock
+from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.replication.fetcher import FetcherPorts
 from tidelog.broker.replication.fetcher_manager import FetcherManager
 from tidelog.broker.replication.isr_updates import IsrUpdates
-from tidelog.clients.connection import BrokerConnection
+from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.controller.alter_partition import alter_partition
 from tidelog.cluster.controller.broker_changes import fenced, unfenced
 from tidelog.cluster.controller.settings import ControllerSettings

@@ -10,21 +10,21 @@ from typing import cast
 
 from tests.support.logs import batch
 from tests.support.replicas import NOW_MS, FakeRequest, Replicas
-from tidelog.broker.fetch_sessions import FetchSessionCache
-from tidelog.broker.handlers.fetch import FetchHandler
-from tidelog.broker.handlers.list_offsets import ListOffsetsHandler
-from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.partitions.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.replication.current_leaders import CurrentLeaders
 from tidelog.broker.replication.fetcher import FetcherPorts
 from tidelog.broker.replication.fetcher_manager import FetcherManager
 from tidelog.broker.replication.remote_tier import FollowersTier
-from tidelog.broker.request_context import RequestContext
-from tidelog.broker.slices import Slices
-from tidelog.broker.topic_traffic import TopicTraffic
-from tidelog.clients.connection import BrokerConnection
+from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.throttle import ReplicationQuota
 from tidelog.protocol.batch import iterate_headers
@@ -37,7 +37,7 @@ from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpo
 from tidelog.protocol.registry import APIS, ApiKey
 from tidelog.protocol.schema import ApiMessage, MetadataRecord
 from tidelog.protocol.steps import completed
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 
 LEADER, FOLLOWER = 1, 2
 

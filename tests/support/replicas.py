@@ -7,8 +7,8 @@ from uuid import UUID
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.metadata import broker_registration_record
 from tidelog.broker.network.request import Answer, Request
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.broker.replica_manager import ReplicaManager
 from tidelog.broker.replication.isr_updates import LedPartition
 from tidelog.broker.replication.leadership import Leadership
 from tidelog.broker.replication.waiting import WaitingRequests
@@ -23,9 +23,9 @@ from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.registry import ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage, MetadataRecord
-from tidelog.storage.config import LogConfig
-from tidelog.storage.file_slice import FileSlice
-from tidelog.storage.log_manager import LogManager
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.segment.file_slice import FileSlice
 
 NODE = 1
 NOW_MS = 1_700_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tidelog.broker.network.request import ClientInformation
-from tidelog.broker.request_context import RequestContext
+from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.schema import ApiMessage

@@ -33,7 +33,7 @@ class StoredSegment:
         return replace(self.metadata, custom_metadata=custom_metadata)
 
     def properties(self) -> dict[str, str]:
-        """The segment as the Java driver of tests/kafka_tools/aiven wants it described."""
+        """The segment as the Java driver of tests/kafka/aiven wants it described."""
         metadata, files = self.metadata, self.files
         segment_id = metadata.remote_log_segment_id
         epochs = Path(files.log).with_name("epochs")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 
 from tests.support.crash_fs import CrashFileSystem
-from tidelog.storage.files import File
+from tidelog.storage.disk.files import File
 
 
 class ShortOfDescriptors(CrashFileSystem):

@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tidelog.clients.admin import Admin
-from tidelog.clients.producer import Producer
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.producer.producer import Producer
 
 START_MS = 1_700_000_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from tidelog.broker.coordinator.state_log import AppendedRecords
+from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.record import BatchBuilder

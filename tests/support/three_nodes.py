@@ -6,9 +6,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.eventually import wait_until
-from tidelog.broker.node import BrokerNode
+from tidelog.broker.node.node import BrokerNode
 from tidelog.cluster.image import BrokerImage, PartitionImage
-from tidelog.embedded import EmbeddedCluster
+from tidelog.testing.embedded import EmbeddedCluster
 
 TIMEOUT_S = 30.0
 

@@ -19,8 +19,8 @@ from uuid import UUID
 
 import confluent_kafka
 
-from tidelog.clients.admin import Admin, OffsetSpec
-from tidelog.clients.consumer import Consumer
+from tidelog.clients.admin.admin import Admin, OffsetSpec
+from tidelog.clients.consumer.consumer import Consumer
 from tidelog.protocol.errors import DecodeError, KafkaError
 from tidelog.protocol.ids import TopicPartition, uuid_text
 from tidelog.remote.metadata.config import METADATA_TOPIC

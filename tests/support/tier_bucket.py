@@ -22,18 +22,18 @@ from tidelog.remote.segment_metadata import (
     RemoteLogSegmentState,
 )
 from tidelog.remote.storage_manager import LogSegmentData
-from tidelog.storage.checkpoints import encode_leader_epochs
-from tidelog.storage.config import LogConfig
-from tidelog.storage.files import OsFileSystem
-from tidelog.storage.leader_epoch import EpochEntry
-from tidelog.storage.log_files import (
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.disk.checkpoints import encode_leader_epochs
+from tidelog.storage.disk.files import OsFileSystem
+from tidelog.storage.disk.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_name,
 )
-from tidelog.storage.segment import LogSegment
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.segment.segment import LogSegment
 
 CONFIG = LogConfig(remote_storage_enable=True, retention_ms=-1, index_interval_bytes=256)
 

@@ -11,7 +11,7 @@ from tidelog.remote.inspection.views import PartitionOffsets, PartitionView
 from tidelog.remote.log_manager.remote_lineage import highest_remote_offset
 from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.storage.config import LogConfig
+from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 NOW_MS = 10_000_000

@@ -41,9 +41,9 @@ from tidelog.remote.storage_manager import (
     RemoteResourceNotFound,
     RemoteStorageError,
 )
-from tidelog.storage.config import LogConfig
-from tidelog.storage.files import FileSystem
-from tidelog.storage.log import AppendOrigin, PartitionLog
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
 
 PARTITION = TopicIdPartition(UUID(int=7), "events", 0)
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.logs import NOW_MS, append, open_log
 from tidelog.protocol.ids import Offset
-from tidelog.storage.config import LogConfig
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.partition_log import PartitionLog
 
 TIERED = replace(LogConfig(), remote_storage_enable=True, retention_ms=-1, local_retention_bytes=0)
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.eventually import wait_until
-from tidelog.broker.node import BrokerNode
-from tidelog.clients.admin import Admin, ConfigChange, ConfigResource, ResourceType
-from tidelog.embedded import EmbeddedCluster
+from tidelog.broker.node.node import BrokerNode
+from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.embedded import EmbeddedCluster
 
 TIMEOUT_S = 30.0
 TIERED = {

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from tidelog.broker.fetching.remote_fetch import RemoteAccess, RemoteFetchMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
-from tidelog.broker.remote_fetch import RemoteAccess, RemoteFetchMemory
 from tidelog.protocol.ids import Offset
 from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
-from tidelog.storage.log import PartitionLog, RecordPlace
+from tidelog.storage.log.partition_log import PartitionLog, RecordPlace
 
 
 @dataclass(eq=False)

@@ -7,16 +7,16 @@ from typing import TypeVar
 
 import pytest
 
-from tidelog.broker.coordinator.moment import Moment
-from tidelog.broker.coordinator.outcome import Outcome, Writes
-from tidelog.broker.transactions.config import TransactionConfig
-from tidelog.broker.transactions.coordinator import TransactionCoordinator
-from tidelog.broker.transactions.init_producer import ProducerIdAndEpoch, ProducerIdNeeded
-from tidelog.broker.transactions.marking import Marking
-from tidelog.broker.transactions.metadata import TransactionMetadata
-from tidelog.broker.transactions.records import TransactionRecord
-from tidelog.broker.transactions.safeguards import NONE_DISABLED, SafeguardSet
-from tidelog.broker.transactions.states import TransactionState
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
+from tidelog.broker.coordinators.transactions.config import TransactionConfig
+from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
+from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch, ProducerIdNeeded
+from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
+from tidelog.broker.coordinators.transactions.records import TransactionRecord
+from tidelog.broker.coordinators.transactions.safeguards import NONE_DISABLED, SafeguardSet
+from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import ProducerId, TopicPartition
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TypeVar, cast
 
 from tests.support.replicas import Replicas
-from tidelog.broker.clock import Clock
-from tidelog.broker.verification.coordinator_questions import CoordinatorQuestions
-from tidelog.broker.verification.verifier import TransactionVerifier, VerificationSettings
+from tidelog.base.clock import Clock
+from tidelog.broker.coordinators.verification.coordinator_questions import CoordinatorQuestions
+from tidelog.broker.coordinators.verification.verifier import TransactionVerifier, VerificationSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.protocol.messages.add_partitions_to_txn import (

@@ -13,27 +13,27 @@ from uuid import UUID
 from tests.support.logs import batch, values_of
 from tests.support.replicas import NODE, FakeRequest, Replicas
 from tests.support.transaction_coordinators import ScriptedCoordinator, VerificationBench
-from tidelog.broker.consumer_offsets import TransactionalOffsetsLog
-from tidelog.broker.coordinator_logs import StateTopic, TopicStateLog
-from tidelog.broker.fetch_sessions import FetchSessionCache
-from tidelog.broker.flusher import Flusher
-from tidelog.broker.groups.config import GroupConfig
-from tidelog.broker.groups.service import GroupService
-from tidelog.broker.handlers.fetch import FetchHandler
-from tidelog.broker.handlers.produce import ProduceHandler
-from tidelog.broker.handlers.txn_offset_commit import TxnOffsetCommitHandler
-from tidelog.broker.handlers.write_txn_markers import WriteTxnMarkersHandler
-from tidelog.broker.leadership_lease import LeadershipLease
+from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
+from tidelog.broker.api.handlers.write_txn_markers import WriteTxnMarkersHandler
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.coordinators.consumer_offsets import TransactionalOffsetsLog
+from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.coordinators.verification.coordinator_questions import CoordinatorQuestions
+from tidelog.broker.coordinators.verification.verifier import VerificationSettings
+from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
+from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import ClientInformation
-from tidelog.broker.partition import Partition
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.replication.current_leaders import CurrentLeaders
-from tidelog.broker.request_context import RequestContext
-from tidelog.broker.slices import Slices
-from tidelog.broker.topic_traffic import TopicTraffic
-from tidelog.broker.verification.coordinator_questions import CoordinatorQuestions
-from tidelog.broker.verification.verifier import VerificationSettings
+from tidelog.broker.replication.leadership_lease import LeadershipLease
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode

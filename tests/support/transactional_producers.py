@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.support.accumulators import P0, P1, Outcome, cluster, core, must_put
-from tidelog.clients.consumer_types import OffsetAndMetadata
-from tidelog.clients.produce_core import ProduceCore
-from tidelog.clients.transaction_life import TransactionState
-from tidelog.clients.transaction_manager import Step, TransactionManager
+from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
+from tidelog.clients.producer.produce_core import ProduceCore
+from tidelog.clients.transactions.transaction_life import TransactionState
+from tidelog.clients.transactions.transaction_manager import Step, TransactionManager
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse

@@ -18,15 +18,15 @@ from typing import NamedTuple
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.producer_batches import data_header, marker_header
 from tests.support.transaction_bench import A, TransactionBench
-from tidelog.broker.transactions.init_producer import ProducerIdAndEpoch
-from tidelog.broker.transactions.marking import Marking
-from tidelog.broker.transactions.states import AT_REST
+from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.states import AT_REST
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.producer_state import ProducerStateManager
-from tidelog.storage.transaction_marker import EndTransactionMarker
-from tidelog.storage.validation import AppendOrigin
-from tidelog.storage.verification import NO_VERIFICATION, Verification
+from tidelog.storage.log.validation import AppendOrigin
+from tidelog.storage.producers.producer_state import ProducerStateManager
+from tidelog.storage.producers.transaction_marker import EndTransactionMarker
+from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
 NOW_MS = 0
 TRANSACTION_VERSION_2 = 2

@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "python -m tidel
     some milliseconds again and again later.
     """
     gc.disable()
-    from tidelog.broker.process import main as run
+    from tidelog.broker.node.process import main as run
 
     gc.freeze()
     gc.enable()

@@ -10,7 +10,7 @@ import typer
 from tidelog.cli.failures import EXIT_FAILURE, complain, kafka_error_text
 from tidelog.cli.options import CONNECT_TIMEOUT_MS
 from tidelog.cli.running import run
-from tidelog.clients.admin import Admin
+from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import KafkaError
 
 # What the cluster may take for a change, once it is reached.

@@ -9,7 +9,7 @@ import typer
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, with_admin
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
-from tidelog.clients.admin import ClusterDescription
+from tidelog.clients.admin.admin import ClusterDescription
 
 COMMANDS: Final = ("list", "unregister")
 """What stands behind `tidelog broker` when no broker is to be run."""

@@ -10,8 +10,8 @@ from tidelog.cli import local_cluster
 from tidelog.cli.admin import succeeded, with_admin
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
-from tidelog.clients.admin import Admin, ClusterDescription, TopicDescription
-from tidelog.clients.metadata import PartitionMetadata
+from tidelog.clients.admin.admin import Admin, ClusterDescription, TopicDescription
+from tidelog.clients.metadata.cluster_metadata import PartitionMetadata
 
 app = typer.Typer(
     help="Show a cluster and its health; start and stop one on this machine.",

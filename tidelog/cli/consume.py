@@ -19,8 +19,8 @@ from tidelog.cli.options import (
 from tidelog.cli.reading import Bounds, start_at, topics_partitions
 from tidelog.cli.record_format import DEFAULT_FORMAT, RecordFormatter, compile_format, json_line
 from tidelog.cli.running import run
-from tidelog.clients.config import ConsumerConfig
-from tidelog.clients.consumer import Consumer
+from tidelog.clients.config.client_config import ConsumerConfig
+from tidelog.clients.consumer.consumer import Consumer
 from tidelog.protocol.ids import TopicPartition
 
 POLL_MS = 100

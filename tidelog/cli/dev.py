@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 import typer
 
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.logging_setup import configure_logging
-from tidelog.broker.process import Addresses, run
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.process import Addresses, run
+from tidelog.broker.observability.logging_setup import configure_logging
 from tidelog.cli.options import BOOTSTRAP_VARIABLE, DEFAULT_BOOTSTRAP, key_values
 from tidelog.local_cluster.tiering import metadata_topic_settings
 

@@ -13,18 +13,18 @@ from tidelog.cli.internal_records import Decoder
 from tidelog.protocol.control_batch import read_control_record
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import Record, read_records
-from tidelog.storage.batch_scan import CheckedBatch, CorruptLog
-from tidelog.storage.errors import CorruptFile
-from tidelog.storage.log_files import (
+from tidelog.storage.directories.partition_directory import parse_directory_name
+from tidelog.storage.disk.errors import CorruptFile
+from tidelog.storage.disk.log_files import (
     INDEX_SUFFIXES,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     base_offset_of,
     is_segment_log,
 )
-from tidelog.storage.partition_directory import parse_directory_name
-from tidelog.storage.read_only_files import ReadOnlyFileSystem
-from tidelog.storage.segment_inspection import SegmentInspection, open_index
+from tidelog.storage.disk.read_only_files import ReadOnlyFileSystem
+from tidelog.storage.segment.batch_scan import CheckedBatch, CorruptLog
+from tidelog.storage.segment.inspection import SegmentInspection, open_index
 
 METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"
 

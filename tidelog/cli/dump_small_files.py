@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.protocol.ids import uuid_text
-from tidelog.storage.checkpoints import (
+from tidelog.storage.disk.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -19,10 +19,10 @@ from tidelog.storage.checkpoints import (
     OffsetCheckpoint,
     PartitionMetadataFile,
 )
-from tidelog.storage.files import FileSystem
-from tidelog.storage.index_checks import check_leader_epochs
-from tidelog.storage.log_files import SNAPSHOT_SUFFIX
-from tidelog.storage.producer_snapshot import decode_snapshot
+from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.disk.log_files import SNAPSHOT_SUFFIX
+from tidelog.storage.producers.producer_snapshot import decode_snapshot
+from tidelog.storage.segment.index_checks import check_leader_epochs
 
 SMALL_FILES: Final = frozenset(
     {

@@ -80,13 +80,13 @@ def exit_codes_for_failures() -> Iterator[None]:
 def _explain(error: Exception) -> tuple[int, str]:
     """Exit code and words for an error."""
     # Imported here: nothing of these is needed while all goes well.
-    from tidelog.clients.options import ConfigError as ClientConfigError
+    from tidelog.base.config_definition import ConfigError
+    from tidelog.clients.config.options import ConfigError as ClientConfigError
     from tidelog.protocol.errors import DecodeError, KafkaError
     from tidelog.remote.storage_manager import RemoteStorageError
     from tidelog.spark_connector.jobs.failures import JobFailure
     from tidelog.spark_connector.planning.option_values import OptionError
-    from tidelog.storage.config_definition import ConfigError
-    from tidelog.storage.errors import CorruptFile
+    from tidelog.storage.disk.errors import CorruptFile
 
     if isinstance(error, UsageFailure | ClientConfigError | ConfigError | OptionError):
         return EXIT_USAGE, str(error)

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.cli.admin import succeeded
-from tidelog.clients.admin import ActiveProducer, Admin, TransactionDescription
-from tidelog.clients.admin_types import TopicDescription
+from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
+from tidelog.clients.admin.types import TopicDescription
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, Offset, TopicPartition
 

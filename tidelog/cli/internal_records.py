@@ -21,7 +21,7 @@ from tidelog.protocol.coordinator_records.transaction_log import TransactionLogK
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import Record
 from tidelog.protocol.schema import Message
-from tidelog.storage.partition_directory import parse_directory_name
+from tidelog.storage.directories.partition_directory import parse_directory_name
 
 Decoder: TypeAlias = Callable[[Record], dict[str, Any]]
 
@@ -47,7 +47,7 @@ def decoder_named(name: str) -> Decoder:
 
 
 def _offsets(record: Record) -> dict[str, Any]:
-    from tidelog.broker.groups.records import decode_record
+    from tidelog.broker.coordinators.groups.records import decode_record
 
     found = decode_record(record.key, record.value)
     if found is None:

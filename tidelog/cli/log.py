@@ -12,7 +12,7 @@ from tidelog.cli.dump_files import FileDumper, files_to_dump
 from tidelog.cli.dump_output import JsonOutput, Output, TextOutput
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain
 from tidelog.cli.internal_records import Decoder, decoder_for_directory, decoder_named
-from tidelog.storage.errors import CorruptFile
+from tidelog.storage.disk.errors import CorruptFile
 
 app = typer.Typer(
     help="Print and verify files of a log directory.",

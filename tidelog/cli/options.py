@@ -61,7 +61,9 @@ def client_options(texts: Iterable[str], config_type: type[Any]) -> dict[str, An
         if name in _OF_THE_COMMAND:
             raise UsageFailure(f"-X {key}={text}: give {_OF_THE_COMMAND[name]}")
         if name not in defaults:
-            from tidelog.clients.options import unknown_option  # nothing of the clients is loaded for help
+            from tidelog.clients.config.options import (
+                unknown_option,  # nothing of the clients is loaded for help
+            )
 
             raise unknown_option(key, text, defaults)
         options[name] = _typed(key, text, str(defaults[name].type))

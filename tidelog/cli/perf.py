@@ -26,9 +26,9 @@ from tidelog.cli.output import print_json
 from tidelog.cli.progress import bar
 from tidelog.cli.reading import Bounds, start_at, topics_partitions
 from tidelog.cli.running import run
-from tidelog.clients.config import ConsumerConfig, ProducerConfig
-from tidelog.clients.consumer import Consumer
-from tidelog.clients.producer import DeliveryFuture, Producer
+from tidelog.clients.config.client_config import ConsumerConfig, ProducerConfig
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.producer.producer import DeliveryFuture, Producer
 
 PAYLOADS: Final = 256
 RECORDS_PER_STEP: Final = 1_000

@@ -25,8 +25,8 @@ from tidelog.cli.options import (
 )
 from tidelog.cli.progress import counting
 from tidelog.cli.running import run
-from tidelog.clients.config import ProducerConfig
-from tidelog.clients.producer import DeliveryFuture, Producer
+from tidelog.clients.config.client_config import ProducerConfig
+from tidelog.clients.producer.producer import DeliveryFuture, Producer
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.record import RecordHeader
 

@@ -7,15 +7,15 @@ from uuid import UUID
 
 import typer
 
-from tidelog.broker.process import load_config
+from tidelog.broker.node.process import load_config
 from tidelog.cli.admin import with_admin
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
 from tidelog.cli.output import print_json, print_table
-from tidelog.clients.admin import Admin, ClusterDescription, QuorumInfo, QuorumReplica, VoterEndpoint
+from tidelog.clients.admin.admin import Admin, ClusterDescription, QuorumInfo, QuorumReplica, VoterEndpoint
 from tidelog.protocol.ids import uuid_from_text, uuid_text
-from tidelog.storage.files import OsFileSystem
-from tidelog.storage.meta_properties import MetaPropertiesFile
+from tidelog.storage.directories.meta_properties import MetaPropertiesFile
+from tidelog.storage.disk.files import OsFileSystem
 
 app = typer.Typer(
     help="Show the quorum of controllers, and change who votes.",

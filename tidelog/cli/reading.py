@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.offset_choice import OffsetChoice, Start
-from tidelog.clients.consumer import Consumer
-from tidelog.clients.consumer_types import ConsumerRecord
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.protocol.ids import Offset, TopicPartition
 
 

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from tidelog.cli.escapes import read_escape
 from tidelog.cli.output import bytes_to_json, json_text
-from tidelog.clients.consumer_types import ConsumerRecord
+from tidelog.clients.consumer.consumer_types import ConsumerRecord
 
 RecordFormatter: TypeAlias = Callable[[ConsumerRecord], bytes]
 

@@ -70,6 +70,6 @@ def set_up_logging() -> None:
         logging.basicConfig(level=level.upper())
     elif not logging.getLogger().handlers:
         logging.getLogger().addHandler(logging.NullHandler())
-    told = logging.getLogger("tidelog.clients.metadata")
+    told = logging.getLogger("tidelog.clients.metadata.cluster_metadata")
     if not level and not told.handlers:
         told.addHandler(_Complaints(logging.WARNING))

@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.randomness import SystemRandomness
-from tidelog.broker.process import load_config
+from tidelog.broker.node.process import load_config
 from tidelog.broker.raft.formatting import FormatError, InitialVoter, format_directories, parse_initial_voters
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.output import print_json, print_table
 from tidelog.protocol.ids import uuid_text
-from tidelog.storage.files import OsFileSystem
-from tidelog.storage.meta_properties import MetaPropertiesFile
+from tidelog.storage.directories.meta_properties import MetaPropertiesFile
+from tidelog.storage.disk.files import OsFileSystem
 
 app = typer.Typer(
     help="Prepare the directories of a node for its cluster.",

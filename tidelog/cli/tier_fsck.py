@@ -17,11 +17,12 @@ from typing import Final
 
 import typer
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text
 from tidelog.cli.output import print_json
 from tidelog.cli.progress import bar
 from tidelog.cli.tier_sources import gather
-from tidelog.clients.options import ConfigError as ClientConfigError
+from tidelog.clients.config.options import ConfigError as ClientConfigError
 from tidelog.protocol.errors import KafkaError
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.findings import Finding, Severity
@@ -38,7 +39,6 @@ from tidelog.remote.inspection.views import PartitionView, finished
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.storage_manager import RemoteStorageError
 from tidelog.spark_connector.jobs.failures import JobFailure
-from tidelog.storage.config_definition import ConfigError
 
 EXIT_CANNOT_LOOK: Final = 2
 

@@ -12,7 +12,7 @@ import typer
 from tidelog.cli.admin import with_admin
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import key_values
-from tidelog.clients.admin import Admin
+from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ StorageValues = Annotated[
 
 def storage_values(file: Path | None, given: Sequence[str]) -> dict[str, str]:
     """The storage manager's settings without prefix; what is `given` counts more than the `file`."""
-    from tidelog.broker.properties import parse_properties
+    from tidelog.base.properties import parse_properties
 
     values: dict[str, str] = {}
     if file is not None:

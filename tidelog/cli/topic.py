@@ -11,7 +11,7 @@ from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, 
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
 from tidelog.cli.output import numbers_text, print_json, print_table
-from tidelog.clients.admin import (
+from tidelog.clients.admin.admin import (
     Admin,
     AlterOperation,
     ConfigChange,

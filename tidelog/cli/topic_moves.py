@@ -12,7 +12,7 @@ from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, 
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import numbers_text, print_json, print_table
-from tidelog.clients.admin import Admin, ElectionType, PartitionReassignment, TopicDescription
+from tidelog.clients.admin.admin import Admin, ElectionType, PartitionReassignment, TopicDescription
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
 

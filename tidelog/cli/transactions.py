@@ -11,8 +11,8 @@ from tidelog.cli.failures import EXIT_FAILURE, UsageFailure
 from tidelog.cli.hanging_transactions import HangingTransaction, find_hanging, now_ms
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
-from tidelog.clients.admin import ActiveProducer, Admin, TransactionDescription
-from tidelog.clients.admin_base import one_result
+from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
+from tidelog.clients.admin.base import one_result
 from tidelog.protocol.ids import TopicPartition
 
 DEFAULT_TIMEOUT_MINUTES = 15

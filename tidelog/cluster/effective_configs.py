@@ -14,7 +14,7 @@ from enum import IntEnum
 from itertools import dropwhile
 from typing import NamedTuple
 
-from tidelog.storage.config_definition import ConfigDefinition, Synonym, value_text
+from tidelog.base.config_definition import ConfigDefinition, Synonym, value_text
 
 
 class ConfigSource(IntEnum):

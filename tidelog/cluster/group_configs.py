@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from tidelog.storage.config_definition import ConfigDefinition, ConfigKind, ConfigValue, Synonym, table
+from tidelog.base.config_definition import ConfigDefinition, ConfigKind, ConfigValue, Synonym, table
 
 
 class GroupLimits(NamedTuple):

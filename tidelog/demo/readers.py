@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from tidelog.clients.consumer import Consumer
+from tidelog.clients.consumer.consumer import Consumer
 from tidelog.demo.comparison import Received, Record
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tidelog.clients.admin import Admin, ElectionType
-from tidelog.clients.producer import Producer
+from tidelog.clients.admin.admin import Admin, ElectionType
+from tidelog.clients.producer.producer import Producer
 from tidelog.demo.comparison import Content, Fingerprint, Received
 from tidelog.demo.corpus import Corpus
 from tidelog.demo.progress import Progress

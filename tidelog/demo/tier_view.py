@@ -15,7 +15,7 @@ from typing import Final
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tidelog.clients.admin import Admin, OffsetSpec, TopicDescription
+from tidelog.clients.admin.admin import Admin, OffsetSpec, TopicDescription
 from tidelog.local_cluster.layout import ClusterLayout
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition, uuid_text

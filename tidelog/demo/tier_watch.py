@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from tidelog.clients.admin import Admin
+from tidelog.clients.admin.admin import Admin
 from tidelog.demo.tier_view import Border, TierView, border_table
 from tidelog.protocol.errors import KafkaError
 

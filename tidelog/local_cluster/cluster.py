@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from tidelog.clients.admin import Admin
+from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.layout import ClusterLayout, new_layout, read_layout
 from tidelog.local_cluster.node_process import NodeProcess
 from tidelog.protocol.errors import KafkaError

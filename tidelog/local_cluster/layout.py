@@ -22,8 +22,8 @@ from uuid import uuid4
 
 from tidelog.local_cluster.tiering import metadata_topic_settings
 from tidelog.protocol.ids import uuid_text
-from tidelog.storage.files import OsFileSystem
-from tidelog.storage.meta_properties import MetaProperties, MetaPropertiesFile
+from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
+from tidelog.storage.disk.files import OsFileSystem
 
 CLUSTER_FILE: Final = "cluster.json"
 CLIENT_LISTENER: Final = "PLAINTEXT"

@@ -18,7 +18,7 @@ POLL_S: Final = 0.02
 
 
 class NodeProcess:
-    """One node as a process of its own: `python -m tidelog.broker`, or another `module`, on a properties file.
+    """A node in its own process: `python -m tidelog.broker`, or another `module`, on a properties file.
 
     `folder` keeps its pid and its log.
     """

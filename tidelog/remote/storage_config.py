@@ -20,6 +20,14 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
+from tidelog.base.config_definition import (
+    ConfigDefinition,
+    ConfigError,
+    ConfigKind,
+    ConfigValue,
+    split_list,
+    table,
+)
 from tidelog.remote.chunk_cache.cache_settings import CacheSettings
 from tidelog.remote.chunk_cache.chunk_cache import ChunkCache
 from tidelog.remote.chunk_cache.chunk_places import ChunkPlaces, DiskPlaces, MemoryPlaces
@@ -32,14 +40,6 @@ from tidelog.remote.segment_objects.masked_store import MaskedStore
 from tidelog.remote.segment_objects.object_keys import ObjectKeys
 from tidelog.remote.segment_objects.rsa_oaep import MODULUS_BITS_MIN
 from tidelog.remote.segment_objects.verification import Verification
-from tidelog.storage.config_definition import (
-    ConfigDefinition,
-    ConfigError,
-    ConfigKind,
-    ConfigValue,
-    split_list,
-    table,
-)
 
 _log = logging.getLogger(__name__)
 

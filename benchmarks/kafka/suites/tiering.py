@@ -27,7 +27,7 @@ from benchmarks.kafka.case import (
     Suite,
 )
 from benchmarks.processes import BenchmarkError, run_load
-from tidelog.clients.admin import Admin, OffsetSpec
+from tidelog.clients.admin.admin import Admin, OffsetSpec
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 

@@ -54,7 +54,7 @@ from tests.support.crash_images import Survival
 from tests.support.logs import NOW_MS, batch
 from tests.support.replica_pair import LeaderConnection
 from tests.support.replicas import Replicas
-from tidelog.broker.partition import Partition
+from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.follower_log import perform
 from tidelog.cluster.image import NO_LEADER
 from tidelog.cluster.replication.follower_aux import RemoteTier
@@ -76,9 +76,9 @@ from tidelog.protocol.metadata_records.register_broker_record import BrokerEndpo
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.record import read_records
 from tidelog.protocol.schema import ApiMessage, MetadataRecord
-from tidelog.storage.directory_checkpoints import CheckpointKind
-from tidelog.storage.log import PartitionLog
-from tidelog.storage.topic_configs import log_config_from
+from tidelog.storage.config.topic_configs import log_config_from
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.storage.log.partition_log import PartitionLog
 
 TOPIC, TOPIC_ID = "t", UUID(int=77)
 T0 = TopicPartition(TOPIC, 0)

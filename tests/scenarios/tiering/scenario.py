@@ -61,7 +61,7 @@ from tidelog.remote.storage_manager import (
     RemoteResourceNotFound,
     RemoteStorageError,
 )
-from tidelog.storage.checkpoints import decode_leader_epochs
+from tidelog.storage.disk.checkpoints import decode_leader_epochs
 
 PARTITION = TopicIdPartition(TOPIC_ID, TOPIC, 0)
 

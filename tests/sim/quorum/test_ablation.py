@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 
@@ -11,10 +10,11 @@ from tests.sim.quorum.run import run_seed
 from tests.sim.quorum.scenario import run_scenario
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.violation import Violation
+from tests.support.paths import SCENARIOS
 from tidelog.cluster.quorum.safeguards import Safeguard
 
 SEEDS = 300
-SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios" / "quorum"
+QUORUM_SCENARIOS = SCENARIOS / "quorum"
 
 CRASHES = Swarm(
     crash_every=700, crash_leader=0.5, down_max=600, lose_unsynced=1.0, persist_max=20, append_every=60
@@ -116,9 +116,9 @@ def test_without_a_safeguard_the_simulator_finds_a_violation(safeguard: Safeguar
 @pytest.mark.parametrize("safeguard", DIRECTED, ids=lambda safeguard: safeguard.name)
 def test_without_a_safeguard_its_scenario_ends_in_a_violation(safeguard: Safeguard) -> None:
     name, violated = DIRECTED[safeguard]
-    run_scenario(SCENARIOS / name)
+    run_scenario(QUORUM_SCENARIOS / name)
     with pytest.raises(AssertionError) as failure:
-        run_scenario(SCENARIOS / name, frozenset((safeguard,)))
+        run_scenario(QUORUM_SCENARIOS / name, frozenset((safeguard,)))
     assert isinstance(failure.value.__cause__, Violation), failure.value
     assert failure.value.__cause__.invariant == violated
 

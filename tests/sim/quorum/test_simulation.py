@@ -8,15 +8,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.sim.quorum.run import chunks, run_chunk, run_seed
 from tests.sim.quorum.swarm import Swarm, Voters
+from tests.support.paths import ROOT
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "3000"))
-ROOT = Path(__file__).resolve().parents[3]
 
 
 # Seeds beyond those of every run that have failed once.

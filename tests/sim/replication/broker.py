@@ -10,9 +10,9 @@ from uuid import UUID
 
 from tests.sim.replication.sim_log import Entries, SimLog
 from tests.sim.replication.tier import KnownOfTier
-from tidelog.broker.fetch_read import FetchLimits, read_partitions
-from tidelog.broker.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from tidelog.broker.partition import FetchIsolation, Partition
+from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.fetching.fetch_read import FetchLimits, read_partitions
+from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.replication.isr_updates import LedPartition
 from tidelog.broker.replication.leadership import Leadership
 from tidelog.cluster.image import NO_LEADER, BrokerImage

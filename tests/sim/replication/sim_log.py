@@ -1,7 +1,8 @@
 """A replica's log in memory: entries instead of batches, with a part that is synced and one that is not.
 
 Who wrote what stands for the producers' state: a value is of producer `producer_of(value)`.
-The log offers what `tidelog.broker.partition.Partition`, `tidelog.broker.fetch_read` and the follower's state
+The log offers what `tidelog.broker.partitions.partition.Partition`, `tidelog.broker.fetching.fetch_read` and
+the follower's state
 machine use of
 a PartitionLog.
 """
@@ -17,10 +18,10 @@ from typing import NamedTuple
 
 from tidelog.cluster.replication.follower_state import RestartFromRemote
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.config import LogConfig
+from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import LeaderEpochCache
-from tidelog.storage.producer_entry import BatchMetadata, ProducerEntry
-from tidelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
 
 PRODUCERS = 5
 

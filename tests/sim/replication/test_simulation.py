@@ -8,16 +8,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.sim.replication.run import run_seed
 from tests.sim.replication.world import Swarm
+from tests.support.paths import ROOT
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "400"))
 CHUNK = 50
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))

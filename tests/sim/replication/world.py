@@ -16,7 +16,7 @@ from tests.sim.replication.broker import UNREGISTERED, SimBroker
 from tests.sim.replication.controller import Rule, SimController
 from tests.sim.replication.ledger import Ledger
 from tests.sim.replication.tier import SimTier
-from tidelog.broker.partition import Partition
+from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
 from tidelog.cluster.replication.safeguards import Safeguard
 from tidelog.protocol.errors import ErrorCode, KafkaError

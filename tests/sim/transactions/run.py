@@ -19,9 +19,9 @@ from tests.sim.transactions.world import (
     Violation,
     World,
 )
-from tidelog.broker.transactions.init_producer import ProducerIdAndEpoch
-from tidelog.broker.transactions.safeguards import NONE_DISABLED, SafeguardSet
-from tidelog.broker.transactions.states import AT_REST
+from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.coordinators.transactions.safeguards import NONE_DISABLED, SafeguardSet
+from tidelog.broker.coordinators.transactions.states import AT_REST
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 

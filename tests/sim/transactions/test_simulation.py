@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.transactions.run import run_seed
 from tests.sim.transactions.world import Violation
-from tidelog.broker.transactions.safeguards import Safeguard
+from tidelog.broker.coordinators.transactions.safeguards import Safeguard
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "100"))
 SEEDS_TO_FIND = 600

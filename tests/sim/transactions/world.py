@@ -17,20 +17,20 @@ from random import Random
 
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.producer_batches import data_header, marker_header
-from tidelog.broker.coordinator.moment import Moment
-from tidelog.broker.coordinator.outcome import Writes
-from tidelog.broker.transactions.config import TransactionConfig
-from tidelog.broker.transactions.coordinator import TransactionCoordinator
-from tidelog.broker.transactions.init_producer import ProducerIdAndEpoch
-from tidelog.broker.transactions.marking import Marking
-from tidelog.broker.transactions.records import TransactionRecord
-from tidelog.broker.transactions.safeguards import SafeguardSet
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import Writes
+from tidelog.broker.coordinators.transactions.config import TransactionConfig
+from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
+from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.records import TransactionRecord
+from tidelog.broker.coordinators.transactions.safeguards import SafeguardSet
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.storage.producer_state import ProducerStateManager
-from tidelog.storage.transaction_marker import EndTransactionMarker
-from tidelog.storage.validation import AppendOrigin
-from tidelog.storage.verification import NO_VERIFICATION, Verification
+from tidelog.storage.log.validation import AppendOrigin
+from tidelog.storage.producers.producer_state import ProducerStateManager
+from tidelog.storage.producers.transaction_marker import EndTransactionMarker
+from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
 UPKEEP_MS = 50
 MARKER_RETRY_MS = 40

@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from tidelog.broker.node import BrokerNode
-from tidelog.broker.partition import Partition
-from tidelog.embedded import EmbeddedCluster
+from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.partitions.partition import Partition
 from tidelog.protocol.batch import stamp
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.control_batch import end_transaction_batch
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.record import BatchBuilder
-from tidelog.storage.log import AppendOrigin
+from tidelog.storage.log.partition_log import AppendOrigin
+from tidelog.testing.embedded import EmbeddedCluster
 
 ACKS_LEADER = 1
 

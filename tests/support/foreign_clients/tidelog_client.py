@@ -21,8 +21,8 @@ from tests.support.foreign_clients.face import (
     Received,
 )
 from tests.support.foreign_clients.loop_thread import LOOP
-from tidelog.clients.admin import Admin
-from tidelog.clients.admin_types import (
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.admin.types import (
     AlterOperation,
     ConfigChange,
     ConfigResource,
@@ -30,8 +30,8 @@ from tidelog.clients.admin_types import (
     OffsetSpec,
     ResourceType,
 )
-from tidelog.clients.consumer import Consumer
-from tidelog.clients.producer import Producer
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 

@@ -20,8 +20,8 @@ from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata
 
 from tests.support.foreign_clients.face import DEADLINE_S, ForeignError
 from tests.support.foreign_clients.loop_thread import LOOP
-from tidelog.clients import consumer_types
-from tidelog.clients.producer import Producer
+from tidelog.clients.consumer import consumer_types
+from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 

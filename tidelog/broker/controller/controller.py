@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 
-from tidelog.broker.clock import Clock
-from tidelog.broker.config import BrokerConfig
+from tidelog.base.clock import Clock
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.controller.local import InProcessController
 from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals
 from tidelog.broker.controller.wiring import ControllerServices, register_controller_apis
-from tidelog.broker.dispatch import Dispatcher
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_channel import RequestChannel
-from tidelog.broker.request_metrics import RequestMetrics
-from tidelog.broker.slices import Slices
+from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.cluster.controller.settings import Randomness
 from tidelog.protocol.ids import LeaderEpoch

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
-from tidelog.broker.dispatch import Dispatcher
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.api.response_errors import mentions
 from tidelog.broker.network.request import ClientInformation
-from tidelog.broker.request_context import RequestContext
-from tidelog.broker.response_errors import mentions
+from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.codec import decode_in_steps
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import SIZE_BYTES, encode_response_in_steps, read_request_header

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.broker.clock import Clock
-from tidelog.broker.dispatch import Dispatcher
-from tidelog.broker.in_process import InProcessRequests
+from tidelog.base.clock import Clock
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.api.in_process import InProcessRequests
 
 
 class InProcessController(InProcessRequests):
-    """See tidelog.broker.controller_channel.LocalController; answers through the controller's dispatcher."""
+    """See broker.channels.controller_channel.LocalController; answers through the controller's dispatcher."""
 
     def __init__(
         self, dispatcher: Dispatcher, is_active: Callable[[], bool], clock: Clock, client_id: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tidelog.broker.metrics import BrokerMetrics
+from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.cluster.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 
 

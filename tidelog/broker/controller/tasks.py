@@ -22,8 +22,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from tidelog.broker.clock import Clock
-from tidelog.broker.config import BrokerConfig
+from tidelog.base.clock import Clock
+from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.cluster.controller.broker_heartbeat import fence_stale_broker
 from tidelog.cluster.controller.elect_leaders import balance_leaders, elect_unclean

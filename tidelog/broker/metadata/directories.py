@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.cluster.controller.settings import Randomness
 from tidelog.protocol.ids import BrokerId, uuid_text
-from tidelog.storage.config_definition import ConfigError
-from tidelog.storage.errors import StorageFailure
-from tidelog.storage.files import FileSystem
-from tidelog.storage.meta_properties import MetaProperties, MetaPropertiesFile
+from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.disk.files import FileSystem
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tidelog.broker.clock import Clock
-from tidelog.broker.controller_channel import ControllerChannel
-from tidelog.clients.failures import raise_for
+from tidelog.base.clock import Clock
+from tidelog.broker.channels.controller_channel import ControllerChannel
+from tidelog.clients.transport.failures import raise_for
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, ProducerId
 from tidelog.protocol.messages.allocate_producer_ids import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.descriptor_budget import process_budget
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.logs.descriptor_budget import process_budget
 from tidelog.cluster.controller.settings import ControllerSettings
 
 

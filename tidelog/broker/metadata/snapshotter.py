@@ -18,7 +18,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 
-from tidelog.broker.clock import Clock
+from tidelog.base.clock import Clock
 from tidelog.broker.raft.driver import Turn
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.snapshot_format import SnapshotHead, snapshot_batches

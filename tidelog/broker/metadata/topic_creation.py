@@ -15,9 +15,9 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from tidelog.broker.clock import Clock
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.controller_channel import ControllerChannel
+from tidelog.base.clock import Clock
+from tidelog.broker.channels.controller_channel import ControllerChannel
+from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.cluster.topic_names import (
     GROUP_METADATA_TOPIC,
     SHARE_GROUP_STATE_TOPIC,

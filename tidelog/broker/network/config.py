@@ -10,7 +10,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import Final
 
-from tidelog.storage.config_definition import ConfigError
+from tidelog.base.config_definition import ConfigError
 
 UNLIMITED: Final = 2**31 - 1
 _OVERRIDES: Final = "max.connections.per.ip.overrides"

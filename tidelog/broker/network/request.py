@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from tidelog.protocol.framing import RequestHeader
-from tidelog.storage.file_slice import FileSlice
+from tidelog.storage.segment.file_slice import FileSlice
 
 if TYPE_CHECKING:
     from tidelog.broker.network.connection import Connection
-    from tidelog.broker.request_metrics import ApiMetrics
+    from tidelog.broker.network.request_metrics import ApiMetrics
 
 # What an answer is made of; the bytes of all parts together are whole frames, sizes included.
 AnswerPart: TypeAlias = bytes | bytearray | memoryview | FileSlice

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.size_classes import SizeClasses
+from tidelog.base.size_classes import SizeClasses
 
 if TYPE_CHECKING:
     from tidelog.broker.network.connection import Connection

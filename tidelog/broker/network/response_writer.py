@@ -26,7 +26,7 @@ from typing import Final
 
 from tidelog.broker.network.request import Answer
 from tidelog.broker.network.socket_watcher import WRITABLE, SocketWatcher
-from tidelog.storage.file_slice import FileSlice
+from tidelog.storage.segment.file_slice import FileSlice
 
 SENDFILE_BYTES: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
-from tidelog.broker.clock import Clock, SystemClock
+from tidelog.base.clock import Clock, SystemClock
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota

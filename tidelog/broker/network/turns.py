@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from tidelog.broker.clock import Clock
+from tidelog.base.clock import Clock
 
 TURN_NS_MAX: Final = 2_000_000
 TURN_NS_MIN: Final = 50_000

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.size_classes import SizeClasses
+from tidelog.base.size_classes import SizeClasses
 
 if TYPE_CHECKING:
     from tidelog.broker.purgatory.purgatory import DelayedOperation

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from typing import Any, Final, Protocol, TypeAlias
 
-from tidelog.broker.clock import Clock
+from tidelog.base.clock import Clock
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.cluster.quorum.effects import (
@@ -43,8 +43,8 @@ from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.protocol.schema import ApiMessage
-from tidelog.storage.errors import is_descriptor_shortage
-from tidelog.storage.flush import FlushPlan
+from tidelog.storage.disk.errors import is_descriptor_shortage
+from tidelog.storage.log.flush import FlushPlan
 
 logger = logging.getLogger(__name__)
 

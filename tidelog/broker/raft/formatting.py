@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.quorum_config import controller_listener_name
 from tidelog.broker.metadata.directories import make_durably
-from tidelog.broker.quorum_config import controller_listener_name
 from tidelog.broker.raft.log import metadata_directory
 from tidelog.broker.raft.snapshot_format import SnapshotHead, read_snapshot, snapshot_batches
 from tidelog.broker.raft.snapshots import BOOTSTRAP_SNAPSHOT, SnapshotFiles
@@ -26,8 +26,8 @@ from tidelog.cluster.controller.settings import Randomness
 from tidelog.cluster.quorum.voter_set import KRAFT_VERSION_DYNAMIC, Endpoint, ReplicaKey, Voter, VoterSet
 from tidelog.protocol.ids import BrokerId, uuid_from_text
 from tidelog.protocol.schema import ZERO_UUID, MetadataRecord
-from tidelog.storage.files import FileSystem, write_atomically
-from tidelog.storage.meta_properties import MetaProperties, MetaPropertiesFile
+from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
+from tidelog.storage.disk.files import FileSystem, write_atomically
 
 BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 

@@ -14,8 +14,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
-from tidelog.broker.dispatch import Dispatcher
-from tidelog.broker.request_context import RequestContext
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.quorum.events import Event, Received
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.registry import APIS, ApiKey

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
-from tidelog.broker.clock import Clock
+from tidelog.base.clock import Clock
 from tidelog.broker.raft.snapshot_format import last_contained_log_timestamp, require_whole_snapshot
 from tidelog.broker.raft.snapshots import SnapshotFiles
 from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
@@ -24,12 +24,12 @@ from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from tidelog.protocol.batch import iterate_headers, read_header
 from tidelog.protocol.errors import DecodeError, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.storage.checkpoints import PartitionMetadataFile
-from tidelog.storage.config import LogConfig
-from tidelog.storage.errors import CorruptFile, InterruptedChange, StorageFailure
-from tidelog.storage.files import Buffer, FileSystem
-from tidelog.storage.flush import FlushPlan
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.disk.checkpoints import PartitionMetadataFile
+from tidelog.storage.disk.errors import CorruptFile, InterruptedChange, StorageFailure
+from tidelog.storage.disk.files import Buffer, FileSystem
+from tidelog.storage.log.flush import FlushPlan
+from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.broker.controller.metrics import report_cluster
-from tidelog.broker.metrics import BrokerMetrics, Reading
+from tidelog.broker.observability.metrics import BrokerMetrics, Reading
 from tidelog.broker.raft.raft_node import RaftNode
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.cluster.quorum.states import State

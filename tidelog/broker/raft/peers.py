@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tidelog.clients.connecting import ConnectionSettings, open_connection
-from tidelog.clients.connection import BrokerConnection
-from tidelog.clients.environment import Environment
-from tidelog.clients.metadata import BrokerAddress
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
+from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.quorum.effects import Send
 from tidelog.cluster.quorum.voter_set import Endpoint
 from tidelog.protocol.errors import KafkaError

@@ -16,21 +16,21 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from tidelog.broker.clock import Clock
+from tidelog.base.clock import Clock
 from tidelog.broker.metadata.snapshotter import SnapshotSettings, Snapshotter
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.raft.driver import QuorumMachine, RaftDriver
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.peers import Peers
 from tidelog.broker.raft.state_file import QuorumStateFile
-from tidelog.clients.connecting import ConnectionSettings
-from tidelog.clients.environment import Environment
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.transport.connecting import ConnectionSettings
 from tidelog.cluster.quorum.events import Answered
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
 from tidelog.protocol.ids import BrokerId, Offset
 from tidelog.protocol.schema import ApiMessage, MetadataRecord
-from tidelog.storage.files import FileSystem
+from tidelog.storage.disk.files import FileSystem
 
 FINISH_TIMEOUT_S: Final = 2.0
 """How long a stop waits for what was submitted; it may never be committed when the others are gone."""

@@ -31,7 +31,7 @@ from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import LeaderEpoch
 from tidelog.protocol.record import BatchBuilder, read_records
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.storage.errors import CorruptFile
+from tidelog.storage.disk.errors import CorruptFile
 
 BATCH_BYTES: Final = 512 * 1024
 """A batch is closed when it has grown to this."""

@@ -18,8 +18,8 @@ from typing import Final
 
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.protocol.ids import Offset
-from tidelog.storage.errors import StorageFailure
-from tidelog.storage.files import Buffer, FileSystem
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.disk.files import Buffer, FileSystem
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from uuid import UUID
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.ids import BrokerId, uuid_from_text, uuid_text
 from tidelog.protocol.schema import ZERO_UUID
-from tidelog.storage.errors import CorruptCheckpoint
-from tidelog.storage.files import FileSystem, write_atomically
+from tidelog.storage.disk.errors import CorruptCheckpoint
+from tidelog.storage.disk.files import FileSystem, write_atomically
 
 QUORUM_STATE: Final = "quorum-state"
 

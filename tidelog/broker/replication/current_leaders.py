@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 from uuid import UUID
 
-from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, TopicPartition

@@ -17,10 +17,10 @@ from itertools import islice
 from typing import Final, Protocol
 from uuid import UUID
 
-from tidelog.broker.clock import Clock
-from tidelog.broker.partition import Partition
-from tidelog.broker.role_changes import RoleChanges
-from tidelog.clients.failures import failure, known_code
+from tidelog.base.clock import Clock
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.role_changes import RoleChanges
+from tidelog.clients.transport.failures import failure, known_code
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replica_directories import LOST
 from tidelog.protocol.errors import KafkaError
@@ -32,7 +32,7 @@ from tidelog.protocol.messages.assign_replicas_to_dirs import (
     RequestPartitionData,
     RequestTopicData,
 )
-from tidelog.storage.files import parent_directory
+from tidelog.storage.disk.files import parent_directory
 
 logger = logging.getLogger(__name__)
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
 
-from tidelog.broker.clock import Clock
+from tidelog.base.clock import Clock
 from tidelog.broker.replication.follower_log import perform
 from tidelog.broker.replication.remote_tier import FollowersTier
-from tidelog.clients.connection import BrokerConnection
+from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher
 from tidelog.cluster.replication.follower_state import (
     Action,
@@ -42,7 +42,7 @@ from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpo
 from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.schema import ApiMessage
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

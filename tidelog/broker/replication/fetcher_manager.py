@@ -17,9 +17,9 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tidelog.broker.partition import Partition
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.broker.replication.fetcher import FetcherPorts, ReplicaFetcher
-from tidelog.broker.role_changes import RoleChanges
 from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher
 from tidelog.protocol.ids import BrokerId, Offset, TopicPartition

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.metrics import BrokerMetrics, Reading
+from tidelog.broker.observability.metrics import BrokerMetrics, Reading
 from tidelog.broker.replication.fetcher_manager import FetcherManager
 
 _PARTITION = ("topic", "partition")

@@ -14,7 +14,7 @@ import logging
 from tidelog.cluster.replication.follower_state import Append, LogAction, RestartAt, RestartFromRemote
 from tidelog.protocol.batch import BATCH_OVERHEAD, read_header
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

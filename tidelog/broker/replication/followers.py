@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tidelog.broker.broker_channel import broker_address
-from tidelog.broker.clock import Clock
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.node_connections import node_connection_settings
-from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.base.clock import Clock
+from tidelog.broker.channels.broker_channel import broker_address
+from tidelog.broker.channels.node_connections import node_connection_settings
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.fetcher import FetcherPorts
 from tidelog.broker.replication.fetcher_manager import FetcherManager
 from tidelog.broker.replication.remote_tier import FollowersTier
 from tidelog.broker.replication.throttles import ReplicationThrottles
-from tidelog.clients.connecting import open_connection
-from tidelog.clients.connection import BrokerConnection
-from tidelog.clients.environment import Environment
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.transport.connecting import open_connection
+from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
 from tidelog.protocol.ids import BrokerId
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 
 
 def make_fetchers(

@@ -20,8 +20,8 @@ from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
-from tidelog.broker.clock import Clock
-from tidelog.clients.failures import failure, known_code
+from tidelog.base.clock import Clock
+from tidelog.clients.transport.failures import failure, known_code
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from tidelog.broker.clock import Clock
+from tidelog.base.clock import Clock
 from tidelog.broker.replication.commits import Commits
 from tidelog.broker.replication.isr_updates import LedPartition
 from tidelog.broker.replication.waiting import WaitingRequests

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
-from tidelog.broker.clock import Clock
-from tidelog.broker.config import BrokerConfig
-from tidelog.broker.controller_channel import ControllerChannel
-from tidelog.broker.replica_manager import ReplicaManager
+from tidelog.base.clock import Clock
+from tidelog.broker.channels.controller_channel import ControllerChannel
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.directory_assignments import DirectoryAssignments
 from tidelog.broker.replication.followers import make_fetchers
 from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.broker.replication.remote_tier import FollowersTier
 from tidelog.broker.replication.throttles import ReplicationThrottles
-from tidelog.clients.environment import Environment
+from tidelog.clients.config.environment import Environment
 from tidelog.cluster.image import MetadataImage
-from tidelog.storage.log import PartitionLog
+from tidelog.storage.log.partition_log import PartitionLog
 
 
 class NodeReplication:

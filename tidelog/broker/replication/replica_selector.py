@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from tidelog.broker.partition import Partition
+from tidelog.base.config_definition import ConfigError
+from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.image import BrokerImage
 from tidelog.cluster.replication.leader_positions import FollowerPosition
 from tidelog.protocol.ids import BrokerId, Offset
-from tidelog.storage.config_definition import ConfigError
 
 ReplicaSelector: TypeAlias = Callable[
     [Partition, Offset, str, str, Mapping[BrokerId, BrokerImage]], BrokerId | None

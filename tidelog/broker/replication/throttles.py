@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.broker.config import BrokerConfig
+from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.cluster.replication.throttle import ReplicationQuota, throttled_indices

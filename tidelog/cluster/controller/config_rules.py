@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.effective_configs import BrokerLayers, effective_topic_entry
 from tidelog.cluster.group_configs import GROUP_CONFIGS, limits_of
 from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.cluster.topic_names import check_name
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.storage.config import LogConfig
-from tidelog.storage.config_definition import ConfigError
-from tidelog.storage.topic_configs import TOPIC_CONFIGS, log_config_from
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
 
 _FOLLOW_TOTAL_RETENTION = -2
 _NO_LIMIT = -1

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from tidelog.base.config_definition import ConfigDefinition, ConfigKind
 from tidelog.cluster.controller.config_rules import check_configs
 from tidelog.cluster.controller.result import SUCCESS, ControllerResult, Outcome
 from tidelog.cluster.controller.settings import ControllerSettings
@@ -20,8 +21,7 @@ from tidelog.cluster.image import ConfigResource, MetadataImage, ResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.metadata_records.clear_elr_record import ClearElrRecord
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
-from tidelog.storage.config_definition import ConfigDefinition, ConfigKind
-from tidelog.storage.topic_configs import TOPIC_CONFIGS
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 

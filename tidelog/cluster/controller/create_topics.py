@@ -29,7 +29,7 @@ from tidelog.protocol.messages.create_topics import (
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.storage.topic_configs import TOPIC_CONFIGS
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 _DEFAULT: Final = -1
 

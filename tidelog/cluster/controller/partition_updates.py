@@ -22,7 +22,7 @@ from tidelog.cluster.partition_changes import changed_partition
 from tidelog.cluster.replica_directories import default_directory, is_online
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tidelog.storage.topic_configs import TOPIC_CONFIGS
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from tidelog.base.config_definition import ConfigValue
 from tidelog.protocol.ids import BrokerId
-from tidelog.storage.config_definition import ConfigValue
 
 
 class Randomness(Protocol):

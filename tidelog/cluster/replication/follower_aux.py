@@ -39,9 +39,9 @@ from tidelog.cluster.replication.follower_state import (
 from tidelog.cluster.replication.safeguards import NONE_DISABLED, Safeguard, SafeguardSet
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.storage.errors import CorruptSnapshot
+from tidelog.storage.disk.errors import CorruptSnapshot
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
-from tidelog.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from tidelog.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
 
 
 class RemoteTier(Protocol):

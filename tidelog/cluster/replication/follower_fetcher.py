@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from typing import Final
 from uuid import UUID
 
-from tidelog.clients.failures import known_code
+from tidelog.clients.transport.failures import known_code
 from tidelog.cluster.replication.follower_aux import AuxBuilder, RemoteTier
 from tidelog.cluster.replication.follower_fetches import FetchThrottle, FollowerFetches, FollowerSettings
 from tidelog.cluster.replication.follower_questions import FollowerQuestions
@@ -56,7 +56,7 @@ from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
 )
-from tidelog.storage.errors import StorageFailure
+from tidelog.storage.disk.errors import StorageFailure
 
 __all__ = ["FetchThrottle", "FollowerFetcher", "FollowerSettings"]
 

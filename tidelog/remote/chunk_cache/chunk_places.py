@@ -14,8 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.remote.segment_objects.buffers import Buffer, Pieces
-from tidelog.storage.config_definition import ConfigError
 
 _log = logging.getLogger(__name__)
 

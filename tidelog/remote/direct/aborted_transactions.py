@@ -15,7 +15,7 @@ from tidelog.remote.inspection.bucket import THREADS, in_threads
 from tidelog.remote.reader import aborted
 from tidelog.remote.reader.lineage import SegmentPart, parts_with_aborted_transactions
 from tidelog.remote.storage_manager import RemoteStorageManager
-from tidelog.storage.txn_index import AbortedTransaction, AbortedTransactions
+from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransactions
 
 
 def aborted_transactions(

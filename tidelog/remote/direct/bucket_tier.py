@@ -29,8 +29,8 @@ from tidelog.remote.segment_metadata import (
 )
 from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 from tidelog.remote.streams import read_all
-from tidelog.storage.errors import CorruptSnapshot
-from tidelog.storage.producer_snapshot import decode_snapshot
+from tidelog.storage.disk.errors import CorruptSnapshot
+from tidelog.storage.producers.producer_snapshot import decode_snapshot
 
 _SNAPSHOT_BYTES_MAX: Final = 256 << 20
 

@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from tidelog.clients.admin import Admin, OffsetSpec
-from tidelog.clients.partition_reader import PartitionReader
+from tidelog.clients.admin.admin import Admin, OffsetSpec
+from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.remote.direct.partition_tier import PartitionTier

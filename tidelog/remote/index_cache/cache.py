@@ -27,10 +27,10 @@ from tidelog.remote.index_cache.index_files import Index, IndexFiles
 from tidelog.remote.index_cache.memory_file import MemoryFile
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tidelog.remote.storage_manager import RemoteStorageError, RemoteStorageManager
-from tidelog.storage.files import FileSystem
-from tidelog.storage.offset_index import OffsetIndex
-from tidelog.storage.time_index import TimeIndex
-from tidelog.storage.txn_index import TransactionIndex
+from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.segment.txn_index import TransactionIndex
 
 FILES_MAX: Final = 200_000
 OPEN_FILES_MAX: Final = 512

@@ -22,11 +22,11 @@ from tidelog.remote.storage_manager import (
     RemoteStorageManager,
 )
 from tidelog.remote.streams import read_all
-from tidelog.storage.errors import CorruptIndex, StorageFailure
-from tidelog.storage.files import File, FileSystem
-from tidelog.storage.offset_index import OffsetIndex
-from tidelog.storage.time_index import TimeIndex
-from tidelog.storage.txn_index import TransactionIndex
+from tidelog.storage.disk.errors import CorruptIndex, StorageFailure
+from tidelog.storage.disk.files import File, FileSystem
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.segment.txn_index import TransactionIndex
 
 Index: TypeAlias = OffsetIndex | TimeIndex | TransactionIndex
 

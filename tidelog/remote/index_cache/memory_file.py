@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from tidelog.storage.read_only_files import UnwritableFile
+from tidelog.storage.disk.read_only_files import UnwritableFile
 
 
 class MemoryFile(UnwritableFile):

@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.storage.offset_index import OffsetIndex
-from tidelog.storage.time_index import TimeIndex
-from tidelog.storage.txn_index import TransactionIndex
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.segment.txn_index import TransactionIndex
 
 
 class SegmentIndexes(Protocol):

@@ -17,8 +17,8 @@ from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.segment_objects.manifest import SegmentManifest
 from tidelog.remote.storage_manager import IndexType, RemoteStorageError
 from tidelog.remote.streams import read_all
-from tidelog.storage.errors import CorruptIndex
-from tidelog.storage.offset_index import OffsetIndex
+from tidelog.storage.disk.errors import CorruptIndex
+from tidelog.storage.segment.offset_index import OffsetIndex
 
 _INDEX_BYTES_MAX = 1 << 30
 

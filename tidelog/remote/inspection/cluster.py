@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
-from tidelog.clients.admin import (
+from tidelog.clients.admin.admin import (
     Admin,
     ConfigResource,
     ListedOffset,
@@ -25,7 +25,7 @@ from tidelog.clients.admin import (
     ResourceType,
     TopicDescription,
 )
-from tidelog.clients.partition_reader import PartitionReader
+from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.remote.inspection.history import MetadataHistory, RecordPlace
@@ -34,8 +34,8 @@ from tidelog.remote.inspection.views import NOTHING, PartitionOffsets, Partition
 from tidelog.remote.metadata.config import METADATA_TOPIC
 from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.segment_metadata import TopicIdPartition
-from tidelog.storage.config import LogConfig
-from tidelog.storage.topic_configs import log_config_from
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import log_config_from
 
 _READERS: Final = 8
 _CONFIGS: Final = (

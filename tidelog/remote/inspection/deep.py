@@ -3,7 +3,7 @@
 | what | must hold |
 |---|---|
 | batches | checksums; offsets without a hole from first to last; epochs and largest timestamp as noted |
-| indexes | what `tidelog.storage.index_checks` says, as for local segments |
+| indexes | what `tidelog.storage.segment.index_checks` says, as for local segments |
 | transaction index | an entry for every abort of a transaction with records here; none when so noted |
 | producer snapshot | its checksum; no offset behind the segment |
 | leader epochs | they rise, and are those of the metadata within the segment |
@@ -33,21 +33,21 @@ from tidelog.remote.storage_manager import (
     RemoteStorageManager,
 )
 from tidelog.remote.streams import read_all
-from tidelog.storage.batch_scan import CheckedBatch
-from tidelog.storage.checkpoints import decode_leader_epochs
-from tidelog.storage.errors import CorruptFile
-from tidelog.storage.index_checks import check_leader_epochs
-from tidelog.storage.leader_epoch import LeaderEpochCache
-from tidelog.storage.log_files import (
+from tidelog.storage.disk.checkpoints import decode_leader_epochs
+from tidelog.storage.disk.errors import CorruptFile
+from tidelog.storage.disk.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
-from tidelog.storage.producer_snapshot import decode_snapshot
-from tidelog.storage.segment_inspection import SegmentInspection
-from tidelog.storage.transaction_marker import read_end_transaction_marker
-from tidelog.storage.txn_index import TransactionIndex
+from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.producers.producer_snapshot import decode_snapshot
+from tidelog.storage.producers.transaction_marker import read_end_transaction_marker
+from tidelog.storage.segment.batch_scan import CheckedBatch
+from tidelog.storage.segment.index_checks import check_leader_epochs
+from tidelog.storage.segment.inspection import SegmentInspection
+from tidelog.storage.segment.txn_index import TransactionIndex
 
 _SMALL_FILE_BYTES_MAX: Final = 1 << 30
 _INDEXES: Final = {

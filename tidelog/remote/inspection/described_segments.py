@@ -19,8 +19,8 @@ from tidelog.remote.segment_metadata import (
 )
 from tidelog.remote.storage_manager import IndexType, RemoteStorageError
 from tidelog.remote.streams import read_all
-from tidelog.storage.checkpoints import decode_leader_epochs
-from tidelog.storage.errors import CorruptFile
+from tidelog.storage.disk.checkpoints import decode_leader_epochs
+from tidelog.storage.disk.errors import CorruptFile
 from tidelog.storage.leader_epoch import EpochEntry
 
 _STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED

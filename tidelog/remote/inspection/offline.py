@@ -25,7 +25,7 @@ from tidelog.remote.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
-from tidelog.storage.config import LogConfig
+from tidelog.storage.config.log_config import LogConfig
 
 _SUFFIXES = ("log", "indexes", MANIFEST_SUFFIX)
 

@@ -12,9 +12,9 @@ from tidelog.remote.index_cache.memory_file import MemoryFile
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.storage_manager import ReadableStream, RemoteStorageManager
 from tidelog.remote.streams import read_up_to
-from tidelog.storage.files import File
-from tidelog.storage.log_files import LOG_SUFFIX
-from tidelog.storage.read_only_files import ReadOnlyFileSystem, UnwritableFile
+from tidelog.storage.disk.files import File
+from tidelog.storage.disk.log_files import LOG_SUFFIX
+from tidelog.storage.disk.read_only_files import ReadOnlyFileSystem, UnwritableFile
 
 
 class StreamedFile(UnwritableFile):

@@ -10,7 +10,7 @@ from tidelog.protocol.ids import ENDLESS, LeaderEpoch, Offset
 from tidelog.remote.inspection.history import PartitionHistory
 from tidelog.remote.log_manager.remote_lineage import EpochLineage
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
-from tidelog.storage.config import LogConfig
+from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.leader_epoch import EpochEntry
 
 NOTHING: Final = -1

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidelog.protocol.ids import Offset
-from tidelog.storage.config import LogConfig
+from tidelog.storage.config.log_config import LogConfig
 
 
 class LocalSegment(NamedTuple):

@@ -27,7 +27,7 @@ from uuid import UUID
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.log_manager.remote_lineage import EpochLineage
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tidelog.storage.config import LogConfig
+from tidelog.storage.config.log_config import LogConfig
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED

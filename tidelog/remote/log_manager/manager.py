@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from tidelog.clients.backoff import ExponentialBackoff
+from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.protocol.ids import BrokerId
 from tidelog.remote.log_manager.byte_rate import ByteRate
 from tidelog.remote.log_manager.context import Clock, Randomness, RemoteLogContext

@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from typing import Final, Protocol, TypeGuard, runtime_checkable
 
-from tidelog.clients.backoff import ExponentialBackoff
+from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.remote.log_manager.context import RemoteLogContext
 from tidelog.remote.log_manager.fault_points import FaultPoint
 from tidelog.remote.log_manager.segment_deletion import delete_segment

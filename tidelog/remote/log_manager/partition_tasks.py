@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from tidelog.clients.backoff import ExponentialBackoff
+from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.remote.log_manager.context import RemoteLogContext
 from tidelog.remote.log_manager.copy_task import CopyTask
 from tidelog.remote.log_manager.expiration_task import ExpirationTask

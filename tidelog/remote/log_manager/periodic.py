@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from tidelog.clients.backoff import ExponentialBackoff
+from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.remote.log_manager.context import Randomness
 from tidelog.remote.log_manager.turns import Turns
 from tidelog.remote.metadata_manager import RemoteMetadataNotReady

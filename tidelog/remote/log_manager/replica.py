@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from tidelog.protocol.ids import LeaderEpoch
 from tidelog.remote.log_manager.copy_plan import LocalSegment
 from tidelog.remote.segment_metadata import TopicIdPartition
-from tidelog.storage.log import PartitionLog
-from tidelog.storage.segment import LogSegment
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.segment.segment import LogSegment
 
 
 @dataclass(frozen=True, slots=True)

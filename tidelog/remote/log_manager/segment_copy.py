@@ -27,16 +27,16 @@ from tidelog.remote.segment_metadata import (
     RemoteLogSegmentState,
 )
 from tidelog.remote.storage_manager import LogSegmentData
-from tidelog.storage.checkpoints import encode_leader_epochs
-from tidelog.storage.log import PartitionLog
-from tidelog.storage.log_files import (
+from tidelog.storage.disk.checkpoints import encode_leader_epochs
+from tidelog.storage.disk.log_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_name,
 )
-from tidelog.storage.segment import LogSegment
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.segment.segment import LogSegment
 
 
 class SegmentNotCopyable(Exception):

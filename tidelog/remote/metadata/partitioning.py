@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.clients.partitioner import murmur2
+from tidelog.clients.producer.partitioner import murmur2
 from tidelog.remote.segment_metadata import TopicIdPartition
 
 _INT32: Final = 0xFFFFFFFF

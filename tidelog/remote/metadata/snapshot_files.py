@@ -37,7 +37,7 @@ from tidelog.remote.segment_metadata import (
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from tidelog.storage.files import FileSystem, write_atomically
+from tidelog.storage.disk.files import FileSystem, write_atomically
 
 DIRECTORY: Final = "remote-log-metadata"
 DELETIONS_FILE: Final = "partition-deletions"

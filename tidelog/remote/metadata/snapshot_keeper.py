@@ -15,7 +15,7 @@ from tidelog.remote.metadata.cache import RemoteLogMetadataCache
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.snapshot_plan import SnapshotPlanner
 from tidelog.remote.segment_metadata import RemotePartitionDeleteMetadata, TopicIdPartition
-from tidelog.storage.errors import StorageFailure
+from tidelog.storage.disk.errors import StorageFailure
 
 RunBlocking: TypeAlias = Callable[..., Awaitable[Any]]
 """Calls a function with arguments in a thread."""

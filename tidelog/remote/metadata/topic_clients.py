@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Final
 
-from tidelog.clients.admin import Admin
-from tidelog.clients.admin_types import NewTopic, TopicDescription
-from tidelog.clients.config import ClientConfig, ConsumerConfig, ProducerConfig
-from tidelog.clients.connection import Authenticator
-from tidelog.clients.consumer import Consumer
-from tidelog.clients.environment import Environment
-from tidelog.clients.producer import Producer
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.admin.types import NewTopic, TopicDescription
+from tidelog.clients.config.client_config import ClientConfig, ConsumerConfig, ProducerConfig
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.producer.producer import Producer
+from tidelog.clients.transport.connection import Authenticator
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, Offset, TopicPartition
 from tidelog.remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig, client_options

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.remote.object_store.local_directory import LocalDirectoryStore
 from tidelog.remote.object_store.port import ObjectStore
-from tidelog.storage.config_definition import ConfigError
 
 _AIVEN: Final = "io.aiven.kafka.tieredstorage.storage."
 _KINDS: Final = {

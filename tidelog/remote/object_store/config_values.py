@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.storage.config_definition import ConfigDefinition, ConfigError, ConfigValue
+from tidelog.base.config_definition import ConfigDefinition, ConfigError, ConfigValue
 
 
 def parse_values(

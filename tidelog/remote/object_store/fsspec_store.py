@@ -26,6 +26,7 @@ from uuid import uuid4
 
 import fsspec
 
+from tidelog.base.config_definition import HIDDEN_VALUE, ConfigDefinition, ConfigError, ConfigKind, table
 from tidelog.remote.object_store.config_values import parse_values
 from tidelog.remote.object_store.port import (
     Content,
@@ -39,7 +40,6 @@ from tidelog.remote.object_store.port import (
 )
 from tidelog.remote.object_store.streams import PIECE_BYTES_MAX, ExactStream, Parts, put_errors
 from tidelog.remote.storage_manager import RemoteStorageError
-from tidelog.storage.config_definition import HIDDEN_VALUE, ConfigDefinition, ConfigError, ConfigKind, table
 
 _UPLOADS: Final = ".uploads"
 _RENAMING: Final = frozenset({"file", "local", "hdfs", "arrow_hdfs", "sftp", "ssh", "smb"})

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
+from tidelog.base.config_definition import ConfigDefinition, ConfigError, ConfigKind, table
 from tidelog.remote.object_store.config_values import parse_values
 from tidelog.remote.object_store.port import (
     Content,
@@ -33,7 +34,6 @@ from tidelog.remote.object_store.port import (
     range_length,
 )
 from tidelog.remote.object_store.streams import PIECE_BYTES_MAX, ExactStream, Parts, put_errors
-from tidelog.storage.config_definition import ConfigDefinition, ConfigError, ConfigKind, table
 
 _UPLOADS: Final = ".uploads"
 _ATTEMPTS_MAX: Final = 100

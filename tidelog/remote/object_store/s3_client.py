@@ -14,9 +14,9 @@ from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.credentials import Credentials, ReadOnlyCredentials
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.remote.object_store.s3_deadlines import POOL_CLASSES
 from tidelog.remote.object_store.s3_settings import S3Settings
-from tidelog.storage.config_definition import ConfigError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tidelog.remote.object_store.config_values import parse_values
-from tidelog.storage.config_definition import (
+from tidelog.base.config_definition import (
     ConfigDefinition,
     ConfigError,
     ConfigKind,
     ConfigValue,
     table,
 )
+from tidelog.remote.object_store.config_values import parse_values
 
 PART_BYTES_MIN: Final = 5 * 1024 * 1024
 PARTS_MAX: Final = 10_000

@@ -12,8 +12,8 @@ from tidelog.protocol.ids import Offset
 from tidelog.remote.index_cache.segment_indexes import SegmentIndexes
 from tidelog.remote.reader.batch_stream import DamagedSegment
 from tidelog.remote.reader.lineage import SegmentPart
-from tidelog.storage.errors import CorruptIndex
-from tidelog.storage.txn_index import AbortedTransaction, AbortedTransactions, TransactionIndex
+from tidelog.storage.disk.errors import CorruptIndex
+from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransactions, TransactionIndex
 
 
 def collect(

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageManager
 from tidelog.remote.streams import read_all
-from tidelog.storage.checkpoints import decode_leader_epochs
+from tidelog.storage.disk.checkpoints import decode_leader_epochs
 from tidelog.storage.leader_epoch import EpochEntry
 
 AUXILIARY_BYTES_MAX: Final = 256 << 20

@@ -21,7 +21,7 @@ from tidelog.remote.metadata_manager import RemoteMetadataError, RemoteMetadataN
 from tidelog.remote.reader.batch_stream import DamagedSegment
 from tidelog.remote.segment_metadata import TopicIdPartition
 from tidelog.remote.storage_manager import RemoteStorageError
-from tidelog.storage.errors import CorruptFile
+from tidelog.storage.disk.errors import CorruptFile
 
 _log = logging.getLogger(__name__)
 

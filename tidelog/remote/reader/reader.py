@@ -42,8 +42,8 @@ from tidelog.remote.reader.segment_read import SegmentRead, SegmentReader
 from tidelog.remote.reader.timestamp_search import TimestampReader
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.storage_manager import RemoteStorageManager
-from tidelog.storage.log_lookup import RecordPlace
-from tidelog.storage.txn_index import AbortedTransaction, AbortedTransactions
+from tidelog.storage.log.lookup import RecordPlace
+from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransactions
 
 SEGMENTS_AT_ONCE: Final = 64
 """How many transaction indexes one call in the pool looks into."""

@@ -8,7 +8,7 @@ from typing import Protocol, TypeAlias
 from tidelog.protocol.ids import Offset
 from tidelog.remote.segment_metadata import TopicIdPartition
 from tidelog.storage.leader_epoch import LeaderEpochCache
-from tidelog.storage.txn_index import AbortedTransaction
+from tidelog.storage.segment.txn_index import AbortedTransaction
 
 Records: TypeAlias = bytes | memoryview
 

@@ -16,7 +16,7 @@ from tidelog.remote.reader.batch_stream import PIECE_BYTES, BatchStream, Damaged
 from tidelog.remote.reader.lineage import SegmentPart
 from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.storage_manager import ReadableStream, RemoteStorageManager
-from tidelog.storage.offset_index import OffsetIndex
+from tidelog.storage.segment.offset_index import OffsetIndex
 
 _EMPTY: Final = memoryview(b"")
 

@@ -2,7 +2,7 @@
 
 I/O: blocks; called from reader threads, which rest often while they look at records, so that the event loop
 can run. Bounds: one piece of the segment, one batch and what it expands to within
-`tidelog.storage.record_bounds`.
+`tidelog.storage.log.record_bounds`.
 Errors: RemoteStorageError, DamagedSegment, ShortSegment.
 Source: RemoteLogManager.lookupTimestamp of Apache Kafka 4.3; KIP-405, KIP-1075.
 """
@@ -28,7 +28,7 @@ from tidelog.remote.reader.batch_stream import (
 from tidelog.remote.reader.lineage import SegmentPart
 from tidelog.remote.reader.segment_read import SegmentBytes
 from tidelog.remote.storage_manager import RemoteStorageManager
-from tidelog.storage.log_lookup import FoundBatch, RecordPlace, first_readable_place
+from tidelog.storage.log.lookup import FoundBatch, RecordPlace, first_readable_place
 
 T = TypeVar("T")
 

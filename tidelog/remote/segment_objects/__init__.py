@@ -10,5 +10,5 @@ Each chunk of the log is transformed on its own (zstd, then AES-256-GCM), so tha
 fetching the chunks it touches. The manifest is written last: a segment without one does not exist.
 
 Source: Aiven's RemoteStorageManager for Apache Kafka, whose buckets these are; checked against the plugin
-itself (tests/remote/segment_objects/golden).
+itself (tests/golden/segment_objects).
 """

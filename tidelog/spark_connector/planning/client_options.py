@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from tidelog.clients.config import ClientConfig, ConsumerConfig, ProducerConfig
-from tidelog.clients.options import ConfigError, unknown_option
+from tidelog.clients.config.client_config import ClientConfig, ConsumerConfig, ProducerConfig
+from tidelog.clients.config.options import ConfigError, unknown_option
 from tidelog.spark_connector.planning.option_values import CLIENT_PREFIX, OptionError, read_bool
 
 _WITHOUT_EFFECT: Final = frozenset(

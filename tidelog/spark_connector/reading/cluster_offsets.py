@@ -13,10 +13,10 @@ from types import TracebackType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from tidelog.clients.admin import Admin, ListedOffset
-from tidelog.clients.admin import OffsetSpec as AdminOffsetSpec
-from tidelog.clients.failures import is_retriable
-from tidelog.clients.partition_reader import PartitionReader
+from tidelog.clients.admin.admin import Admin, ListedOffset
+from tidelog.clients.admin.admin import OffsetSpec as AdminOffsetSpec
+from tidelog.clients.consumer.partition_reader import PartitionReader
+from tidelog.clients.transport.failures import is_retriable
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import ENDLESS, Offset, TopicPartition
 from tidelog.protocol.schema import ZERO_UUID

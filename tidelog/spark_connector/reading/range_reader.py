@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.clients.partition_reader import FetchedRange, PartitionReader
+from tidelog.clients.consumer.partition_reader import FetchedRange, PartitionReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.spark_connector.planning.client_options import ClientOptions

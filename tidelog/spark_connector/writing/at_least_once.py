@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from tidelog.clients.producer import DeliveryFuture, Producer
+from tidelog.clients.producer.producer import DeliveryFuture, Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.spark_connector.planning.client_options import ClientOptions
 from tidelog.spark_connector.planning.sink_columns import SinkColumns

@@ -1,0 +1,83 @@
+"""`python -m tests.harness.failover`: three nodes under load and faults; exit code 1 for a broken promise."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.harness.failover import firewall
+from tests.harness.failover.faults import CUTS, FaultKind
+from tests.harness.failover.run import FailoverRun, Options, Outcome, figures
+from tests.harness.soak.checker import Anomaly
+from tests.support.paths import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def table_of(outcome: Outcome, kinds: tuple[FaultKind, ...]) -> Table:
+    """The figures, for people."""
+    findings = outcome.findings
+    table = Table("figure", "value", title="Failover")
+    rows = {
+        "run, s": f"{outcome.elapsed_s:.0f}",
+        "faults": f"{len(outcome.faults)}",
+        "records acknowledged": f"{findings.acknowledged:,}",
+        "records given up by their producer": f"{findings.unknown:,}",
+        "records in the log": f"{findings.in_log:,}",
+        "records read": f"{findings.polled:,}",
+        "commits answered": f"{findings.commits:,}",
+    }
+    for kind in kinds:
+        taken = outcome.led_seconds(kind)
+        if taken:
+            rows[f"{kind.name}: led elsewhere after, s, median / most"] = (
+                f"{taken[len(taken) // 2]:.2f} / {taken[-1]:.2f}"
+            )
+    for name, value in rows.items():
+        table.add_row(name, value)
+    for anomaly in Anomaly:
+        table.add_row(anomaly.value, str(findings.counts[anomaly]))
+    return table
+
+
+def main() -> int:
+    """Run as the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.harness.failover", description=__doc__)
+    defaults = Options()
+    names = [kind.name.lower() for kind in FaultKind]
+    parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of load with faults")
+    parser.add_argument("--rate", type=float, default=defaults.rate, help="records a second per producer")
+    parser.add_argument("--seed", type=int, default=defaults.seed, help="of the order of faults")
+    parser.add_argument("--keep", metavar="FOLDER", help="leave data, logs and history here")
+    parser.add_argument("kinds", nargs="*", choices=[[], *names], help="which faults; all by default")
+    given = parser.parse_args()
+    kinds = tuple(FaultKind[name.upper()] for name in given.kinds) or tuple(FaultKind)
+    console = Console()
+    if CUTS & set(kinds) and (reason := firewall.why_not()) is not None:
+        console.print(f"SKIPPED: cuts between nodes: {reason}", style="yellow")
+        kinds = tuple(kind for kind in kinds if kind not in CUTS)
+    options = Options(seconds=given.seconds, rate=given.rate, seed=given.seed, kinds=kinds)
+    # Clients whose brokers are gone have nothing to say that is news.
+    logging.disable(logging.ERROR)
+    with tempfile.TemporaryDirectory(prefix="tidelog-failover-") as temporary:
+        folder = Path(given.keep or temporary)
+        folder.mkdir(exist_ok=True)
+        run = FailoverRun(options, folder, lambda text: console.print(text, highlight=False))
+        outcome = asyncio.run(run.run())
+    console.print(table_of(outcome, kinds))
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "failover.json").write_text(figures(outcome, kinds) + "\n")
+    for problem in outcome.problems:
+        console.print(problem, style="red", highlight=False)
+    return 1 if outcome.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

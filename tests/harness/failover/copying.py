@@ -1,0 +1,99 @@
+"""`python -m tests.harness.failover.copying`: exactly once while nodes are killed, stopped and paused.
+
+Three processes; two copiers of ours consume, transform and produce in transactions, and every fifth of their
+transactions fails by itself. Whoever is killed comes back before the next one goes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import tempfile
+import time
+from pathlib import Path
+
+from tests.harness.failover.watch import Watch
+from tests.harness.soak.copies import PARTITIONS, SOURCE, TARGET, Copies
+from tidelog.clients.admin.admin import Admin, NewTopic
+from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
+from tidelog.protocol.errors import KafkaError
+
+_NODES = 3
+_QUIET_S = 3.0
+_PAUSE_S = 8.0
+_WHOLE_WITHIN_S = 60.0
+_COPIED_WITHIN_S = 600.0
+
+
+async def main() -> int:
+    """Do it; 0 when nothing is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--records", type=int, default=100_000, help="how many are copied")
+    parser.add_argument("--faults", type=int, default=15, help="how many nodes are lost, one at a time")
+    parser.add_argument("--per-transaction", type=int, default=750, help="records of a transaction, at most")
+    parser.add_argument("--seed", type=int, default=1, help="which nodes, and how")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tidelog-copying-") as folder:
+        cluster = LocalCluster.create(Path(folder) / "cluster", _NODES, settings=QUICK_TIMEOUTS)
+        try:
+            await asyncio.to_thread(cluster.start)
+            wrong = await _copy(cluster, options)
+        finally:
+            for node in cluster.nodes.values():
+                node.kill()
+    print("\n".join(wrong) or f"{options.records} records are copied exactly once")
+    return 1 if wrong else 0
+
+
+async def _copy(cluster: LocalCluster, options: argparse.Namespace) -> list[str]:
+    servers = cluster.bootstrap_servers
+    async with Admin(servers) as admin:
+        topics = [
+            NewTopic(
+                name=name,
+                num_partitions=PARTITIONS,
+                replication_factor=_NODES,
+                configs={"min.insync.replicas": "2"},
+            )
+            for name in (SOURCE, TARGET)
+        ]
+        for result in (await admin.create_topics(topics)).values():
+            if isinstance(result, KafkaError):
+                raise result
+    copies = Copies(
+        servers,
+        options.records,
+        at_a_time=max(1, options.records // 10_000),
+        pause_s=0.01,
+        records_per_transaction=options.per_transaction,
+    )
+    faults = _lose_nodes(cluster, options.faults, random.Random(options.seed))
+    return await copies.run_during(faults, _COPIED_WITHIN_S)
+
+
+async def _lose_nodes(cluster: LocalCluster, count: int, rng: random.Random) -> None:
+    """One node after the other is killed, stopped or paused, and comes back."""
+    watch = Watch(cluster, TARGET)
+    for _ in range(count):
+        await asyncio.sleep(_QUIET_S)
+        node_id, kind = rng.choice(sorted(cluster.nodes)), rng.choice(("kill", "stop", "pause"))
+        began = time.monotonic()
+        node = cluster.nodes[node_id]
+        if kind == "pause":
+            node.pause()
+            await asyncio.sleep(_PAUSE_S)
+            node.resume()
+        else:
+            if kind == "kill":
+                cluster.kill(node_id)
+            else:
+                await asyncio.to_thread(cluster.stop, [node_id])
+            await asyncio.to_thread(cluster.start, [node_id])
+        await watch.until_whole(_WHOLE_WITHIN_S)
+        print(f"{kind} of node {node_id}: whole again after {time.monotonic() - began:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(asyncio.run(main()))

@@ -1,0 +1,232 @@
+"""One failover run: the mixed load, faults one after the other, and what the checker says of it all.
+
+start 3 nodes -> load -> [ fault -> leaders elsewhere? -> undo -> whole again? ] ... -> last reading
+-> clean stop -> replicas byte-identical? -> verdict
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.harness.failover.faults import CUTS, Fault, FaultKind, Faults, Target, schedule
+from tests.harness.failover.firewall import Firewall
+from tests.harness.failover.replicas import differences
+from tests.harness.failover.watch import Watch
+from tests.harness.soak.checker import Findings, check
+from tests.harness.soak.history import History, read_history
+from tests.harness.soak.load import MixedLoad
+from tidelog.clients.admin.admin import Admin
+from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
+
+TOPIC: Final = "failover"
+NODES: Final = 3
+TOPIC_CONFIG: Final = {"segment.bytes": str(16 << 20), "min.insync.replicas": "2"}
+FIRST_HOST: Final = 11
+
+SETTINGS: Final = {
+    **QUICK_TIMEOUTS,
+    # Processes of their own hear of each other sooner than nodes that share a loop.
+    "controller.quorum.fetch.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "leader.imbalance.check.interval.seconds": "10",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run is told; `rate` is records per second of each of the six producers."""
+
+    seconds: float = 300.0
+    rate: float = 100.0
+    partitions: int = 6
+    kinds: tuple[FaultKind, ...] = tuple(FaultKind)
+    seed: int = 1
+    fault_least_s: float = 1.0
+    fault_most_s: float = 6.0
+    whole_within_s: float = 60.0
+    led_within_s: float = 20.0
+
+
+@dataclass(slots=True)
+class FaultOutcome:
+    """How the cluster took one fault; `led_s` is None when the fault was over before leaders had to move."""
+
+    fault: Fault
+    node_id: int
+    led_s: float | None
+    whole_s: float
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run found."""
+
+    findings: Findings
+    faults: list[FaultOutcome]
+    elapsed_s: float
+    problems: list[str] = field(default_factory=list)
+
+    def led_seconds(self, *kinds: FaultKind) -> list[float]:
+        """How long partitions of the node were without another leader, in ascending order."""
+        return sorted(one.led_s for one in self.faults if one.led_s is not None and one.fault.kind in kinds)
+
+
+Progress = Callable[[str], None]
+
+
+class FailoverRun:
+    """One run in `directory`, which must be empty."""
+
+    def __init__(self, options: Options, directory: Path, progress: Progress) -> None:
+        self._options = options
+        self._progress = progress
+        needs_cuts = bool(CUTS & set(options.kinds))
+        hosts = [f"127.0.0.{FIRST_HOST + index}" for index in range(NODES)] if needs_cuts else []
+        self.cluster = LocalCluster.create(directory / "cluster", NODES, hosts=hosts, settings=SETTINGS)
+        self._history = History(directory / "history.jsonl")
+        self._watch = Watch(self.cluster, TOPIC)
+        self._needs_cuts = needs_cuts
+        self._outcomes: list[FaultOutcome] = []
+        self._problems: list[str] = []
+
+    async def run(self) -> Outcome:
+        """Do it; TimeoutError when the cluster does not come back from a fault by itself."""
+        began = time.monotonic()
+        options, cluster = self._options, self.cluster
+        with ExitStack() as stack:
+            firewall = stack.enter_context(Firewall()) if self._needs_cuts else None
+            stack.callback(self._end_all)
+            seconds = await asyncio.to_thread(cluster.start)
+            self._progress(f"{NODES} nodes ready after {seconds:.1f} s")
+            await self._create_topic()
+            load = MixedLoad(
+                cluster.bootstrap_servers,
+                TOPIC,
+                self._history,
+                rate=options.rate,
+                partitions=options.partitions,
+            )
+            await load.run_during(self._do_faults(Faults(cluster, firewall)))
+            self._progress("reading everything back")
+            await load.read_everything()
+            await self._watch.until_whole(options.whole_within_s)
+            await asyncio.to_thread(cluster.stop)
+        self._history.close()
+        outcome = Outcome(check(read_history(self._history.path)), self._outcomes, time.monotonic() - began)
+        outcome.problems += self._problems + self._judge(outcome.findings)
+        return outcome
+
+    def _judge(self, findings: Findings) -> list[str]:
+        folders = [self.cluster.layout.data_folder(node) for node in self.cluster.nodes]
+        problems = [f"{each.anomaly.value}: {each.text}" for each in findings.violations]
+        problems += [
+            f"replicas differ: {line}" for line in differences(folders, TOPIC, self._options.partitions)
+        ]
+        if findings.acknowledged == 0 or findings.commits == 0:
+            problems.append("nothing was acknowledged or committed")
+        return problems
+
+    async def _create_topic(self) -> None:
+        async with Admin(self.cluster.bootstrap_servers) as admin:
+            await admin.create_topic(TOPIC, self._options.partitions, NODES, configs=TOPIC_CONFIG)
+        await self._watch.until_whole(self._options.whole_within_s)
+
+    async def _do_faults(self, faults: Faults) -> None:
+        options = self._options
+        end = time.monotonic() + options.seconds
+        await asyncio.sleep(2.0)
+        for fault in schedule(
+            options.seed, options.kinds, least_s=options.fault_least_s, most_s=options.fault_most_s
+        ):
+            if time.monotonic() > end:
+                return
+            await self._do(faults, fault)
+
+    async def _do(self, faults: Faults, fault: Fault) -> None:
+        first = await self._choose(fault.target)
+        nodes = [first]
+        if fault.kind is FaultKind.ROLL:
+            nodes += [node_id for node_id in self.cluster.nodes if node_id != first]
+        for node_id in nodes:
+            await self._do_to(node_id, faults, fault)
+
+    async def _do_to(self, node_id: int, faults: Faults, fault: Fault) -> None:
+        self._history.add(str(node_id), "kill" if fault.kind is FaultKind.KILL else "fault", "ok")
+        began = time.monotonic()
+        await asyncio.to_thread(faults.begin, fault.kind, node_id)
+        led_s = None
+        try:
+            if self._moves_leaders(fault):
+                await self._watch.until_led_without(node_id, self._options.led_within_s)
+                led_s = time.monotonic() - began
+                await asyncio.sleep(max(0.0, fault.seconds - led_s))
+            else:
+                await asyncio.sleep(fault.seconds)
+        except TimeoutError:
+            self._problems.append(
+                f"{fault.kind.name} of node {node_id}: its partitions found no other leader"
+            )
+        finally:
+            await asyncio.to_thread(faults.end, fault.kind, node_id)
+        whole_s = await self._watch.until_whole(self._options.whole_within_s)
+        self._outcomes.append(FaultOutcome(fault, node_id, led_s, whole_s))
+        led = "" if led_s is None else f"led elsewhere after {led_s:.2f} s, "
+        self._progress(
+            f"{len(self._outcomes):3} {fault.kind.name:8} node {node_id} ({fault.target.value}): {led}"
+            f"whole {whole_s:.2f} s after it was over"
+        )
+
+    @staticmethod
+    def _moves_leaders(fault: Fault) -> bool:
+        """Whether leaders must move: a node that is not heard, or gone; not one that is away for moments."""
+        if fault.kind in (FaultKind.KILL, FaultKind.RESTART, FaultKind.ROLL):
+            return True
+        return fault.kind is not FaultKind.DEAF and fault.seconds > 4.0
+
+    async def _choose(self, target: Target) -> int:
+        controller = await self._watch.controller()
+        if target is Target.CONTROLLER and controller is not None:
+            return controller
+        seen = await self._watch.seen()
+        led = Counter(seen.leaders.values() if seen is not None else ())
+        others = [node for node in self.cluster.nodes if node != controller]
+        # In turns where they lead equally many.
+        others = others[len(self._outcomes) % len(others) :] + others
+        return max(others, key=lambda node: led[node])
+
+    def _end_all(self) -> None:
+        for node in self.cluster.nodes.values():
+            node.kill()
+
+
+def figures(outcome: Outcome, kinds: Sequence[FaultKind]) -> str:
+    """The figures of a run as JSON, for a machine."""
+    findings = outcome.findings
+    return json.dumps(
+        {
+            "elapsed_s": round(outcome.elapsed_s),
+            "faults": len(outcome.faults),
+            "sent": findings.sent,
+            "acknowledged": findings.acknowledged,
+            "given_up": findings.unknown,
+            "in_log": findings.in_log,
+            "polled": findings.polled,
+            "commits": findings.commits,
+            "led_elsewhere_s": {
+                kind.name: [round(seconds, 3) for seconds in outcome.led_seconds(kind)] for kind in kinds
+            },
+            "whole_again_s": sorted(round(one.whole_s, 3) for one in outcome.faults),
+            "problems": outcome.problems,
+        },
+        indent=2,
+    )

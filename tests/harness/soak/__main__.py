@@ -1,0 +1,82 @@
+"""`python -m tests.harness.soak`: load with kill -9; exit code 1 when a promise is broken."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.harness.soak.broker import BrokerDied
+from tests.harness.soak.checker import Anomaly
+from tests.harness.soak.run import MEBIBYTE, Options, Outcome, SoakRun, as_json
+from tests.support.paths import ROOT
+
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def table_of(outcome: Outcome) -> Table:
+    """The figures, for people."""
+    findings = outcome.findings
+    table = Table(title="Soak")
+    table.add_column("figure")
+    table.add_column("value", justify="right")
+    rows = {
+        "run, s": f"{outcome.elapsed_s:.0f}",
+        "kill -9": f"{findings.kills}",
+        "slowest start, s": f"{max(outcome.start_seconds):.2f}",
+        "records sent": f"{findings.sent:,}",
+        "records acknowledged": f"{findings.acknowledged:,}",
+        "records given up by their producer": f"{findings.unknown:,}",
+        "records in the log": f"{findings.in_log:,}",
+        "records read": f"{findings.polled:,}",
+        "commits answered": f"{findings.commits:,}",
+        "resident memory, most, MiB": f"{outcome.peak_bytes / MEBIBYTE:.0f}",
+        "growth within the last start, MiB/min": f"{outcome.growth_quiet / MEBIBYTE:.2f}",
+        "growth from start to start, MiB/min": f"{outcome.growth_over_starts / MEBIBYTE:.2f}",
+    }
+    for name, value in rows.items():
+        table.add_row(name, value)
+    for anomaly in Anomaly:
+        table.add_row(anomaly.value, str(findings.counts[anomaly]))
+    return table
+
+
+def main() -> int:
+    """Run as the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m tests.harness.soak", description=__doc__)
+    defaults = Options()
+    parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of load with kills")
+    parser.add_argument(
+        "--kill-every", type=float, default=defaults.kill_every_s, help="seconds between kills"
+    )
+    parser.add_argument("--quiet", type=float, default=None, help="seconds of load after the last kill")
+    parser.add_argument("--rate", type=float, default=defaults.rate, help="records a second per producer")
+    given = parser.parse_args()
+    quiet_s = given.seconds / 5 if given.quiet is None else given.quiet
+    options = Options(given.seconds, given.kill_every, quiet_s, given.rate)
+    console = Console()
+    # Clients that cannot reach a broker which was killed have nothing to say that is news.
+    logging.disable(logging.ERROR)
+    with tempfile.TemporaryDirectory(prefix="tidelog-soak-") as directory:
+        run = SoakRun(options, Path(directory), lambda text: console.print(text, highlight=False))
+        try:
+            outcome = asyncio.run(run.run())
+        except BrokerDied as error:
+            console.print(f"the broker died: {error}", style="red")
+            return 1
+    console.print(table_of(outcome))
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "soak.json").write_text(as_json(outcome, options) + "\n")
+    for problem in outcome.problems:
+        console.print(problem, style="red", highlight=False)
+    return 1 if outcome.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+"""A broker process that is killed and comes back on the same data and port."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+SETTINGS = {
+    "node.id": "1",
+    "offsets.topic.num.partitions": "4",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+_ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")
+
+
+class BrokerDied(Exception):
+    """The broker ended, or did not start, without having been killed."""
+
+
+class KillableBroker:
+    """`python -m tidelog.broker` on `data_dir`; what it logs goes to `broker.log` beside the data."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.log_path = directory / "broker.log"
+        self.starts = 0
+        self.port = 0
+        self.started_at = 0.0
+        self._settings = {**SETTINGS, **(settings or {}), "log.dirs": str(directory / "data")}
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def address(self) -> str:
+        """`host:port`; the same for every start."""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> float:
+        """Start it and wait until it serves; how many seconds that took."""
+        began = time.monotonic()
+        values = {**self._settings, "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
+        command = [sys.executable, "-m", "tidelog.broker"]
+        command += [f"--override={key}={value}" for key, value in values.items()]
+        with self.log_path.open("a") as log:
+            self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        found = _ADDRESS.search(line)
+        if found is None:
+            raise BrokerDied(f"start {self.starts + 1} printed {line!r}:\n{self.last_lines()}")
+        self.port = int(found[1])
+        self.starts += 1
+        self.started_at = time.monotonic()
+        return self.started_at - began
+
+    def kill(self) -> None:
+        """kill -9: nothing more runs in it."""
+        process = self._require()
+        if process.poll() is not None:
+            raise BrokerDied(f"it ended by itself with code {process.returncode}:\n{self.last_lines()}")
+        process.kill()
+        self._reap(process)
+
+    def stop(self) -> None:
+        """Ask it to end, and wait; kill it if it does not."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            return
+        process.terminate()
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        self._reap(process)
+
+    def resident_bytes(self) -> int:
+        """Memory in use now."""
+        pages = Path(f"/proc/{self._require().pid}/statm").read_text().split()[1]
+        return int(pages) * 4096
+
+    def failures(self) -> list[str]:
+        """Lines of its log that tell of something unforeseen."""
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return [line[:400] for line in lines if "Traceback" in line or "level=ERROR" in line]
+
+    def last_lines(self) -> str:
+        """The end of its log."""
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-20:])
+
+    def _require(self) -> subprocess.Popen[str]:
+        assert self._process is not None, "the broker is not started"
+        return self._process
+
+    @staticmethod
+    def _reap(process: subprocess.Popen[str]) -> None:
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

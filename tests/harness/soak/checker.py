@@ -1,0 +1,282 @@
+"""Which promises of the broker a history breaks (pure, one pass, linear).
+
+Records have one writer each, which numbers them per producer; see history.py for the events.
+All producers are idempotent, so their records stand in the log once and in order.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from tests.harness.soak.history import FINAL_READER, Event
+
+_NUMBER_BITS = 40
+_UNKNOWN = -1
+_SHOWN_PER_KIND = 5
+
+
+class Anomaly(Enum):
+    """What can be wrong, in the words of the report."""
+
+    LOST = "an acknowledged record is not in the log"
+    TWO_VALUES = "two values were seen at one offset"
+    DUPLICATE = "a record of an idempotent producer is there twice"
+    DISORDER = "records of one producer are not in the order they were sent"
+    GAP = "a reader was not given consecutive offsets"
+    INVENTED = "a record was read that nobody sent"
+    MISPLACED = "a record is in another partition than it was sent to"
+    DAMAGED = "a record was read with other bytes than were sent"
+    COMMIT_LOST = "a committed offset is gone or went back"
+    COMMIT_INVENTED = "a committed offset is one that nobody committed"
+    RESUMED_EARLY = "a group went on from before its committed offset"
+    RESUMED_LATE = "a group skipped records that it had not committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken promise."""
+
+    anomaly: Anomaly
+    text: str
+
+
+@dataclass
+class Findings:
+    """What a history holds and what is wrong with it; of each anomaly a few are kept, all are counted."""
+
+    violations: list[Violation] = field(default_factory=list)
+    counts: Counter[Anomaly] = field(default_factory=Counter)
+    sent: int = 0
+    acknowledged: int = 0
+    unknown: int = 0
+    polled: int = 0
+    in_log: int = 0
+    commits: int = 0
+    kills: int = 0
+
+    def add(self, anomaly: Anomaly, text: str) -> None:
+        """Note one more."""
+        self.counts[anomaly] += 1
+        if self.counts[anomaly] <= _SHOWN_PER_KIND:
+            self.violations.append(Violation(anomaly, text))
+
+
+@dataclass
+class _Partition:
+    """By offset: who wrote what there, and whether it was acknowledged and read."""
+
+    values: array[int] = field(default_factory=lambda: array("q"))
+    acknowledged: bytearray = field(default_factory=bytearray)
+    read: bytearray = field(default_factory=bytearray)
+
+    def grow_to(self, length: int) -> None:
+        missing = length - len(self.values)
+        if missing > 0:
+            self.values.extend([_UNKNOWN] * missing)
+            self.acknowledged.extend(bytes(missing))
+            self.read.extend(bytes(missing))
+
+
+@dataclass
+class _Group:
+    """Per partition: the largest commit that was answered, and the largest that was asked for."""
+
+    answered: dict[int, int] = field(default_factory=dict)
+    asked: dict[int, int] = field(default_factory=dict)
+
+
+class Checker:
+    """Takes events one by one with `feed`; `finish` says what is wrong."""
+
+    def __init__(self) -> None:
+        self._findings = Findings()
+        self._partitions: dict[int, _Partition] = {}
+        self._sent: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._groups: dict[str, _Group] = {}
+        self._positions: dict[tuple[str, int], int] = {}
+        self._starts: dict[tuple[str, int], int] = {}
+        self._before_question: dict[str, dict[int, int]] = {}
+
+    def feed(self, event: Event) -> None:
+        """Take the next event."""
+        match event.f, event.type:
+            case "send", "invoke":
+                partition, first, last = event.value
+                self._sent.setdefault((int(event.process), partition), []).append((first, last))
+                self._findings.sent += last - first + 1
+            case "send", "ok":
+                self._acknowledged(int(event.process), event.value)
+            case "send", "info":
+                self._findings.unknown += len(event.value)
+            case "assign", "ok":
+                self._assigned(event.process, event.value)
+            case "poll", "ok":
+                self._polled(event.process, *event.value)
+            case "commit", _:
+                self._commit(_group_of(event.process), event.type, event.value)
+            case "committed", "invoke":
+                group = self._groups.setdefault(_group_of(event.process), _Group())
+                self._before_question[event.process] = dict(group.answered)
+            case "committed", "ok":
+                self._committed(event.process, dict(event.value))
+            case "kill", "ok":
+                self._findings.kills += 1
+
+    def _partition(self, partition: int) -> _Partition:
+        return self._partitions.setdefault(partition, _Partition())
+
+    # ---- records
+
+    def _acknowledged(self, producer: int, acknowledged: list[tuple[int, int, int]]) -> None:
+        for number, partition, offset in acknowledged:
+            log = self._partition(partition)
+            log.grow_to(offset + 1)
+            self._place(log, partition, offset, producer << _NUMBER_BITS | number)
+            log.acknowledged[offset] = 1
+        self._findings.acknowledged += len(acknowledged)
+
+    def _place(self, log: _Partition, partition: int, offset: int, value: int) -> None:
+        there = log.values[offset]
+        if there == _UNKNOWN:
+            log.values[offset] = value
+        elif there != value:
+            self._findings.add(
+                Anomaly.TWO_VALUES,
+                f"partition {partition} offset {offset}: {_show(there)} and {_show(value)}",
+            )
+
+    def _polled(self, reader: str, partition: int, first: int, values: list[tuple[int, int]]) -> None:
+        expected = self._positions.get((reader, partition))
+        if expected is None:
+            self._check_start(reader, partition, first)
+        elif first != expected:
+            self._findings.add(
+                Anomaly.GAP,
+                f"{reader} was given offset {first} of partition {partition} after {expected - 1}",
+            )
+        end = first + len(values)
+        self._positions[reader, partition] = end
+        log = self._partition(partition)
+        log.grow_to(end)
+        for offset, (producer, number) in enumerate(values, first):
+            if producer < 0:
+                self._findings.add(Anomaly.DAMAGED, f"{reader}: partition {partition} offset {offset}")
+                continue
+            self._place(log, partition, offset, producer << _NUMBER_BITS | number)
+            if reader == FINAL_READER:
+                log.read[offset] = 1
+        self._findings.polled += len(values)
+
+    # ---- groups
+
+    def _assigned(self, reader: str, partitions: list[int]) -> None:
+        answered = self._groups.setdefault(_group_of(reader), _Group()).answered
+        for partition in partitions:
+            self._positions.pop((reader, partition), None)
+            self._starts[reader, partition] = answered.get(partition, 0)
+
+    def _check_start(self, reader: str, partition: int, first: int) -> None:
+        least = self._starts.get((reader, partition), 0)
+        group = self._groups.get(_group_of(reader), _Group())
+        most = max(group.asked.get(partition, 0), least)
+        where = f"{reader} started partition {partition} at {first}, committed is {least}"
+        if first < least:
+            self._findings.add(Anomaly.RESUMED_EARLY, where)
+        elif first > most:
+            self._findings.add(Anomaly.RESUMED_LATE, f"{where} or at most {most}")
+
+    def _commit(self, name: str, type: str, offsets: list[tuple[int, int]]) -> None:
+        group = self._groups.setdefault(name, _Group())
+        known = {"invoke": group.asked, "ok": group.answered}.get(type)
+        if known is None:
+            return
+        for partition, offset in offsets:
+            known[partition] = max(known.get(partition, 0), offset)
+        self._findings.commits += type == "ok"
+
+    def _committed(self, process: str, found: dict[int, int]) -> None:
+        group = self._groups[_group_of(process)]
+        for partition, least in self._before_question.pop(process).items():
+            offset = found.get(partition)
+            if offset is None or offset < least:
+                self._findings.add(
+                    Anomaly.COMMIT_LOST, f"{process} partition {partition}: {offset}, committed was {least}"
+                )
+        for partition, offset in found.items():
+            most = group.asked.get(partition, 0)
+            if offset > most:
+                self._findings.add(
+                    Anomaly.COMMIT_INVENTED, f"{process} partition {partition}: {offset}, asked was {most}"
+                )
+
+    # ---- the end
+
+    def finish(self) -> Findings:
+        """What the whole history breaks; it has to have a final reader."""
+        for partition, log in sorted(self._partitions.items()):
+            self._check_lost(partition, log)
+        self._check_writers()
+        return self._findings
+
+    def _check_lost(self, partition: int, log: _Partition) -> None:
+        for offset, is_acknowledged in enumerate(log.acknowledged):
+            if is_acknowledged and not log.read[offset]:
+                self._findings.add(
+                    Anomaly.LOST, f"partition {partition} offset {offset}: {_show(log.values[offset])}"
+                )
+
+    def _check_writers(self) -> None:
+        seen: set[int] = set()
+        ranges = {key: _numbers(spans) for key, spans in self._sent.items()}
+        for partition, log in sorted(self._partitions.items()):
+            last: dict[int, int] = {}
+            for offset, value in enumerate(log.values):
+                if value == _UNKNOWN:
+                    continue
+                self._findings.in_log += 1
+                producer, number = value >> _NUMBER_BITS, value & (1 << _NUMBER_BITS) - 1
+                where = f"partition {partition} offset {offset}: {_show(value)}"
+                self._check_sent(ranges, producer, number, partition, where)
+                if value in seen:
+                    self._findings.add(Anomaly.DUPLICATE, where)
+                elif number < last.get(producer, -1):
+                    self._findings.add(Anomaly.DISORDER, f"{where} after number {last[producer]}")
+                seen.add(value)
+                last[producer] = max(number, last.get(producer, -1))
+
+    def _check_sent(
+        self,
+        ranges: dict[tuple[int, int], set[int]],
+        producer: int,
+        number: int,
+        partition: int,
+        where: str,
+    ) -> None:
+        if number in ranges.get((producer, partition), ()):
+            return
+        elsewhere = any(number in numbers for (who, _), numbers in ranges.items() if who == producer)
+        self._findings.add(Anomaly.MISPLACED if elsewhere else Anomaly.INVENTED, where)
+
+
+def check(events: Iterable[Event]) -> Findings:
+    """What a whole history breaks."""
+    checker = Checker()
+    for event in events:
+        checker.feed(event)
+    return checker.finish()
+
+
+def _group_of(process: str) -> str:
+    return process.partition("/")[0]
+
+
+def _show(value: int) -> str:
+    return f"producer {value >> _NUMBER_BITS} number {value & (1 << _NUMBER_BITS) - 1}"
+
+
+def _numbers(spans: Iterable[tuple[int, int]]) -> set[int]:
+    return {number for first, last in spans for number in range(first, last + 1)}

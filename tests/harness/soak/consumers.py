@@ -1,0 +1,114 @@
+"""Readers of three libraries, without a group: each reads every partition from its beginning."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka import TopicPartition as AioTopicPartition
+from confluent_kafka import Consumer as ConfluentConsumer
+from confluent_kafka import TopicPartition as ConfluentTopicPartition
+
+from tests.harness.soak.history import FINAL_READER, History
+from tests.harness.soak.values import writer_of
+from tidelog import Consumer
+
+POLL_S = 0.5
+MOST_PER_POLL = 1000
+
+
+def note_records(
+    history: History, reader: str, partition: int, records: list[tuple[int, bytes | None]]
+) -> None:
+    """Note (offset, value) of one partition as polls of consecutive offsets."""
+    run: list[tuple[int, int]] = []
+    first = records[0][0]
+    for offset, value in records:
+        if offset != first + len(run):
+            history.add(reader, "poll", "ok", (partition, first, run))
+            first, run = offset, []
+        run.append(writer_of(value))
+    history.add(reader, "poll", "ok", (partition, first, run))
+
+
+def by_partition(messages: Iterable[Any]) -> dict[int, list[tuple[int, bytes | None]]]:
+    """confluent-kafka's messages as (offset, value) by partition."""
+    found: dict[int, list[tuple[int, bytes | None]]] = {}
+    for message in messages:
+        if message.error() is None:
+            found.setdefault(message.partition(), []).append((message.offset(), message.value()))
+    return found
+
+
+async def run_confluent(
+    address: str, topic: str, history: History, partitions: int, stop: threading.Event
+) -> None:
+    """librdkafka, until `stop`."""
+
+    def work() -> None:
+        settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False}
+        consumer = ConfluentConsumer({**settings, "reconnect.backoff.max.ms": 500, "log_level": 0})
+        consumer.assign([ConfluentTopicPartition(topic, index, 0) for index in range(partitions)])
+        history.add("reader-confluent", "assign", "ok", list(range(partitions)))
+        while not stop.is_set():
+            for partition, records in by_partition(consumer.consume(MOST_PER_POLL, POLL_S)).items():
+                note_records(history, "reader-confluent", partition, records)
+        consumer.close()
+
+    await asyncio.to_thread(work)
+
+
+async def run_aiokafka(
+    address: str, topic: str, history: History, partitions: int, stop: threading.Event
+) -> None:
+    """aiokafka, until `stop`."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=address, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    await consumer.start()
+    consumer.assign([AioTopicPartition(topic, index) for index in range(partitions)])
+    history.add("reader-aiokafka", "assign", "ok", list(range(partitions)))
+    while not stop.is_set():
+        polled = await consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=MOST_PER_POLL)
+        for place, records in polled.items():
+            found = [(record.offset, record.value) for record in records]
+            note_records(history, "reader-aiokafka", place.partition, found)
+    await consumer.stop()
+
+
+async def run_own(address: str, topic: str, history: History, partitions: int, stop: threading.Event) -> None:
+    """Our own consumer, until `stop`."""
+    async with Consumer(address, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, index) for index in range(partitions)])
+        history.add("reader-own", "assign", "ok", list(range(partitions)))
+        while not stop.is_set():
+            for place, records in (await consumer.poll(int(POLL_S * 1000), MOST_PER_POLL)).items():
+                found = [(record.offset, record.value) for record in records]
+                note_records(history, "reader-own", place.partition, found)
+
+
+READERS = (run_confluent, run_aiokafka, run_own)
+
+
+def read_everything(address: str, topic: str, history: History, partitions: int) -> int:
+    """The final reading, up to the ends as they are now; how many records there were."""
+    settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False}
+    consumer = ConfluentConsumer(settings)
+    places = [ConfluentTopicPartition(topic, index, 0) for index in range(partitions)]
+    ends = {place.partition: consumer.get_watermark_offsets(place, timeout=30)[1] for place in places}
+    consumer.assign(places)
+    history.add(FINAL_READER, "assign", "ok", list(range(partitions)))
+    missing = {partition for partition, end in ends.items() if end > 0}
+    idle_polls = 0
+    while missing and idle_polls < 40:
+        found = by_partition(consumer.consume(MOST_PER_POLL, POLL_S))
+        idle_polls = 0 if found else idle_polls + 1
+        for partition, records in found.items():
+            note_records(history, FINAL_READER, partition, records)
+            if records[-1][0] + 1 >= ends[partition]:
+                missing.discard(partition)
+    consumer.close()
+    return sum(ends.values())

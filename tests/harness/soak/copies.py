@@ -1,0 +1,126 @@
+"""One topic copied to another by copiers while something goes on, and the verdict on the copy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import NamedTuple
+
+from tests.harness.soak.copiers import QUICK, Copier, transformed
+from tests.harness.soak.history import FINAL_READER, Event
+from tests.harness.soak.transaction_checker import check
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.producer.producer import Producer
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+
+SOURCE, TARGET = "source", "target"
+PARTITIONS = 3
+_COPIERS = 2
+_DELIVERY_MS = 60_000
+
+
+class Copied(NamedTuple):
+    """A record of the target: where it is, and who wrote it in which of its transactions."""
+
+    offset: int
+    value: bytes
+    writer: tuple[str, int, int]
+
+
+class Copies:
+    """`records` go into the source, some at a time with pauses, and are copied meanwhile.
+
+    Topics SOURCE and TARGET, of PARTITIONS, are there and empty.
+    """
+
+    def __init__(
+        self, servers: str, records: int, *, at_a_time: int, pause_s: float, records_per_transaction: int
+    ) -> None:
+        self.servers = servers
+        self.events: list[Event] = []
+        self._each = records // PARTITIONS
+        self._at_a_time = at_a_time
+        self._pause_s = pause_s
+        self._copiers = [
+            Copier(f"copier-{number}", servers, SOURCE, TARGET, self.events, records_per_transaction)
+            for number in range(_COPIERS)
+        ]
+
+    async def run_during(self, work: Awaitable[None], deadline_s: float) -> list[str]:
+        """Feed and copy during `work` and until all is copied; what is wrong with the copy.
+
+        TimeoutError when not all is copied `deadline_s` after `work`.
+        """
+        tasks = [asyncio.create_task(copier.run()) for copier in self._copiers]
+        try:
+            await asyncio.gather(self._feed(), work)
+            async with asyncio.timeout(deadline_s):
+                await self._until_all_is_copied()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return await self._verdict()
+
+    async def _feed(self) -> None:
+        async with Producer(self.servers, delivery_timeout_ms=_DELIVERY_MS, **QUICK) as producer:
+            for number in range(self._each):
+                for partition in range(PARTITIONS):
+                    await producer.send(SOURCE, b"%d" % number, partition=partition)
+                if number % self._at_a_time == 0:
+                    await asyncio.sleep(self._pause_s)
+
+    async def _until_all_is_copied(self) -> None:
+        """By where groups are: whole readings of the target would take the time of the copiers."""
+        while True:
+            with suppress(KafkaError):
+                if await self._committed() == dict.fromkeys(range(PARTITIONS), self._each):
+                    return
+            await asyncio.sleep(0.2)
+
+    async def _committed(self) -> dict[int, int]:
+        options = {"group_id": Copier.GROUP, "isolation_level": "read_committed"}
+        async with Consumer(self.servers, **options, **QUICK) as consumer:
+            places = [TopicPartition(SOURCE, partition) for partition in range(PARTITIONS)]
+            found = await consumer.committed(places)
+        return {where.partition: at.offset for where, at in found.items() if at is not None}
+
+    async def _copied(self) -> dict[int, list[Copied]]:
+        """What is committed in the target."""
+        found: dict[int, list[Copied]] = {partition: [] for partition in range(PARTITIONS)}
+        options = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        async with Consumer(self.servers, **options, **QUICK) as consumer:
+            places = [TopicPartition(TARGET, partition) for partition in found]
+            consumer.assign(places)
+            ends = await consumer.end_offsets(places)
+            while any([await consumer.position(where) < end for where, end in ends.items()]):
+                for where, records in (await consumer.poll(500)).items():
+                    for record in records:
+                        name, transaction, number = (record.headers[0][1] or b"").decode().split("/")
+                        writer = (name, int(transaction), int(number))
+                        one = Copied(record.offset, record.value or b"", writer)
+                        found[where.partition].append(one)
+        return found
+
+    async def _verdict(self) -> list[str]:
+        found, committed = await self._copied(), await self._committed()
+        final = [
+            Event(FINAL_READER, "poll", "ok", [partition, [[one.offset, *one.writer] for one in records]])
+            for partition, records in found.items()
+        ]
+        final += [Event(FINAL_READER, "committed", "ok", [*entry]) for entry in committed.items()]
+        wrong = [f"{one.anomaly.value}: {one.text}" for one in check(self.events + final)]
+        expected = [transformed(b"%d" % number) for number in range(self._each)]
+        for partition, records in found.items():
+            values = [one.value for one in records]
+            if values != expected:
+                first = next(
+                    (n for n, pair in enumerate(zip(values, expected, strict=False)) if pair[0] != pair[1]),
+                    min(len(values), len(expected)),
+                )
+                wrong.append(
+                    f"partition {partition} has {len(values)} of {len(expected)} records, wrong from {first}"
+                )
+        return wrong

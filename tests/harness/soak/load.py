@@ -1,0 +1,85 @@
+"""The mixed load of a run: producers, readers and group members of three libraries at work at once."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from tests.harness.soak import consumers, group_members, producers
+from tests.harness.soak.history import History
+
+# Readers and members go on until they have had the time to see the end.
+LAST_READS_S: Final = 2.0
+
+
+class MixedLoad:
+    """Everything that is done to one topic; what was asked and answered goes to `history`."""
+
+    def __init__(self, address: str, topic: str, history: History, *, rate: float, partitions: int) -> None:
+        self._address = address
+        self._topic = topic
+        self._history = history
+        self._rate = rate
+        self._partitions = partitions
+        self._stop_producers = threading.Event()
+        self._stop_readers = threading.Event()
+
+    async def run_during(self, work: Coroutine[Any, Any, None]) -> None:
+        """Load until `work` is done; what it or a part of the load raises ends all of it."""
+        writing, reading = self._writing(), self._reading()
+        try:
+            await _while_none_fails([*writing, *reading], work)
+            self._stop_producers.set()
+            await asyncio.gather(*writing)
+            await asyncio.sleep(LAST_READS_S)
+            self._stop_readers.set()
+            await asyncio.gather(*reading)
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Let everything come to its end."""
+        self._stop_producers.set()
+        self._stop_readers.set()
+
+    async def read_everything(self) -> int:
+        """Read the topic once from its start, as the history's last reader; how many records there are."""
+        return await asyncio.to_thread(
+            consumers.read_everything, self._address, self._topic, self._history, self._partitions
+        )
+
+    def _writing(self) -> list[asyncio.Task[None]]:
+        return [
+            asyncio.create_task(
+                run(
+                    self._address,
+                    self._topic,
+                    producers.Notes(self._history, number),
+                    codec,
+                    self._rate,
+                    self._partitions,
+                    self._stop_producers,
+                )
+            )
+            for number, (run, codec) in enumerate(producers.LOADS)
+        ]
+
+    def _reading(self) -> list[asyncio.Task[None]]:
+        address, topic, history, stop = self._address, self._topic, self._history, self._stop_readers
+        works = [
+            *(run(address, topic, history, self._partitions, stop) for run in consumers.READERS),
+            *(run(address, topic, history, stop) for run in group_members.MEMBERS),
+            group_members.ask_committed(address, topic, history, self._partitions, stop),
+        ]
+        return [asyncio.create_task(work) for work in works]
+
+
+async def _while_none_fails(tasks: list[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    main = asyncio.ensure_future(work)
+    await asyncio.wait([main, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    for task in (main, *tasks):
+        if task.done():
+            task.result()
+    await main

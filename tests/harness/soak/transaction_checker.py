@@ -1,0 +1,224 @@
+"""Which promises of transactions a history breaks (pure, linear but for a sort).
+
+Every record is [producer, transaction, number]: producers number their transactions, and the records of each.
+Events are those of `history`, with these values:
+
+| f      | type             | value |
+|--------|------------------|-------|
+| send   | invoke           | [transaction, partition, number]: may be written from now on |
+| send   | ok               | [transaction, partition, number, offset]: acknowledged |
+| offset | invoke           | [transaction, partition, offset]: to be committed with the transaction |
+| commit | invoke, ok, info | transaction; info: the answer was an error or none, nobody knows |
+| abort  | invoke, ok, info | the same |
+| poll   | ok               | [partition, [[offset, producer, transaction, number], ...]], by a reader |
+| stable | ok               | [partition, last stable offset], asked by a reader after its polls |
+| committed | ok            | [partition, offset]: what the group has committed in the end |
+
+A reader whose name begins with "uncommitted" reads everything, any other only what is committed; FINAL_READER
+reads everything that is committed once all transactions have ended.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from tests.harness.soak.history import FINAL_READER, Event
+
+UNCOMMITTED_READER = "uncommitted"
+
+
+class Anomaly(Enum):
+    """What can be wrong, in the words of the report."""
+
+    LOST = "a record that was acknowledged in a committed transaction is not there"
+    TORN = "a part of a transaction is there, and a part is not"
+    ABORTED_READ = "a record of an aborted transaction was read as committed"
+    EARLY_READ = "a record was read as committed before its commit was asked for"
+    PAST_STABLE = "a committed record was read beyond the last stable offset"
+    STABLE_FELL = "the last stable offset went back"
+    DUPLICATE = "a record is there twice"
+    DISORDER = "records of one producer are not in the order they were sent"
+    TWO_VALUES = "two values were seen at one offset"
+    INVENTED = "a record was read that nobody sent"
+    MISPLACED = "a record is in another place than it was acknowledged for"
+    OFFSET_WRONG = "the committed offset is not that of the last committed transaction"
+
+
+class Name(NamedTuple):
+    """Which transaction."""
+
+    producer: str
+    number: int
+
+
+class Violation(NamedTuple):
+    """One broken promise."""
+
+    anomaly: Anomaly
+    text: str
+
+
+@dataclass(slots=True)
+class _Transaction:
+    """What is known of one: its records, and how it ended (None: nobody knows, or not yet)."""
+
+    sent: dict[int, int] = field(default_factory=dict)
+    acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)
+    offsets: dict[int, int] = field(default_factory=dict)
+    commit_asked: int | None = None
+    commit_told: int | None = None
+    is_committed: bool | None = None
+    read: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
+
+
+class TransactionChecker:
+    """Takes events one by one with `feed`; `finish` says what is wrong."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.transactions: dict[Name, _Transaction] = defaultdict(_Transaction)
+        self._at: dict[tuple[int, int], tuple[str, int, int]] = {}
+        self._highest: dict[tuple[str, int], int] = {}
+        self._stable: dict[int, int] = {}
+        self._committed: dict[int, int] = {}
+        self._now = 0
+
+    def feed(self, event: Event) -> None:
+        """Take the next event."""
+        self._now += 1
+        match event.f, event.type:
+            case "send", "invoke":
+                number, partition, record = event.value
+                self.transactions[Name(event.process, number)].sent[record] = partition
+            case "send", "ok":
+                number, partition, record, offset = event.value
+                self.transactions[Name(event.process, number)].acknowledged[record] = (partition, offset)
+            case "offset", "invoke":
+                number, partition, offset = event.value
+                self.transactions[Name(event.process, number)].offsets[partition] = offset
+            case "commit", "invoke":
+                self.transactions[Name(event.process, event.value)].commit_asked = self._now
+            case "commit", "ok":
+                transaction = self.transactions[Name(event.process, event.value)]
+                transaction.is_committed, transaction.commit_told = True, self._now
+            case "abort", "ok":
+                self.transactions[Name(event.process, event.value)].is_committed = False
+            case "poll", "ok":
+                self._polled(event.process, *event.value)
+            case "stable", "ok":
+                self._told_stable(event.process, *event.value)
+            case "committed", "ok":
+                partition, offset = event.value
+                self._committed[partition] = offset
+
+    def finish(self) -> list[Violation]:
+        """Nothing more comes: what was wrong."""
+        for name, transaction in self.transactions.items():
+            self._judge(name, transaction)
+        self._judge_order()
+        self._judge_offsets()
+        return self.violations
+
+    def _add(self, anomaly: Anomaly, text: str) -> None:
+        self.violations.append(Violation(anomaly, text))
+
+    # --- while events come ----------------------------------------------------------------
+
+    def _polled(self, reader: str, partition: int, records: Iterable[tuple[int, str, int, int]]) -> None:
+        for offset, producer, number, record in records:
+            name = Name(producer, number)
+            value = (producer, number, record)
+            known = self._at.setdefault((partition, offset), value)
+            if known != value:
+                self._add(Anomaly.TWO_VALUES, f"{partition}@{offset}: {known} and {value}")
+            transaction = self.transactions.get(name)
+            if transaction is None or record not in transaction.sent:
+                self._add(Anomaly.INVENTED, f"{partition}@{offset}: {value}")
+                continue
+            place = transaction.acknowledged.get(record, (transaction.sent[record], offset))
+            if place != (partition, offset):
+                self._add(Anomaly.MISPLACED, f"{value} at {partition}@{offset}, sent to {place}")
+            if reader.startswith(UNCOMMITTED_READER):
+                continue
+            self._highest[reader, partition] = max(offset, self._highest.get((reader, partition), -1))
+            if transaction.commit_asked is None:
+                self._add(Anomaly.EARLY_READ, f"{value} at {partition}@{offset}")
+            if reader == FINAL_READER:
+                transaction.read[record].append((partition, offset))
+            elif transaction.is_committed is False:
+                self._add(Anomaly.ABORTED_READ, f"{value} at {partition}@{offset} by {reader}")
+
+    def _told_stable(self, reader: str, partition: int, offset: int) -> None:
+        if offset < self._stable.get(partition, 0):
+            self._add(Anomaly.STABLE_FELL, f"{partition}: {self._stable[partition]}, then {offset}")
+        self._stable[partition] = max(offset, self._stable.get(partition, 0))
+        if self._highest.get((reader, partition), -1) >= offset:
+            highest = self._highest[reader, partition]
+            self._add(Anomaly.PAST_STABLE, f"{reader} read {partition}@{highest}, stable is {offset}")
+
+    # --- at the end -----------------------------------------------------------------------
+
+    def _judge(self, name: Name, transaction: _Transaction) -> None:
+        read = transaction.read
+        for record, places in read.items():
+            if len(places) > 1:
+                self._add(Anomaly.DUPLICATE, f"{name} record {record} at {places}")
+        if transaction.is_committed is False and read:
+            self._add(Anomaly.ABORTED_READ, f"{name}: {sorted(read)}")
+            return
+        missing = transaction.sent.keys() - read.keys()
+        if read and missing:
+            self._add(Anomaly.TORN, f"{name}: {sorted(read)} are there, {sorted(missing)} are not")
+        if transaction.is_committed:
+            lost = transaction.acknowledged.keys() - read.keys()
+            if lost:
+                self._add(Anomaly.LOST, f"{name}: {sorted(lost)}")
+
+    def _judge_order(self) -> None:
+        """Within a partition transactions of a producer follow each other, and the records of each."""
+        seen: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
+        for name, transaction in self.transactions.items():
+            for record, places in transaction.read.items():
+                for partition, offset in places:
+                    seen[name.producer, partition].append((offset, name.number, record))
+        for (producer, partition), records in seen.items():
+            records.sort()
+            order = [(number, record) for _, number, record in records]
+            if order != sorted(order):
+                self._add(Anomaly.DISORDER, f"producer {producer} in partition {partition}: {order}")
+
+    def _judge_offsets(self) -> None:
+        """What a group has committed is what one of the last transactions with an offset there said.
+
+        One is not the last if another's commit was asked for after its own was told; commits that overlap,
+        or whose end nobody knows, may be in any order.
+        """
+        for partition, told in self._committed.items():
+            said = [
+                transaction
+                for transaction in self.transactions.values()
+                if partition in transaction.offsets
+                and transaction.commit_asked is not None
+                and transaction.is_committed is not False
+            ]
+            last_asked = max((one.commit_asked or 0 for one in said if one.is_committed), default=0)
+            possible = {
+                one.offsets[partition]
+                for one in said
+                if one.commit_told is None or one.commit_told >= last_asked
+            }
+            if told not in possible:
+                text = f"partition {partition}: {told}, the last committed are {sorted(possible)}"
+                self._add(Anomaly.OFFSET_WRONG, text)
+
+
+def check(events: Iterable[Event]) -> list[Violation]:
+    """What is wrong with a whole history."""
+    checker = TransactionChecker()
+    for event in events:
+        checker.feed(event)
+    return checker.finish()

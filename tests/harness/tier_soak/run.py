@@ -1,0 +1,311 @@
+"""One run: write under faults and deaths, wait for the backlog, read every byte again, look into the bucket.
+
+start S3 server, proxy, 3 nodes -> [ writers, tail readers, topics made, nodes killed, faults ]
+-> all read from offset 0 under faults -> fair weather -> backlog 0 -> read again -> bucket and metadata
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import boto3
+
+from benchmarks.processes import ServerProcess
+from tests.harness.failover.run import SETTINGS
+from tests.harness.tier_soak.faults import Storm, Weather
+from tests.harness.tier_soak.records import Reader, Writer
+from tests.support.fault_proxy import FaultProxy, fault_proxy
+from tests.support.tier_audit import Borders, TierAudit
+from tidelog.clients.admin.admin import Admin
+from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.local_cluster.tiering import tiered_settings
+from tidelog.protocol.errors import KafkaError
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+
+NODES: Final = 3
+BUCKET: Final = "tier"
+SEGMENT_BYTES: Final = 1 << 20
+TOPIC_CONFIG: Final = {
+    "remote.storage.enable": "true",
+    "segment.bytes": str(SEGMENT_BYTES),
+    "local.retention.bytes": str(2 * SEGMENT_BYTES),
+    "retention.ms": "-1",
+    "min.insync.replicas": "2",
+}
+HASTY: Final = {
+    "remote.log.manager.task.interval.ms": "500",
+    "remote.log.manager.task.retry.backoff.ms": "100",
+    "remote.log.manager.task.retry.backoff.max.ms": "2000",
+    "log.retention.check.interval.ms": "500",
+    "log.segment.delete.delay.ms": "1000",
+    "rsm.config.storage.s3.api.call.timeout": "5000",
+    "rsm.config.storage.s3.api.call.attempt.timeout": "2000",
+    "rsm.config.storage.s3.read.timeout": "1000",
+    "rsm.config.storage.s3.connect.timeout": "1000",
+    "rsm.config.fetch.chunk.cache.size": str(8 << 20),
+}
+DRAINED_WITHIN_S: Final = 300.0
+LOOK_EVERY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a run is told; bytes are of values, before replication."""
+
+    total_bytes: int = 5_000_000_000
+    least_faults: int = 2_000
+    bytes_per_s: float = 8_000_000
+    topics: int = 4
+    kill_every_s: float = 25.0
+    weather: Weather = field(default_factory=Weather)
+    seed: int = 1
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run found."""
+
+    elapsed_s: float = 0.0
+    acknowledged: int = 0
+    read_bytes: int = 0
+    tiered_bytes: int = 0
+    segments: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    requests: int = 0
+    outages: int = 0
+    kills: int = 0
+    topics_created_s: list[float] = field(default_factory=list)
+    drained_s: float = 0.0
+    largest_backlog_bytes: int = 0
+    read_errors: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+Progress = Callable[[str, int, int], None]
+"""Is told what is done now, how much of it, and of how much."""
+
+
+class TierSoak:
+    """One run in `folder`, which must be empty."""
+
+    def __init__(self, options: Options, folder: Path, progress: Progress) -> None:
+        self._options = options
+        self._folder = folder
+        self._progress = progress
+        self._outcome = Outcome()
+        self._random = Random(options.seed)
+        self._ids: dict[str, TopicIdPartition] = {}
+
+    def run(self) -> Outcome:
+        """Do it."""
+        began = time.monotonic()
+        with ExitStack() as stack:
+            server = stack.enter_context(ServerProcess("benchmarks.servers.s3"))
+            self._endpoint = f"http://{server.address}"
+            proxy = stack.enter_context(fault_proxy(self._endpoint, self._options.seed))
+            stack.callback(self._end_all)
+            self._start(proxy)
+            storm = Storm(proxy, self._options.weather, self._options.seed)
+            storm.start()
+            self._load(proxy)
+            self._read_all("reading under faults", proxy)
+            storm.end()
+            self._outcome.outages = storm.outages
+            self._drain()
+            self._read_all("reading again", proxy)
+            self._look_into_bucket()
+            self._outcome.faults, self._outcome.requests = dict(proxy.faults), sum(proxy.requests.values())
+        self._outcome.elapsed_s = time.monotonic() - began
+        return self._outcome
+
+    # --- steps ----------------------------------------------------------------------------
+
+    def _start(self, proxy: FaultProxy) -> None:
+        s3 = {
+            "backend.class": "s3",
+            "s3.bucket.name": BUCKET,
+            "s3.region": "us-east-1",
+            "s3.endpoint.url": proxy.endpoint,
+            "s3.path.style.access.enabled": "true",
+            "aws.access.key.id": "testing",
+            "aws.secret.access.key": "testing",
+        }
+        store = {f"rsm.config.storage.{key}": value for key, value in s3.items()}
+        settings = tiered_settings(self._folder, NODES, {**SETTINGS, **store, **HASTY})
+        self.cluster = LocalCluster.create(self._folder / "cluster", NODES, settings=settings)
+        self.cluster.start()
+        self._audit = TierAudit(self.cluster.bootstrap_servers, self._folder)
+        for number in range(self._options.topics):
+            self._create(f"soak-{number}", TOPIC_CONFIG)
+
+    def _load(self, proxy: FaultProxy) -> None:
+        options, servers = self._options, self.cluster.bootstrap_servers
+        share = options.total_bytes // options.topics
+        writers = [Writer(servers, topic, share, options.bytes_per_s / options.topics) for topic in self._ids]
+        readers = [Reader(servers, writer.topic, writer.total) for writer in writers]
+        for thread in (*writers, *readers):
+            thread.start()
+        next_kill = time.monotonic() + options.kill_every_s
+        made = 0
+        while any(writer.is_alive() for writer in writers):
+            time.sleep(LOOK_EVERY_S)
+            done = sum(writer.acknowledged for writer in writers)
+            self._progress(
+                f"writing, {sum(proxy.faults.values())} faults", done, sum(w.total for w in writers)
+            )
+            self._check_borders(writers)
+            made += 1
+            if made % 5 == 0:
+                self._time_creation(f"made-{made}")
+            if time.monotonic() > next_kill:
+                self._kill_one()
+                next_kill = time.monotonic() + options.kill_every_s
+        self._totals = {writer.topic: writer.total for writer in writers}
+        for reader in readers:
+            reader.join(DRAINED_WITHIN_S)
+            if reader.is_alive() or reader.position < self._totals[reader.topic]:
+                self._outcome.problems.append(f"{reader.topic}: its tail reader stands at {reader.position}")
+            self._take(reader)
+        for writer in writers:
+            self._outcome.acknowledged += writer.acknowledged
+            self._outcome.problems += writer.problems[:5]
+
+    def _read_all(self, what: str, proxy: FaultProxy) -> None:
+        """From offset 0, again and again until there were enough faults if there are faults at all."""
+        while True:
+            readers = [
+                Reader(self.cluster.bootstrap_servers, topic, total) for topic, total in self._totals.items()
+            ]
+            for reader in readers:
+                reader.start()
+            while any(reader.is_alive() for reader in readers):
+                time.sleep(LOOK_EVERY_S)
+                faults = sum(proxy.faults.values())
+                done = sum(reader.position for reader in readers)
+                self._progress(f"{what}, {faults} faults", done, sum(self._totals.values()))
+            for reader in readers:
+                self._take(reader)
+            is_fair = what == "reading again"
+            if is_fair or self._outcome.problems or sum(proxy.faults.values()) >= self._options.least_faults:
+                return
+
+    def _drain(self) -> None:
+        began = time.monotonic()
+        while time.monotonic() < began + DRAINED_WITHIN_S:
+            borders = [self._borders(topic) for topic in self._ids]
+            left = sum(self._backlog(each) for each in borders if each is not None)
+            self._progress(f"backlog {left / 1e6:.0f} MB", 0, 0)
+            if all(each is not None and self._backlog(each) <= 1.1 * SEGMENT_BYTES for each in borders):
+                self._outcome.drained_s = time.monotonic() - began
+                return
+            time.sleep(LOOK_EVERY_S / 4)
+        self._outcome.problems.append(f"the backlog was not copied within {DRAINED_WITHIN_S:g} s")
+
+    def _look_into_bucket(self) -> None:
+        client = boto3.client(
+            "s3",
+            endpoint_url=self._endpoint,
+            aws_access_key_id="testing",
+            aws_secret_access_key="testing",
+            region_name="us-east-1",
+        )
+        deadline = time.monotonic() + DRAINED_WITHIN_S
+        while True:
+            problems = self._differences(client)
+            if not problems or time.monotonic() > deadline:
+                self._outcome.problems += problems
+                return
+            time.sleep(LOOK_EVERY_S)
+
+    def _differences(self, client: Any) -> list[str]:
+        """What is in the bucket and should not be, or the other way round; what is not covered once."""
+        problems, expected = [], set()
+        self._outcome.segments = self._outcome.tiered_bytes = 0
+        for topic, partition in self._ids.items():
+            segments = self._audit.segments(partition)
+            try:
+                self._require_covered(segments, self._audit.borders(topic))
+            except AssertionError as error:
+                problems.append(f"{topic}: {error}")
+            expected |= self._audit.expected_objects(segments)
+            self._outcome.segments += len(segments)
+            self._outcome.tiered_bytes += sum(each.segment_size_bytes for each in segments)
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        found = {entry["Key"] for page in pages for entry in page.get("Contents", [])}
+        problems += [f"orphan in the bucket: {key}" for key in sorted(found - expected)[:5]]
+        problems += [f"missing in the bucket: {key}" for key in sorted(expected - found)[:5]]
+        return problems
+
+    def _require_covered(self, segments: list[RemoteLogSegmentMetadata], borders: Borders) -> None:
+        reached = borders.log_start
+        for each in segments:
+            assert each.state.name == "COPY_SEGMENT_FINISHED", f"{each.state.name} at {each.start_offset}"
+            assert each.start_offset <= reached, f"no segment holds {reached}"
+            reached = max(reached, each.end_offset + 1)
+        assert reached == borders.tiered_end, f"the tier ends at {reached}, {borders}"
+
+    # --- single things --------------------------------------------------------------------
+
+    def _create(self, topic: str, configs: dict[str, str]) -> None:
+        async def create() -> TopicIdPartition:
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                return TopicIdPartition(
+                    (await admin.create_topic(topic, 1, NODES, configs=configs)).topic_id, topic, 0
+                )
+
+        self._ids[topic] = asyncio.run(create())
+
+    def _time_creation(self, topic: str) -> None:
+        async def create() -> None:
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                await admin.create_topic(topic, 1, NODES, configs=TOPIC_CONFIG)
+
+        began = time.monotonic()
+        with suppress(KafkaError):  # the controller was killed at this moment; the next one counts
+            asyncio.run(create())
+            self._outcome.topics_created_s.append(time.monotonic() - began)
+
+    def _kill_one(self) -> None:
+        self._outcome.kills += 1
+        node_id = self._random.choice(list(self.cluster.nodes))
+        self.cluster.kill(node_id)
+        time.sleep(self._random.uniform(0.0, 3.0))
+        self.cluster.start([node_id])
+
+    def _check_borders(self, writers: list[Writer]) -> None:
+        """Nothing may be gone locally that is not remote."""
+        backlog = 0
+        for writer in writers:
+            borders = self._borders(writer.topic)
+            if borders is not None:
+                backlog += self._backlog(borders)
+                try:
+                    borders.require_order()
+                except AssertionError as error:
+                    self._outcome.problems.append(f"{writer.topic}: {error}")
+        self._outcome.largest_backlog_bytes = max(self._outcome.largest_backlog_bytes, backlog)
+
+    def _borders(self, topic: str) -> Borders | None:
+        with suppress(KafkaError, OSError, TimeoutError):
+            return self._audit.borders(topic)
+        return None
+
+    @staticmethod
+    def _backlog(borders: Borders) -> int:
+        return (borders.end - borders.tiered_end) * 16_100
+
+    def _take(self, reader: Reader) -> None:
+        self._outcome.read_bytes += reader.position * 16_000
+        self._outcome.read_errors += reader.errors
+        self._outcome.problems += reader.problems[:5]
+
+    def _end_all(self) -> None:
+        for node in self.cluster.nodes.values():
+            node.kill()

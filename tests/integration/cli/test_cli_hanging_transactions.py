@@ -1,0 +1,110 @@
+"""Which open transactions hang: only those that no coordinator will end."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from tidelog.cli.hanging_transactions import find_hanging, now_ms
+from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
+from tidelog.clients.admin.transactions import TransactionListing
+from tidelog.clients.admin.types import TopicDescription
+from tidelog.clients.metadata.cluster_metadata import PartitionMetadata
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.schema import ZERO_UUID
+
+P0, P1 = TopicPartition("tides", 0), TopicPartition("tides", 1)
+HOUR_MS = 3_600_000
+Results = dict[Any, Any]
+
+
+class Told:
+    """An admin client that is told of two partitions, both written by producer 7 as "gauge"."""
+
+    def __init__(self, *, age_ms: int = 2 * HOUR_MS, known_to: tuple[TopicPartition, ...] | None) -> None:
+        self._known_to = known_to
+        self._last_timestamp = now_ms() - age_ms
+        self.topic_error: KafkaError | None = None
+        self.partition_error: KafkaError | None = None
+        self.coordinator_error: KafkaError | None = None
+
+    async def list_topics(self, *, include_internal: bool) -> Results:
+        return {"tides": None}
+
+    async def describe_topics(self, names: list[str]) -> Results:
+        partitions = tuple(PartitionMetadata(number, 1, 0, (1,), (1,), (), 0) for number in (0, 1))
+        found = TopicDescription(name="tides", topic_id=ZERO_UUID, is_internal=False, partitions=partitions)
+        return dict.fromkeys(names, self.topic_error or found)
+
+    async def describe_producers(self, partitions: list[TopicPartition]) -> Results:
+        producer = ActiveProducer(
+            producer_id=7,
+            producer_epoch=0,
+            last_sequence=0,
+            last_timestamp=self._last_timestamp,
+            coordinator_epoch=-1,
+            current_transaction_start_offset=5,
+        )
+        return {P0: (producer,), P1: self.partition_error or (producer,)}
+
+    async def list_transactions(self, *, producer_ids: list[int]) -> dict[str, TransactionListing]:
+        if self._known_to is None:
+            return {}
+        listing = TransactionListing(
+            transactional_id="gauge", producer_id=7, state="Ongoing", coordinator_id=1
+        )
+        return {"gauge": listing}
+
+    async def describe_transactions(self, ids: list[str]) -> Results:
+        assert self._known_to is not None or not ids
+        found = TransactionDescription(
+            transactional_id="gauge",
+            coordinator_id=1,
+            state="Ongoing",
+            producer_id=7,
+            producer_epoch=0,
+            timeout_ms=60_000,
+            start_time_ms=self._last_timestamp,
+            partitions=self._known_to or (),
+        )
+        return dict.fromkeys(ids, self.coordinator_error or found)
+
+
+async def hanging(told: Told) -> tuple[list[TopicPartition], bool]:
+    found, is_whole = await find_hanging(cast(Admin, told), (), None, HOUR_MS)
+    return [one.topic_partition for one in found], is_whole
+
+
+async def test_a_transaction_that_its_coordinator_will_end_does_not_hang() -> None:
+    assert await hanging(Told(known_to=(P0, P1))) == ([], True)
+
+
+async def test_a_partition_that_the_coordinator_does_not_know_of_hangs() -> None:
+    assert await hanging(Told(known_to=(P1,))) == ([P0], True)
+
+
+async def test_a_producer_that_no_coordinator_knows_has_left_hanging_transactions() -> None:
+    assert await hanging(Told(known_to=None)) == ([P0, P1], True)
+
+
+async def test_a_young_transaction_does_not_hang() -> None:
+    assert await hanging(Told(known_to=None, age_ms=HOUR_MS // 2)) == ([], True)
+
+
+async def test_a_coordinator_that_cannot_tell_lets_nothing_hang() -> None:
+    told = Told(known_to=())
+    told.coordinator_error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moving")
+    with pytest.raises(KafkaError, match="moving"):
+        await hanging(told)
+
+
+@pytest.mark.parametrize("what", ["topic", "partition"])
+async def test_a_search_that_could_not_look_everywhere_does_not_say_that_nothing_else_hangs(
+    what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Told(known_to=None)
+    setattr(told, f"{what}_error", KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "nobody to ask"))
+    assert await hanging(told) == ([P0] if what == "partition" else [], False)
+    assert "nobody to ask" in capsys.readouterr().err

@@ -1,0 +1,79 @@
+"""`tidelog quorum` against one node and against three."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from tests.support.cli import tidelog_failure, tidelog_output
+from tidelog.clients.admin.admin import Admin
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.testing.embedded import EmbeddedCluster
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(nodes=3) as cluster:
+        yield cluster
+
+
+def test_a_node_alone_is_a_quorum_of_one() -> None:
+    with EmbeddedCluster() as cluster:
+        shown = json.loads(
+            tidelog_output("quorum", "describe", "--json", bootstrap=cluster.bootstrap_servers)
+        )
+        assert (shown["leader_id"], [voter["replica_id"] for voter in shown["voters"]]) == (1, [1])
+        assert "leader            1" in tidelog_output(
+            "quorum", "describe", "--status", bootstrap=cluster.bootstrap_servers
+        )
+
+
+def test_three_voters_are_shown_with_how_far_they_are(three: EmbeddedCluster) -> None:
+    servers = three.bootstrap_servers
+    shown = json.loads(tidelog_output("quorum", "describe", "--json", bootstrap=servers))
+    assert sorted(voter["replica_id"] for voter in shown["voters"]) == [1, 2, 3]
+    assert all(voter["endpoints"] for voter in shown["voters"])
+    status = tidelog_output("quorum", "describe", bootstrap=servers)
+    assert f"leader epoch      {shown['leader_epoch']}" in status
+    assert "CONTROLLER://127.0.0.1:" in status
+    table = tidelog_output("quorum", "describe", "--replication", bootstrap=servers).splitlines()
+    assert len(table) == 4
+    assert table[1].split()[0] == str(shown["leader_id"])
+    assert [line.split()[-1] for line in table[1:]] == ["leader", "follower", "follower"]
+
+
+def test_one_view_at_a_time(three: EmbeddedCluster) -> None:
+    line = tidelog_failure(
+        "quorum", "describe", "--status", "--replication", code=2, bootstrap=three.bootstrap_servers
+    )
+    assert "is enough" in line
+
+
+def test_static_voters_are_not_changed(three: EmbeddedCluster) -> None:
+    line = tidelog_failure(
+        "quorum",
+        "remove-controller",
+        "2",
+        "AAAAAAAAAAAAAAAAAAAD6Q",
+        bootstrap=three.bootstrap_servers,
+    )
+    assert "[UNSUPPORTED_VERSION]" in line
+    line = tidelog_failure("quorum", "remove-controller", "2", "x", code=2)
+    assert line.startswith("tidelog: DIRECTORY-ID 'x'")
+
+
+async def test_the_admin_client_names_voters_and_observers(three: EmbeddedCluster) -> None:
+    async with Admin(three.bootstrap_servers) as admin:
+        quorum = await admin.describe_metadata_quorum()
+        assert {voter.replica_id for voter in quorum.voters} == {1, 2, 3}
+        assert quorum.observers == ()
+        leader = next(voter for voter in quorum.voters if voter.replica_id == quorum.leader_id)
+        assert leader.log_end_offset >= quorum.high_watermark > 0
+        assert leader.last_fetch_timestamp_ms is not None
+        assert leader.directory_id is None, "static voters are known by their node alone"
+        with pytest.raises(KafkaError) as error:
+            await admin.remove_raft_voter(leader.replica_id, UUID(int=1234))
+        assert error.value.code is ErrorCode.UNSUPPORTED_VERSION

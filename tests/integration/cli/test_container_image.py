@@ -1,0 +1,66 @@
+"""What the container image holds: all that the command imports (docker/smoke.sh runs the image itself)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from fnmatch import fnmatch
+
+import pytest
+
+from tests.support.paths import ROOT
+
+AS_IN_THE_IMAGE = """
+import sys
+for name in ("pyspark", "py4j", "pyarrow", "numpy"):
+    sys.modules[name] = None
+from tidelog.cli.main import main
+main()
+"""
+"""The image has no packages of the extra `spark`."""
+
+
+def packages() -> set[str]:
+    """The top-level packages that are part of the distribution."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns = settings["tool"]["setuptools"]["packages"]["find"]["include"]
+    found = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    return {name for name in found if any(fnmatch(name, pattern) for pattern in patterns)}
+
+
+def test_the_image_holds_every_package_of_the_distribution() -> None:
+    lines = (ROOT / "docker" / "Dockerfile").read_text().splitlines()
+    copied = {line.split()[1] for line in lines if line.startswith("COPY ") and "--from" not in line}
+    admitted = {
+        line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")
+    }
+    assert packages() >= {"tidelog"}
+    assert packages() <= copied
+    assert packages() <= admitted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("topic", "describe", "nowhere"), 1),
+        (("spark", "stats", "nowhere"), 1),
+        (("tier", "fsck", "--storage", "nonsense"), 2),
+        (("log", "dump", "/nowhere"), 2),
+    ],
+)
+def test_a_failing_command_prints_one_line_without_the_packages_of_spark(
+    arguments: tuple[str, ...], code: int
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", AS_IN_THE_IMAGE, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TIDELOG_BOOTSTRAP": "127.0.0.1:1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr

@@ -1,0 +1,47 @@
+"""The broker inside a test: what is left behind when it ends or does not start, and what is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from tidelog.base.config_definition import ConfigError
+from tidelog.testing.embedded import EmbeddedCluster
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"log.retention.ms": "soon"}, "log.retention.ms=soon"),
+        ({"process.roles": "broker"}, "process.roles"),
+    ],
+)
+def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing(config: dict[str, str], said: str) -> None:
+    cluster = EmbeddedCluster(config=config)
+    with pytest.raises(ConfigError, match=said):
+        cluster.start()
+    assert not cluster.data_dir.exists()
+    assert not [thread for thread in threading.enumerate() if thread.name == "tidelog-embedded"]
+
+
+def test_data_of_ones_own_outlives_a_cluster_that_cannot_start(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError):
+        EmbeddedCluster(config={"log.retention.ms": "soon"}, data_dir=tmp_path).start()
+    assert tmp_path.exists()
+
+
+def test_importing_the_package_imports_neither_clients_nor_broker() -> None:
+    names = ("asyncio", "uvloop", "broker", "clients")
+    code = f"import sys, tidelog; print([name for name in {names} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("package", ["tidelog", "clients", "broker", "cluster", "storage", "protocol"])
+def test_every_package_tells_type_checkers_that_it_is_typed(package: str) -> None:
+    assert files(package).joinpath("py.typed").is_file()

@@ -1,0 +1,177 @@
+"""Three nodes with one object store: leaders that die, nodes that come empty, restarts, deletion."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.eventually import wait_until
+from tests.support.foreign_clients import CLIENTS, Message
+from tests.support.foreign_clients.opening import Opened
+from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.clients.admin.admin import Admin, ElectionType
+from tidelog.protocol.ids import TopicPartition
+from tidelog.testing.embedded import EmbeddedCluster
+
+NODES = (1, 2, 3)
+CONFLUENT, AIOKAFKA, TIDELOG = CLIENTS["confluent"], CLIENTS["aiokafka"], CLIENTS["tidelog"]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[EmbeddedCluster]:
+    running = EmbeddedCluster(3, tiered=True, data_dir=tmp_path / "cluster")
+    running.start()
+    yield running
+    running.stop()
+
+
+def messages(count: int, seed: int) -> list[Message]:
+    randomness = random.Random(seed)
+    return [Message(b"%d " % number + randomness.randbytes(900)) for number in range(count)]
+
+
+def values(received: list[Message]) -> list[bytes | None]:
+    return [one.value for one in received]
+
+
+def wait_until_all_let_go(tiered: TieredTopics, topic: str) -> int:
+    """Wait until every running node has only the active segment left; where the local log starts then."""
+    border = tiered.wait_until_tiered(topic)
+    wait_until(
+        lambda: all(
+            tiered.border(topic, node_id=node_id).local_start == border.local_start
+            for node_id in tiered.cluster.nodes
+        ),
+        TIMEOUT_S,
+    )
+    return border.local_start
+
+
+def wait_until_whole(tiered: TieredTopics, topic: str) -> None:
+    """Wait until every node is in the ISR."""
+    wait_until(
+        lambda: (
+            set(NODES)
+            == set(
+                tiered.cluster.run(lambda node: node.services.image().topics_by_name[topic].partitions[0].isr)
+            )
+        ),
+        TIMEOUT_S,
+    )
+
+
+def kill_leader(tiered: TieredTopics, topic: str) -> int:
+    """Kill the partition's leader and wait for another; the one that was killed."""
+    leader = tiered.leader(topic)
+    tiered.cluster.kill_node(leader)
+    wait_until(lambda: tiered.leader(topic) not in (leader, -1), TIMEOUT_S)
+    return leader
+
+
+def test_another_leader_goes_on_copying_and_reads_what_the_first_one_copied(
+    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    tiered.create("tides")
+    sent = messages(3000, 1)
+    opened.produce(CONFLUENT, "tides", sent, idempotent=True)
+    first_start = wait_until_all_let_go(tiered, "tides")
+    assert first_start > 0
+    killed = kill_leader(tiered, "tides")
+    more = messages(3000, 2)
+    opened.produce(CONFLUENT, "tides", more, idempotent=True)
+    assert wait_until_all_let_go(tiered, "tides") > first_start
+    for client in (CONFLUENT, AIOKAFKA, TIDELOG):
+        assert values(opened.consume(client, "tides", 6000)) == values(sent + more)
+    cluster.start_node(killed)
+    wait_until_whole(tiered, "tides")
+
+
+def test_an_empty_node_joins_without_copying_history_and_can_lead(
+    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    tiered.create("tides")
+    sent = messages(6000, 3)
+    opened.produce(CONFLUENT, "tides", sent, compression="lz4", idempotent=True)
+    local_start = wait_until_all_let_go(tiered, "tides")
+    empty = next(node_id for node_id in NODES if node_id != tiered.leader("tides"))
+    cluster.stop_node(empty)
+    for name in (cluster.data_dir / f"node-{empty}" / "data").glob("tides-*"):
+        shutil.rmtree(name)
+    cluster.start_node(empty)
+    wait_until_whole(tiered, "tides")
+    border = tiered.border("tides", node_id=empty)
+    assert (border.log_start, border.log_end) == (0, 6000)
+    assert border.local_start >= local_start
+    asyncio.run(lead(cluster, "tides", empty))
+    wait_until(lambda: tiered.leader("tides") == empty, TIMEOUT_S)
+    more = messages(3000, 8)
+    opened.produce(CONFLUENT, "tides", more, idempotent=True)
+    wait_until_all_let_go(tiered, "tides")
+    assert values(opened.consume(AIOKAFKA, "tides", 9000)) == values(sent + more)
+
+
+async def lead(cluster: EmbeddedCluster, topic: str, node_id: int) -> None:
+    """Have a replica elected by making it the preferred one."""
+    name = TopicPartition(topic, 0)
+    order = [node_id, *(each for each in NODES if each != node_id)]
+    async with Admin(cluster.bootstrap_servers) as admin:
+        assert (await admin.alter_partition_reassignments({name: order}))[name] is None
+        assert (await admin.elect_leaders(ElectionType.PREFERRED, [name]))[name] is None
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restart_of_all_nodes_keeps_everything(
+    clean: bool, tiered: TieredTopics, cluster: EmbeddedCluster
+) -> None:
+    tiered.create("tides")
+    opener = Opened(cluster.bootstrap_servers)
+    sent = messages(4000, 4)
+    opener.produce(CONFLUENT, "tides", sent, idempotent=True)
+    before = wait_until_all_let_go(tiered, "tides")
+    opener.close()
+    objects = tiered.objects("tides")
+    cluster.restart(clean=clean)
+    opener = Opened(cluster.bootstrap_servers)
+    assert values(opener.consume(CONFLUENT, "tides", 4000)) == values(sent)
+    border = tiered.border("tides")
+    assert (border.log_start, border.log_end) == (0, 4000)
+    assert border.local_start >= before
+    more = messages(3000, 5)
+    opener.produce(CONFLUENT, "tides", more, idempotent=True)
+    wait_until_all_let_go(tiered, "tides")
+    assert set(objects) <= set(tiered.objects("tides"))
+    assert values(opener.consume(TIDELOG, "tides", 7000)) == values(sent + more)
+    opener.close()
+
+
+def test_a_topic_that_is_deleted_while_a_node_is_away_leaves_nothing_in_the_bucket(
+    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    tiered.create("tides")
+    opened.produce(CONFLUENT, "tides", messages(3000, 6), idempotent=True)
+    wait_until_all_let_go(tiered, "tides")
+    killed = kill_leader(tiered, "tides")
+    tiered.delete("tides")
+    wait_until(lambda: not tiered.objects("/tides-"), TIMEOUT_S)
+    cluster.start_node(killed)
+    assert not tiered.objects("/tides-")
+
+
+def test_retention_moves_the_log_start_on_every_replica(
+    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    tiered.create("tides")
+    opened.produce(CONFLUENT, "tides", messages(6000, 7), idempotent=True)
+    wait_until_all_let_go(tiered, "tides")
+    before = tiered.objects("/tides-")
+    tiered.alter("tides", {"retention.bytes": "2500000", "local.retention.bytes": "1"})
+    wait_until(lambda: len(tiered.objects("/tides-")) < len(before), TIMEOUT_S)
+    wait_until(lambda: all(tiered.border("tides", node_id=each).log_start > 0 for each in NODES), TIMEOUT_S)
+    start = tiered.offset("tides", -2)
+    assert 0 < start < 6000
+    assert len(opened.consume(CONFLUENT, "tides", 6000 - start, {0: start})) == 6000 - start

@@ -1,0 +1,40 @@
+"""Topics that are deleted, and a node that ends before it comes to their objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.eventually import wait_until
+from tests.support.foreign_clients import CLIENTS, Message
+from tests.support.foreign_clients.opening import Opened
+from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.broker.tier.part import RemotePart
+from tidelog.testing.embedded import EmbeddedCluster
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_node_that_ends_before_it_marks_a_deletion_finds_it_in_its_directories_at_the_next_start(
+    clean: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = EmbeddedCluster(tiered=True, data_dir=tmp_path / "cluster")
+    cluster.start()
+    try:
+        tiered = TieredTopics(cluster)
+        opener = Opened(cluster.bootstrap_servers)
+        for topic in ("tides", "stays"):
+            tiered.create(topic)
+            opener.produce(CLIENTS["confluent"], topic, [Message(bytes(900))] * 3000)
+            tiered.wait_until_tiered(topic)
+        opener.close()
+        kept = tiered.objects("/stays-")
+        with monkeypatch.context() as patched:
+            # As if it ended right when it heard of it.
+            patched.setattr(RemotePart, "roles_changed", lambda *_: None)
+            tiered.delete("tides")
+            cluster.restart(clean=clean)
+        wait_until(lambda: not tiered.objects("/tides-"), TIMEOUT_S)
+        assert tiered.objects("/stays-") == kept
+    finally:
+        cluster.stop()

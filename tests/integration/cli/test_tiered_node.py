@@ -1,0 +1,160 @@
+"""One node with tiered storage: switches, settings that change while it runs, metrics, start and stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Mapping
+from uuid import uuid4
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
+
+from tests.support.eventually import wait_until
+from tests.support.foreign_clients import CLIENTS, Message
+from tests.support.foreign_clients.opening import Opened
+from tests.support.tiered_topics import TIMEOUT_S, TieredTopics
+from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.observability.exposition import Exposition
+from tidelog.broker.tier.part import RemotePart
+from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
+from tidelog.testing.embedded import EmbeddedCluster
+
+CONFLUENT = CLIENTS["confluent"]
+SENT = [Message(b"%d" % number + bytes(900)) for number in range(3000)]
+
+
+def remote_of(node: BrokerNode) -> RemotePart:
+    assert node.remote is not None
+    return node.remote
+
+
+def alter_broker(cluster: EmbeddedCluster, configs: Mapping[str, str]) -> None:
+    async def alter() -> None:
+        resource = ConfigResource(ResourceType.BROKER, "")
+        changes = [ConfigChange(name=key, value=value) for key, value in configs.items()]
+        async with Admin(cluster.bootstrap_servers) as admin:
+            assert (await admin.incremental_alter_configs({resource: changes}))[resource] is None
+
+    asyncio.run(alter())
+
+
+def test_kip_950_a_topic_that_is_tiered_no_more_loses_what_is_remote_and_keeps_what_is_local(
+    topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
+    border = tiered.wait_until_tiered(topic)
+    tiered.alter(topic, {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"})
+    wait_until(lambda: not tiered.objects(f"/{topic}-"), TIMEOUT_S)
+    assert tiered.offset(topic, -2) == border.local_start
+    received = opened.consume(CONFLUENT, topic, len(SENT) - border.local_start)
+    assert received[0].offset == border.local_start
+
+
+def test_a_topic_becomes_tiered_while_it_is_there(
+    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    topic = f"late-{uuid4().hex[:8]}"
+    tiered.create(topic, {"remote.storage.enable": "false", "local.retention.bytes": "-2"})
+    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
+    assert tiered.border(topic).highest_remote == -1
+    tiered.alter(topic, {"remote.storage.enable": "true", "local.retention.bytes": "1"})
+    tiered.wait_until_tiered(topic)
+    received = opened.consume(CONFLUENT, topic, len(SENT))
+    assert [one.value for one in received] == [one.value for one in SENT]
+
+
+def test_copying_pauses_and_goes_on_with_remote_log_copy_disable(
+    topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    tiered.alter(
+        topic,
+        {"remote.log.copy.disable": "true", "local.retention.bytes": "-2", "local.retention.ms": "-2"},
+    )
+    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
+    before = tiered.border(topic).highest_remote
+    tiered.alter(topic, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
+    assert tiered.wait_until_tiered(topic).highest_remote > before == -1
+
+
+def test_settings_change_while_the_broker_runs(cluster: EmbeddedCluster) -> None:
+    alter_broker(
+        cluster,
+        {
+            "remote.log.reader.threads": "5",
+            "remote.log.manager.copier.thread.pool.size": "6",
+            "remote.log.manager.copy.max.bytes.per.second": "123456789",
+            "remote.fetch.max.wait.ms": "777",
+        },
+    )
+
+    def seen(node: BrokerNode) -> tuple[int, int, int, int]:
+        remote = remote_of(node)
+        manager = remote.manager
+        return (
+            manager.reader_pool.threads,
+            manager.copier_pool.threads,
+            manager.copy_quota.bytes_per_second,
+            remote.access.fetch_max_wait_ms(),
+        )
+
+    wait_until(lambda: cluster.run(seen) == (5, 6, 123456789, 777), TIMEOUT_S)
+
+
+def test_metrics_have_kafkas_names(
+    topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+) -> None:
+    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
+    tiered.wait_until_tiered(topic)
+    opened.consume(CONFLUENT, topic, len(SENT))
+    text = cluster.run(lambda node: Exposition(node.metrics).text()[0].decode())
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    label = f'{{topic="{topic}"}}'
+    for name in ("remotecopybytes", "remotecopyrequests", "remotefetchbytes", "remotefetchrequests"):
+        assert float(values[f"kafka_server_brokertopicmetrics_{name}_total{label}"]) > 0, name
+    for name in ("remotecopylagbytes", "remotelogsizebytes", "remotelogmetadatacount"):
+        assert f"kafka_server_brokertopicmetrics_{name}{label}" in values
+    assert values["kafka_log_remote_remotelogmanager_remotelogreadertaskqueuesize"] == "0.0"
+
+
+def test_a_tiered_node_reports_each_metric_once(cluster: EmbeddedCluster) -> None:
+    accept = "application/openmetrics-text; version=1.0.0"
+    text = cluster.run(lambda node: Exposition(node.metrics).text(accept)[0].decode())
+    # Refuses a name that comes twice, as promtool and others do.
+    metrics = {metric.name: metric for metric in strictly_parsed(text)}
+    waiting = metrics["kafka_server_delayedoperationpurgatory_numdelayedoperations"].samples
+    kinds = {sample.labels["delayedoperation"] for sample in waiting}
+    assert {"Produce", "Fetch", "RemoteFetch", "RemoteListOffsets"} <= kinds
+
+
+def test_a_node_without_the_switch_has_none_of_it() -> None:
+    with EmbeddedCluster() as cluster:
+        assert cluster.run(lambda node: node.remote) is None
+
+
+def test_a_broker_starts_serves_and_stops_while_its_object_store_cannot_be_reached() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()  # takes connections, and never answers
+        port = silent.getsockname()[1]
+        config = {
+            "rsm.config.storage.backend.class": "s3",
+            "rsm.config.storage.s3.bucket.name": "tides",
+            "rsm.config.storage.s3.region": "us-east-1",
+            "rsm.config.storage.s3.endpoint.url": f"http://127.0.0.1:{port}",
+            "rsm.config.storage.s3.path.style.access.enabled": "true",
+            "rsm.config.storage.aws.access.key.id": "nobody",
+            "rsm.config.storage.aws.secret.access.key": "nothing",
+        }
+        with EmbeddedCluster(tiered=True, config=config) as cluster:
+            tiered, opened = TieredTopics(cluster), Opened(cluster.bootstrap_servers)
+            tiered.create("tides")
+            opened.produce(CONFLUENT, "tides", SENT, idempotent=True)
+            received = opened.consume(CONFLUENT, "tides", len(SENT))
+            assert len(received) == len(SENT)
+            assert tiered.border("tides").local_start == 0
+            wait_until(lambda: cluster.run(lambda node: remote_of(node).manager.copier_pool.busy), TIMEOUT_S)
+            opened.close()
+            started = time.monotonic()
+            cluster.stop_node(1)
+            assert time.monotonic() - started < TIMEOUT_S

@@ -1,0 +1,20 @@
+"""Three nodes in this process for one test, and the clients that write to and read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.eventually import wait_until
+from tests.support.three_nodes import ThreeNodes
+from tidelog.testing.embedded import EmbeddedCluster
+
+
+@pytest.fixture
+def three() -> Iterator[ThreeNodes]:
+    """A fresh cluster of three nodes that clients are told of."""
+    with EmbeddedCluster(nodes=3) as cluster:
+        nodes = ThreeNodes(cluster)
+        wait_until(lambda: nodes.brokers() == {1, 2, 3})
+        yield nodes

@@ -1,0 +1,36 @@
+"""A node loses one of its two log directories while it runs: its other partitions stay, leaders move."""
+
+from __future__ import annotations
+
+from tests.support.eventually import wait_until
+from tests.support.three_nodes import ThreeNodes
+from tidelog.testing.embedded import EmbeddedCluster
+
+PARTITIONS = 8
+
+
+def test_partitions_of_a_lost_directory_are_led_elsewhere_and_no_record_is_missing() -> None:
+    config = {
+        "replica.high.watermark.checkpoint.interval.ms": "200",
+        "log.retention.check.interval.ms": "500",
+    }
+    with EmbeddedCluster(nodes=3, directories=2, config=config) as cluster:
+        nodes = ThreeNodes(cluster)
+        wait_until(lambda: nodes.brokers() == {1, 2, 3}, 30.0)
+        nodes.create_topic("tides", PARTITIONS)
+        values = [f"value {number}" for number in range(400)]
+        nodes.produce("tides", values, PARTITIONS)
+        # The metadata log is in the first directory; a node cannot live without that one.
+        lost = cluster.data_dir / "node-2" / "data-2"
+        indexes = [index for index in range(PARTITIONS) if (lost / f"tides-{index}").is_dir()]
+        assert 0 < len(indexes) < PARTITIONS
+        # At once: a tree that is deleted file by file gets new files meanwhile.
+        lost.rename(lost.with_name("taken-away"))
+        lost.write_text("no directory any more")
+        wait_until(lambda: all(2 not in nodes.partition("tides", index).isr for index in indexes), 30.0)
+        assert all(nodes.partition("tides", index).leader in (1, 3) for index in indexes)
+        others = [index for index in range(PARTITIONS) if index not in indexes]
+        assert all(2 in nodes.partition("tides", index).isr for index in others)
+        more = [f"more {number}" for number in range(400)]
+        nodes.produce("tides", more, PARTITIONS)
+        assert sorted(nodes.read("tides", 800, PARTITIONS)) == sorted(values + more)

@@ -1,0 +1,32 @@
+"""Consume, transform, produce with our clients while nodes are killed: each record once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.harness.soak.copies import PARTITIONS, SOURCE, TARGET, Copies
+from tests.support.three_nodes import ThreeNodes
+
+RECORDS = 900
+DEADLINE_S = 60.0
+
+
+async def kill_each_once(three: ThreeNodes) -> None:
+    """One node after the other is killed, and comes back before the next one goes."""
+    for node_id in (1, 2, 3):
+        await asyncio.sleep(0.7)
+        await asyncio.to_thread(three.cluster.kill_node, node_id)
+        await asyncio.sleep(0.7)
+        await asyncio.to_thread(three.cluster.start_node, node_id)
+        await asyncio.to_thread(three.wait_until_whole, TARGET)
+
+
+def test_a_topic_is_copied_exactly_once_while_each_node_is_killed(three: ThreeNodes) -> None:
+    for topic in (SOURCE, TARGET):
+        three.create_topic(topic, PARTITIONS, min_insync_replicas="2")
+
+    async def run() -> list[str]:
+        copies = Copies(three.servers, RECORDS, at_a_time=1, pause_s=0.025, records_per_transaction=10)
+        return await copies.run_during(kill_each_once(three), DEADLINE_S)
+
+    assert asyncio.run(run()) == []

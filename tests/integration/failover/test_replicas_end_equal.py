@@ -1,0 +1,64 @@
+"""Three nodes: what followers copy is what the leader has, byte for byte, whatever happened in between."""
+
+from __future__ import annotations
+
+from tests.support.eventually import wait_until
+from tests.support.logs import NOW_MS, batch
+from tests.support.three_nodes import ThreeNodes
+from tidelog.broker.node.node import BrokerNode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.leader_epoch import EpochEntry
+
+T0 = TopicPartition("tides", 0)
+
+
+def contents(three: ThreeNodes, node_id: int) -> tuple[bytes, list[EpochEntry], int]:
+    """The bytes, leader epochs and high watermark of a node's replica."""
+
+    def read(node: BrokerNode) -> tuple[bytes, list[EpochEntry], int]:
+        log = node.services.replicas.partition(T0).log
+        data = b"".join(segment.file.pread(segment.size_bytes, 0) for segment in log.segments)
+        return data, log.leader_epochs.entries, log.high_watermark
+
+    return three.cluster.run(read, node_id)
+
+
+def are_equal(three: ThreeNodes, records: int) -> bool:
+    """Whether all three have the same, and all of it is committed."""
+    first, *others = (contents(three, node_id) for node_id in (1, 2, 3))
+    return first[2] == records and all(other == first for other in others)
+
+
+def test_followers_have_the_leaders_bytes_after_every_node_was_killed_once(three: ThreeNodes) -> None:
+    three.create_topic("tides", 1, min_insync_replicas="2")
+    records = 0
+    for node_id in (1, 2, 3):
+        three.cluster.kill_node(node_id)
+        if three.partition("tides").leader == node_id:
+            three.wait_for_leader_other_than("tides", node_id)
+        three.produce("tides", [f"without {node_id}: {number}" for number in range(500)], 1)
+        records += 500
+        three.cluster.start_node(node_id)
+        three.wait_until_whole("tides")
+    wait_until(lambda: are_equal(three, records))
+
+
+def test_what_a_leader_took_alone_is_cut_when_it_returns(three: ThreeNodes) -> None:
+    three.create_topic("tides", 1, min_insync_replicas="2")
+    three.produce("tides", [f"everywhere {number}" for number in range(100)], 1)
+    wait_until(lambda: are_equal(three, 100))
+    leader = three.partition("tides").leader
+
+    def append_unnoticed(node: BrokerNode) -> None:
+        """Followers wait for records at this moment, and nobody tells them of these."""
+        partition = node.services.replicas.partition(T0)
+        for number in range(20):
+            partition.log.append_as_leader(batch([f"lost {number}"]), partition.leader_epoch, NOW_MS)
+
+    three.cluster.run(append_unnoticed, leader)
+    three.cluster.kill_node(leader)
+    three.wait_for_leader_other_than("tides", leader)
+    three.produce("tides", ["instead"], 1)
+    three.cluster.start_node(leader)
+    three.wait_until_whole("tides")
+    wait_until(lambda: are_equal(three, 101) or are_equal(three, 121))

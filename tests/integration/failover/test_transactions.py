@@ -1,0 +1,140 @@
+"""The coordinator of a transaction dies, and leaders of its partitions: all of it is read, or nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.support.eventually import wait_until
+from tests.support.foreign_clients.transactional import TRANSACTIONAL, TransactionalProducer
+from tests.support.three_nodes import TIMEOUT_S, ThreeNodes
+from tidelog.broker.node.node import BrokerNode
+from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
+
+TRANSACTIONAL_ID = "tides"
+TRANSACTION_TIMEOUT_MS = 30_000
+PARTITIONS = 3
+
+
+# kafka-python 3.0.12 drops the request that it could not send, and waits for its answer for ever.
+@pytest.fixture(params=["confluent", "aiokafka", "tidelog"])
+def producer(request: pytest.FixtureRequest, three: ThreeNodes) -> Iterator[TransactionalProducer]:
+    """A producer of each client in turn, and a topic for it to write to."""
+    three.create_topic("tides", PARTITIONS)
+    opened = TRANSACTIONAL[request.param](three.servers, TRANSACTIONAL_ID, TRANSACTION_TIMEOUT_MS)
+    yield opened
+    opened.close()
+
+
+def coordinator(three: ThreeNodes) -> int:
+    """The node that leads the partition of the transactional id, in the eyes of every running node."""
+
+    def leader(node: BrokerNode) -> int:
+        services = node.services
+        index = services.transactions.partition_for(TRANSACTIONAL_ID)
+        return services.image().topics_by_name[TRANSACTION_STATE_TOPIC].partitions[index].leader
+
+    seen: set[int] = set()
+
+    def is_agreed() -> bool:
+        seen.clear()
+        seen.update(three.cluster.run(leader, node_id) for node_id in three.cluster.nodes)
+        return len(seen) == 1 and seen <= set(three.cluster.nodes)
+
+    wait_until(is_agreed, TIMEOUT_S)
+    return seen.pop()
+
+
+def transact(producer: TransactionalProducer, number: int, *, commits: bool) -> None:
+    """One record to every partition."""
+    producer.begin()
+    for partition in range(PARTITIONS):
+        producer.send("tides", [b"%d" % number], partition)
+    if commits:
+        producer.commit()
+    else:
+        producer.abort()
+
+
+def committed_values(three: ThreeNodes) -> list[Counter[int]]:
+    """What is read of each partition up to its end, committed only; waits until nothing is open."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": three.servers,
+            "group.id": "unused",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition("tides", index, 0) for index in range(PARTITIONS)])
+    values: list[Counter[int]] = [Counter() for _ in range(PARTITIONS)]
+    ended: set[int] = set()
+    try:
+        while len(ended) < PARTITIONS:
+            message = consumer.poll(TIMEOUT_S)
+            assert message is not None
+            if message.error() is not None:
+                ended.add(message.partition())
+            else:
+                values[message.partition()][int(message.value())] += 1
+    finally:
+        consumer.close()
+    return values
+
+
+def hangs(three: ThreeNodes) -> bool:
+    """Whether a partition's last stable offset is below its high watermark."""
+
+    def is_open(node: BrokerNode) -> bool:
+        logs = [
+            partition.log
+            for name, partition in node.services.replicas.partitions.items()
+            if name.topic == "tides" and partition.is_led
+        ]
+        return any(log.last_stable_offset < log.high_watermark for log in logs)
+
+    return any(three.cluster.run(is_open, node_id) for node_id in three.cluster.nodes)
+
+
+def test_transactions_go_on_while_their_coordinator_is_killed_and_none_is_torn(
+    three: ThreeNodes, producer: TransactionalProducer
+) -> None:
+    transact(producer, 0, commits=True)
+    wanted = [0]
+    number = 0
+    for round_ in range(2):
+        gone = coordinator(three)
+        producer.begin()
+        for partition in range(PARTITIONS):
+            producer.send("tides", [b"%d" % (1000 + round_)], partition)
+        three.cluster.kill_node(gone)
+        producer.commit()
+        wanted.append(1000 + round_)
+        for _ in range(6):
+            number += 1
+            transact(producer, number, commits=number % 2 == 0)
+            wanted += [number] if number % 2 == 0 else []
+        three.cluster.start_node(gone)
+        three.wait_until_whole("tides")
+        three.wait_until_whole(TRANSACTION_STATE_TOPIC)
+    wait_until(lambda: not hangs(three), TIMEOUT_S)
+    assert committed_values(three) == [Counter(wanted)] * PARTITIONS
+
+
+def test_a_transaction_whose_producer_and_coordinator_are_gone_is_aborted_by_the_next_producer(
+    three: ThreeNodes, producer: TransactionalProducer
+) -> None:
+    producer.begin()
+    for partition in range(PARTITIONS):
+        producer.send("tides", [b"1"], partition)
+    three.cluster.kill_node(coordinator(three))
+    next_producer = TRANSACTIONAL["confluent"](three.servers, TRANSACTIONAL_ID, TRANSACTION_TIMEOUT_MS)
+    transact(next_producer, 2, commits=True)
+    next_producer.close()
+    wait_until(lambda: not hangs(three), TIMEOUT_S)
+    assert committed_values(three) == [Counter([2])] * PARTITIONS

@@ -1,0 +1,203 @@
+"""Brokers of Apache Kafka and of Tidelog that share remote storage: one bucket, one metadata topic.
+
+Apache Kafka's brokers run Aiven's RemoteStorageManager from `TIDELOG_AIVEN_CLASSPATH`; the configuration of
+both kinds is the same text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
+from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.tools import MAIN_CLASSES
+from tests.support.aiven_plugin import FILE_SYSTEM, PLUGIN
+from tests.support.eventually import wait_until
+from tests.support.raw_client import RawClient
+from tidelog.clients.admin.admin import Admin, ElectionType
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+
+METADATA_TOPIC = "__remote_log_metadata"
+METADATA_PARTITIONS = 3
+KAFKA, OURS, OTHER = 3, 1, 2
+EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -4, -5
+FETCH_VERSION = 12
+"""The last one that names topics."""
+SEGMENT_BYTES = 1 << 20
+TIERED = {
+    "remote_storage_enable": "true",
+    "segment_bytes": str(SEGMENT_BYTES),
+    "retention_ms": "-1",
+    "local_retention_ms": "-1",
+    "local_retention_bytes": "1",
+}
+
+_BASE_OFFSET, _LENGTH, _LAST_DELTA = (struct.Struct(each) for each in (">q", ">i", ">i"))
+ResultT = TypeVar("ResultT")
+
+
+def tiered_settings(bucket: Path) -> dict[str, str]:
+    """What brokers of both kinds are told about remote storage."""
+    topic = "rlmm.config.remote.log.metadata.topic"
+    return {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": PLUGIN,
+        "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+        "rsm.config.storage.backend.class": FILE_SYSTEM,
+        "rsm.config.storage.root": str(bucket),
+        "rsm.config.key.prefix": "tier/",
+        "rsm.config.chunk.size": "100000",
+        "rsm.config.compression.enabled": "true",
+        f"{topic}.num.partitions": str(METADATA_PARTITIONS),
+        f"{topic}.replication.factor": "1",
+        f"{topic}.min.isr": "1",
+        "remote.log.manager.task.interval.ms": "500",
+        "log.retention.check.interval.ms": "500",
+        "log.initial.task.delay.ms": "500",
+        "log.flush.start.offset.checkpoint.interval.ms": "500",
+        "replica.fetch.backoff.ms": "200",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    }
+
+
+class MixedTier:
+    """A controller of ours, broker 3 of Apache Kafka, brokers 1 and 2 of ours, and their bucket."""
+
+    def __init__(self, root: Path) -> None:
+        self.bucket = root / "bucket"
+        self.bucket.mkdir()
+        plugin = os.environ["TIDELOG_AIVEN_CLASSPATH"].split(os.pathsep)
+        self.cluster = MixedCluster(root, settings=tiered_settings(self.bucket), plugins=plugin)
+        self.clients = MixedClients(self.cluster)
+        self.controller = self.cluster.add(100, Engine.TIDELOG, "controller")
+        self.brokers = {
+            OURS: self.cluster.add(OURS, Engine.TIDELOG, "broker"),
+            OTHER: self.cluster.add(OTHER, Engine.TIDELOG, "broker"),
+            KAFKA: self.cluster.add(KAFKA, Engine.KAFKA, "broker"),
+        }
+
+    def start(self, first: int) -> None:
+        """Start all; broker `first` makes the metadata topic before the others are there."""
+        for node in self.cluster.nodes.values():
+            self.cluster.format(node)
+        self.cluster.start(self.controller, self.brokers[first])
+        self.clients.wait_for_brokers(first)
+        wait_until(lambda: METADATA_TOPIC in self.clients.admin().list_topics(timeout=10).topics, WITHIN_S)
+        self.cluster.start(*(node for number, node in self.brokers.items() if number != first))
+        self.clients.wait_for_brokers(*self.brokers)
+        # The coordinator of transactions stays where it is.
+        self.clients.create_topic("__transaction_state", [[KAFKA]], cleanup_policy="compact")
+        for index in range(METADATA_PARTITIONS):
+            self.place(METADATA_TOPIC, [first, KAFKA if first == OURS else OURS], index)
+
+    def ask(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
+        """What an admin client of ours is answered."""
+
+        async def ask() -> ResultT:
+            async with Admin(self.cluster.bootstrap_servers) as admin:
+                return await question(admin)
+
+        return asyncio.run(ask())
+
+    def place(self, topic: str, replicas: Sequence[int], index: int = 0) -> None:
+        """Give the partition these replicas, all in sync, the first of which leads."""
+        name = TopicPartition(topic, index)
+
+        async def move(admin: Admin) -> None:
+            assert (await admin.alter_partition_reassignments({name: list(replicas)}))[name] is None
+
+        async def elect(admin: Admin) -> None:
+            await admin.elect_leaders(ElectionType.PREFERRED, [name])
+
+        self.ask(move)
+        wait_until(lambda: self._is_placed(topic, replicas, index), WITHIN_S)
+        self.ask(elect)
+        wait_until(lambda: self.clients.leader(topic, index).number == replicas[0], WITHIN_S)
+
+    def _is_placed(self, topic: str, replicas: Sequence[int], index: int) -> bool:
+        placed = self.clients.partition(topic, index)
+        return placed is not None and placed.replicas == list(replicas) and set(placed.isrs) == set(replicas)
+
+    def offset(self, topic: str, timestamp: int) -> int:
+        """What the leader of partition 0 answers to ListOffsets."""
+        name = TopicPartition(topic, 0)
+
+        async def look(admin: Admin) -> int:
+            found = (await admin.list_offsets({name: timestamp}))[name]
+            assert not isinstance(found, Exception), found
+            return found.offset
+
+        return self.ask(look)
+
+    def objects(self, topic: str) -> set[str]:
+        """Objects of the topic in the bucket, by name."""
+        # Unlike rglob, os.walk takes it well that directories go while it looks.
+        walk = os.walk(self.bucket)
+        return {name for folder, _, names in walk for name in names if f"/{topic}-" in folder}
+
+    def segments(self, node: Node, topic: str) -> list[int]:
+        """Base offsets of the segments that a broker has on disk."""
+        return sorted(int(path.stem) for path in (node.directory / f"{topic}-0").glob("*.log"))
+
+    def wait_until_tiered(self, topic: str, *replicas: int) -> int:
+        """Wait until these have only the active segment left; where that begins."""
+
+        def is_tiered() -> bool:
+            tiered = self.offset(topic, LATEST_TIERED)
+            return all(self.segments(self.brokers[each], topic) == [tiered + 1] for each in replicas)
+
+        wait_until(is_tiered, WITHIN_S)
+        return self.offset(topic, LATEST_TIERED) + 1
+
+    def checkpoint(self, number: int, topic: str) -> str:
+        """The leader epochs that a broker keeps of the partition."""
+        return (self.brokers[number].directory / f"{topic}-0" / "leader-epoch-checkpoint").read_text()
+
+    def dumped(self, number: int, topic: str, name: str, *options: str) -> list[str]:
+        """What Apache Kafka finds in a file of the partition, without the line that names it."""
+        path = self.brokers[number].directory / f"{topic}-0" / name
+        text = self.cluster.tool(MAIN_CLASSES["kafka-dump-log"], *options, "--files", str(path))
+        assert text, f"{path} cannot be read"
+        return text.splitlines()[1:]
+
+    def raw(self, topic: str, end: int) -> bytes:
+        """The bytes that the leader serves from offset 0 on, up to `end`, which begins a batch."""
+        host, port = self.clients.leader(topic).address.split(":")
+        offset, read = 0, bytearray()
+        with RawClient(host, int(port)) as client:
+            while offset < end:
+                wanted = FetchPartition(fetch_offset=offset, partition_max_bytes=300_000)
+                topics = (FetchTopic(topic=topic, partitions=(wanted,)),)
+                request = FetchRequest(
+                    max_wait_ms=500, min_bytes=1, max_bytes=300_000, topics=topics, session_epoch=-1
+                )
+                answer = client.ask(request, FETCH_VERSION, FetchResponse)
+                (partition,) = answer.responses[0].partitions
+                assert partition.error_code == 0, f"offset {offset}: error {partition.error_code}"
+                for batch in whole_batches(bytes(partition.records or b"")):
+                    base, last = _BASE_OFFSET.unpack_from(batch)[0], _LAST_DELTA.unpack_from(batch, 23)[0]
+                    if base + last >= offset and base < end:
+                        read += batch
+                        offset = base + last + 1
+        return bytes(read)
+
+
+def whole_batches(data: bytes) -> Iterator[bytes]:
+    """The batches that are there to their end."""
+    position = 0
+    while position + 12 <= len(data):
+        size = 12 + _LENGTH.unpack_from(data, position + 8)[0]
+        if position + size > len(data):
+            return
+        yield data[position : position + size]
+        position += size

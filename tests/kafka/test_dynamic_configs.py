@@ -1,0 +1,212 @@
+"""Dynamic broker configs: a broker of ours accepts and rejects what Apache Kafka's does, key by key."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
+from tests.support.eventually import eventually
+from tests.support.quorum_nodes import free_ports
+from tidelog.base.config_definition import ConfigKind
+from tidelog.broker.config.dynamic_configs import BROKER_DEFINITIONS
+from tidelog.broker.config.dynamic_keys import DYNAMIC_ONLY_CONFIGS, THREAD_COUNT_KEYS
+from tidelog.clients.admin.admin import (
+    Admin,
+    AlterOperation,
+    ConfigChange,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from tidelog.protocol.errors import KafkaError
+
+BROKER = ConfigResource(ResourceType.BROKER, "1")
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+OF_THE_NODE = frozenset({"listeners", "advertised.listeners", "log.dirs", "controller.quorum.voters"})
+"""Their values differ because the nodes do."""
+OTHER_DEFAULTS = frozenset(
+    {
+        "socket.send.buffer.bytes",
+        "socket.receive.buffer.bytes",
+        "socket.listen.backlog.size",
+        "replica.socket.receive.buffer.bytes",
+    }
+)
+"""Those that docs/configuration.md lists."""
+
+NUMBERS = ("1", "0", "-1", "-2", "100000", "2147483648", "x", "")
+VALUES = {
+    ConfigKind.BOOLEAN: ("true", "false", "x"),
+    ConfigKind.INT: NUMBERS,
+    ConfigKind.SHORT: NUMBERS,
+    ConfigKind.LONG: NUMBERS,
+    ConfigKind.DOUBLE: ("0.5", "0", "1.5", "-1", "x"),
+    ConfigKind.LIST: ("a", "a,b", ""),
+}
+DIFFERENT = frozenset(
+    {
+        ("log.flush.interval.ms", "-1"),
+        ("log.flush.interval.ms", "-2"),
+        ("log.retention.ms", "-2"),
+        ("listener.name.plaintext.controller.quorum.bootstrap.servers", "a"),
+        ("listener.name.plaintext.controller.quorum.voters", "a"),
+    }
+)
+"""What docs/gaps.md states."""
+
+
+PREFIX = "listener.name.plaintext."
+CHANGES: tuple[tuple[dict[str, str], str], ...] = (
+    ({"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,OTHER:SSL"}, "NONE"),
+    ({"sasl.kerberos.kinit.cmd": "/bin/true", "sasl.jaas.config": "secret"}, "NONE"),
+    ({"sasl.enabled.mechanisms": "PLAIN,GSSAPI", "ssl.client.auth": "required"}, "NONE"),
+    ({"log.roll.ms": "70000", "my.own": "1", f"{PREFIX}plain.sasl.jaas.config": "secret"}, "NONE"),
+    ({"sasl.kerberos.kinit.cmd": "/x", f"{PREFIX}plain.sasl.jaas.config": "x"}, "INVALID_REQUEST"),
+    ({"listener.name.other.ssl.keystore.location": "/x"}, "NONE"),
+    ({"listener.name.other.ssl.keystore.password": "secret", f"{PREFIX}max.connections": "50"}, "NONE"),
+    ({"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"}, "INVALID_REQUEST"),
+    ({"listener.security.protocol.map": "CONTROLLER:PLAINTEXT"}, "INVALID_REQUEST"),
+    (
+        {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,NEW:SSL"},
+        "INVALID_REQUEST",
+    ),
+)
+"""Set for the broker one after the other, with their outcomes; then it is described."""
+
+
+class Attempt(NamedTuple):
+    """A change that is validated for one broker and for all."""
+
+    operation: AlterOperation
+    key: str
+    value: str | None
+
+
+def attempts(described: dict[str, ConfigEntry]) -> Iterator[Attempt]:
+    """Changes of every key, with the value in force and others, plain and with the prefix of a listener."""
+    for key, definition in BROKER_DEFINITIONS.items():
+        entry = described.get(key)
+        if entry is None and not definition.internal and key not in DYNAMIC_ONLY_CONFIGS:
+            continue  # Tidelog's own key
+        in_force = [entry.value] if entry is not None and entry.value is not None else []
+        values = list(dict.fromkeys([*in_force, *VALUES.get(definition.kind, ("x", ""))]))
+        prefixed = [(f"listener.name.plaintext.{key}", value) for value in values[:2]]
+        for name, value in (*((key, each) for each in values), *prefixed):
+            if (name, value) not in DIFFERENT and key not in OF_THE_NODE:
+                yield Attempt(AlterOperation.SET, name, value)
+        yield Attempt(AlterOperation.SET, f"listener.name.elsewhere.{key}", values[0])
+        yield Attempt(AlterOperation.DELETE, key, None)
+    for key in THREAD_COUNT_KEYS:
+        for count in range(25):
+            yield Attempt(AlterOperation.SET, key, str(count))
+
+
+@contextmanager
+def node_of(engine: Engine, folder: Path) -> Iterator[Node]:
+    folder.mkdir()
+    cluster = MixedCluster(
+        folder, settings={"offsets.topic.replication.factor": "1", "log.cleaner.enable": "true"}
+    )
+    node = cluster.add(1, engine, "broker,controller")
+    controller = f"127.0.0.1:{free_ports(1)[0]}"
+    node.settings = {
+        "listeners": f"PLAINTEXT://{node.address},CONTROLLER://{controller}",
+        "controller.quorum.voters": f"1@{controller}",
+    }
+    try:
+        cluster.format(node)
+        cluster.start(node)
+        yield node
+    finally:
+        cluster.end()
+
+
+async def connected(node: Node) -> Admin:
+    """An admin client of a node that describes itself, which it does some time after it listens."""
+    found: list[Admin] = []
+
+    async def connect() -> None:
+        while not found:
+            admin = Admin(node.address)
+            try:
+                await admin.start()
+                assert not isinstance((await admin.describe_configs([BROKER]))[BROKER], KafkaError)
+                found.append(admin)
+            except KafkaError:
+                await admin.close()
+                await asyncio.sleep(0.2)
+
+    connecting = asyncio.get_running_loop().create_task(connect())
+    await eventually(connecting.done, WITHIN_S)
+    await connecting
+    return found[0]
+
+
+async def described(admin: Admin) -> dict[str, ConfigEntry]:
+    result = (await admin.describe_configs([BROKER]))[BROKER]
+    assert not isinstance(result, KafkaError)
+    return result
+
+
+async def outcomes(admin: Admin, tried: Iterable[Attempt]) -> dict[tuple[str, Attempt], str]:
+    """The error of every attempt, NONE for success."""
+    found = {}
+    for attempt in tried:
+        change = ConfigChange(name=attempt.key, value=attempt.value, operation=attempt.operation)
+        for resource in (BROKER, ALL_BROKERS):
+            answer = await admin.incremental_alter_configs({resource: [change]}, validate_only=True)
+            error = answer[resource]
+            found[resource.name, attempt] = "NONE" if error is None else error.code.name
+    return found
+
+
+async def applied(admin: Admin) -> list[str]:
+    """The error of each of the changes, each waited for until the broker describes it."""
+    found = []
+    for configs, _ in CHANGES:
+        changes = [ConfigChange(name=key, value=value) for key, value in configs.items()]
+        error = (await admin.incremental_alter_configs({BROKER: changes}))[BROKER]
+        found.append("NONE" if error is None else error.code.name)
+        deadline = time.monotonic() + WITHIN_S
+        while error is None and not is_set(await described(admin), configs):
+            assert time.monotonic() < deadline, f"{configs} are not described"
+    return found
+
+
+def is_set(described_configs: dict[str, ConfigEntry], configs: Mapping[str, str]) -> bool:
+    entries = {key: described_configs.get(key) for key in configs}
+    return all(
+        entry is not None and (entry.is_sensitive or entry.value == configs[key])
+        for key, entry in entries.items()
+    )
+
+
+async def test_every_change_of_a_broker_config_has_kafkas_outcome(tmp_path: Path) -> None:
+    with (
+        node_of(Engine.KAFKA, tmp_path / "kafka") as kafkas,
+        node_of(Engine.TIDELOG, tmp_path / "tidelog") as ours,
+    ):
+        theirs_admin, our_admin = await connected(kafkas), await connected(ours)
+        try:
+            expected_configs = await described(theirs_admin)
+            tried = list(attempts(expected_configs))
+            assert len(tried) > 3_000
+            expected = await outcomes(theirs_admin, tried)
+            actual = await outcomes(our_admin, tried)
+            different = {key: (code, actual[key]) for key, code in expected.items() if code != actual[key]}
+            assert not different
+            for admin in (theirs_admin, our_admin):
+                assert await applied(admin) == [outcome for _, outcome in CHANGES]
+            expected_configs = await described(theirs_admin)
+            own_configs = await described(our_admin)
+            assert own_configs.keys() >= expected_configs.keys()
+            for key in expected_configs.keys() - OF_THE_NODE - OTHER_DEFAULTS:
+                assert own_configs[key] == expected_configs[key]
+        finally:
+            await theirs_admin.close()
+            await our_admin.close()

@@ -1,0 +1,66 @@
+"""What only Apache Kafka's coordinators write, and we must keep: offsets of new groups, transactions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
+from tests.kafka.mixed_clients import MixedClients
+from tests.support.eventually import wait_until
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+
+
+def test_new_groups_and_transactions_of_kafkas_coordinators_outlive_a_change_of_the_leader(
+    tmp_path: Path,
+) -> None:
+    cluster = MixedCluster(tmp_path)
+    cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
+    ours = cluster.add(1, Engine.TIDELOG, "broker", SETTINGS)
+    kafkas = cluster.add(3, Engine.KAFKA, "broker", SETTINGS)
+    clients = MixedClients(cluster)
+    try:
+        for node in cluster.nodes.values():
+            cluster.format(node)
+        cluster.start(*cluster.nodes.values())
+        clients.wait_for_brokers(1, 3)
+        # Both coordinators begin at Kafka's broker; that of groups moves.
+        clients.create_topic("__consumer_offsets", [[3, 1]], cleanup_policy="compact")
+        clients.create_topic("__transaction_state", [[3]], cleanup_policy="compact")
+        clients.create_topic("tides", [[3, 1], [1, 3]])
+        clients.produce("tides", [str(number) for number in range(200)], 2)
+        for protocol in ("consumer", "classic"):
+            assert len(clients.read_as_group(protocol, "tides", 200, protocol=protocol)) == 200
+        producer = Producer(
+            {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "tides", "log_level": 0}
+        )
+        producer.init_transactions(WITHIN_S)
+        for outcome in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            for number in range(50):
+                producer.produce("tides", f"{outcome.__name__} {number}", partition=0)
+            producer.flush(WITHIN_S)
+            outcome(WITHIN_S)
+        for gone in (kafkas, ours):
+            wait_until(lambda: ours.log_bytes("tides-0") == kafkas.log_bytes("tides-0"), WITHIN_S)
+            cluster.stop(gone)
+            clients.wait_for_leader_other_than(gone, "__consumer_offsets")
+            for group in ("consumer", "classic"):
+                assert clients.committed(group, "tides", 2) == [100, 100]
+            # The default of librdkafka is read_committed.
+            values = clients.read("tides", 250, 2)
+            assert sum(value.startswith("commit_transaction") for value in values) == 50
+            assert not any(value.startswith("abort_transaction") for value in values)
+            cluster.start(gone)
+            clients.wait_for_brokers(1, 3)
+            clients.wait_until_whole("tides")
+            clients.wait_until_whole("__consumer_offsets")
+    finally:
+        cluster.end()

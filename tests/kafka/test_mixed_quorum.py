@@ -1,0 +1,169 @@
+"""Controllers of Apache Kafka and of Tidelog in one quorum: each leads, each follows, the logs are equal."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.ports import free_ports
+from tests.kafka.test_kafka_tools import until
+from tests.kafka.tools import MAIN_CLASSES
+
+CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+OURS = 1
+TIDELOG = str(Path(sys.executable).with_name("tidelog"))
+WITHIN_S = 90.0
+ROUNDS_MAX = 8
+
+
+class Controllers:
+    """Node 1 is a Tidelog controller, the others are Kafka's; each has its directory under `root`."""
+
+    def __init__(self, root: Path, jars: str, numbers: range) -> None:
+        self.root = root
+        self._java = ["java", "-Xmx200m", "-cp", f"{jars}/*"]
+        self.ports = dict(zip(numbers, free_ports(len(numbers)), strict=True))
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+
+    def format(self, node: int, properties: str, *options: str) -> None:
+        """Write the configuration of a node and format its directory for the cluster."""
+        config = self._config(node)
+        config.write_text(
+            f"process.roles=controller\nnode.id={node}\nlog.dirs={self.root / str(node)}\n"
+            f"listeners=CONTROLLER://127.0.0.1:{self.ports[node]}\n"
+            f"controller.listener.names=CONTROLLER\n{properties}\n"
+        )
+        arguments = ["--cluster-id", CLUSTER_ID, "--config", str(config), *options]
+        if node == OURS:
+            command = [TIDELOG, "storage", "format", *arguments]
+        else:
+            command = [*self._java, "kafka.tools.StorageTool", "format", *arguments]
+        subprocess.run(command, check=True, capture_output=True, timeout=WITHIN_S)
+
+    def start(self, node: int) -> None:
+        """Start its process."""
+        config = str(self._config(node))
+        if node == OURS:
+            command = [TIDELOG, "broker", "--config", config]
+        else:
+            command = [*self._java, "kafka.Kafka", config]
+        with (self.root / f"{node}.out").open("ab") as output:
+            self._running[node] = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    def stop(self, node: int) -> None:
+        """End it as an operator does, which gives leadership away."""
+        process = self._running.pop(node)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(WITHIN_S)
+        finally:
+            process.kill()
+
+    def kill_all(self) -> None:
+        """End all at once."""
+        for process in self._running.values():
+            process.kill()
+            process.wait()
+
+    def quorum(self, *arguments: str) -> str:
+        """What `kafka-metadata-quorum` says, asking those that run; empty when nobody answers."""
+        servers = ",".join(f"127.0.0.1:{self.ports[node]}" for node in self._running)
+        command = [*self._java, MAIN_CLASSES["kafka-metadata-quorum"], "--bootstrap-controller", servers]
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False
+        )
+        return done.stdout if done.returncode == 0 else ""
+
+    def leader(self) -> int:
+        """Who leads, once somebody does and everybody has all of the log."""
+        return int(self._status(r"LeaderId:\s+(\d+)", lambda lag: lag == "0"))
+
+    def voters(self) -> list[int]:
+        """Their ids."""
+        found = re.search(r"CurrentVoters:\s+(.*)", self.quorum("describe", "--status"))
+        return [] if found is None else [int(number) for number in re.findall(r'"id": (\d+)', found[1])]
+
+    def log(self, node: int) -> bytes:
+        """The bytes of its metadata log."""
+        path = self.root / str(node) / "__cluster_metadata-0" / "00000000000000000000.log"
+        return path.read_bytes().rstrip(b"\0")
+
+    def _status(self, pattern: str, is_settled: Callable[[str], bool]) -> str:
+        deadline = time.monotonic() + WITHIN_S
+        while True:
+            text = self.quorum("describe", "--status")
+            found, lag = re.search(pattern, text), re.search(r"MaxFollowerLag:\s+(\d+)", text)
+            if found and lag and is_settled(lag[1]):
+                return found[1]
+            assert time.monotonic() < deadline, f"the quorum does not settle: {text}"
+
+    def _config(self, node: int) -> Path:
+        return self.root / f"{node}.properties"
+
+
+def controllers(root: Path, numbers: range) -> Iterator[Controllers]:
+    """Some that are killed in the end."""
+    made = Controllers(root, os.environ["TIDELOG_KAFKA_JARS"], numbers)
+    try:
+        yield made
+    finally:
+        made.kill_all()
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Controllers]:
+    """Static voters: one of ours, two of Kafka's."""
+    for made in controllers(tmp_path, range(1, 4)):
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in made.ports.items())
+        for node in made.ports:
+            made.format(node, f"controller.quorum.voters={voters}")
+            made.start(node)
+        yield made
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Controllers]:
+    """Dynamic voters: Kafka's is the first one, ours joins by itself (KIP-1186)."""
+    for made in controllers(tmp_path, range(1, 3)):
+        servers = f"controller.quorum.bootstrap.servers=127.0.0.1:{made.ports[2]}"
+        made.format(2, servers, "--standalone")
+        made.start(2)
+        joining = f"{servers}\ncontroller.quorum.auto.join.enable=true"
+        made.format(OURS, joining, "--no-initial-controllers")
+        made.start(OURS)
+        yield made
+
+
+def test_leadership_goes_from_kafka_to_ours_and_back_and_the_logs_are_the_same(three: Controllers) -> None:
+    led = set()
+    for _ in range(ROUNDS_MAX):
+        leader = three.leader()
+        led.add(leader)
+        if OURS in led and leader != OURS and len(led) > 1:
+            break
+        three.stop(leader)
+        three.start(leader)
+    assert OURS in led and len(led) > 1, f"led by {led}"
+    three.kill_all()
+    logs = [three.log(node) for node in three.ports]
+    shortest = min(len(log) for log in logs)
+    assert shortest > 1000
+    assert all(log[:shortest] == logs[0][:shortest] for log in logs)
+
+
+def test_a_cluster_moves_from_kafkas_controller_to_ours(two: Controllers) -> None:
+    until(lambda: two.voters() == [1, 2], "voter of ours")
+    replication = two.quorum("describe", "--replication")
+    directory = next(line.split()[1] for line in replication.splitlines() if line.split()[0] == "2")
+    two.quorum("remove-controller", "--controller-id", "2", "--controller-directory-id", directory)
+    until(lambda: two.voters() == [OURS], "removal of Kafka's voter")
+    two.stop(2)
+    assert two.leader() == OURS

@@ -1,0 +1,171 @@
+"""Two controllers of Tidelog and one of Apache Kafka are the quorum of a cluster with brokers of both."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kafka.kafka_node import METADATA_LOG, WITHIN_S, Engine, MixedCluster, Node
+from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.tools import MAIN_CLASSES
+from tests.support.eventually import wait_until
+
+ROUNDS_MAX = 8
+# Kafka's own look for old snapshots comes once a minute.
+CLEANUP_S = 150.0
+SETTINGS = {
+    "metadata.max.retention.bytes": "20000",
+    "metadata.log.max.record.bytes.between.snapshots": "3000",
+}
+
+
+class Voters:
+    """The controllers of a cluster whose brokers are 1 (Tidelog's) and 3 (Apache Kafka's)."""
+
+    def __init__(self, root: Path) -> None:
+        self.cluster = MixedCluster(root)
+        self.clients = MixedClients(self.cluster)
+        self._topics = 0
+
+    @property
+    def controllers(self) -> list[Node]:
+        """All of them."""
+        return [node for node in self.cluster.nodes.values() if node.role == "controller"]
+
+    def quorum(self, *arguments: str) -> str:
+        """What `kafka-metadata-quorum` says, asking the controllers that run."""
+        servers = ",".join(node.address for node in self.controllers if node.process is not None)
+        return self.cluster.tool(
+            MAIN_CLASSES["kafka-metadata-quorum"], "--bootstrap-controller", servers, *arguments
+        )
+
+    def leader(self) -> Node:
+        """Who leads, once somebody does who runs."""
+        found: list[Node] = []
+
+        def is_led() -> bool:
+            text = re.search(r"LeaderId:\s+(\d+)", self.quorum("describe", "--status"))
+            found[:] = [self.cluster.nodes[int(text[1])]] if text else []
+            return bool(found) and found[0].process is not None
+
+        wait_until(is_led, WITHIN_S)
+        return found[0]
+
+    def members(self) -> set[int]:
+        """The ids of those that vote."""
+        found = re.search(r"CurrentVoters:\s+(.*)", self.quorum("describe", "--status"))
+        return set() if found is None else {int(number) for number in re.findall(r'"id": (\d+)', found[1])}
+
+    def directory_id(self, node: Node) -> str:
+        """Of the metadata log of a controller, as the quorum tells it."""
+        lines = [line.split() for line in self.quorum("describe", "--replication").splitlines()]
+        return next(line[1] for line in lines if line and line[0] == str(node.number))
+
+    def make_topics(self, count: int = 1) -> None:
+        """Change the metadata; every broker knows of it when this returns."""
+        for _ in range(count):
+            self._topics += 1
+            self.clients.create_topic(f"topic-{self._topics}", [[1, 3], [3, 1]])
+
+
+@pytest.fixture
+def voters(tmp_path: Path) -> Iterator[Voters]:
+    """Static voters, running, and the brokers."""
+    made = Voters(tmp_path)
+    made.cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
+    made.cluster.add(101, Engine.TIDELOG, "controller", SETTINGS)
+    made.cluster.add(102, Engine.TIDELOG, "controller", SETTINGS)
+    made.cluster.add(1, Engine.TIDELOG, "broker")
+    made.cluster.add(3, Engine.KAFKA, "broker")
+    try:
+        for node in made.cluster.nodes.values():
+            made.cluster.format(node)
+        made.cluster.start(*made.cluster.nodes.values())
+        made.clients.wait_for_brokers(1, 3)
+        yield made
+    finally:
+        made.cluster.end()
+
+
+def test_leaders_are_killed_in_turn_and_those_of_the_other_kind_take_over(voters: Voters) -> None:
+    led: list[Engine] = []
+    for _ in range(ROUNDS_MAX):
+        leader = voters.leader()
+        led.append(leader.engine)
+        if set(led) == set(Engine) and len(led) > 2 and led[-1] is not led[-2]:
+            break
+        voters.make_topics()
+        voters.cluster.kill(leader)
+        voters.make_topics()
+        voters.cluster.start(leader)
+    assert set(led) == set(Engine), f"led by {led}"
+    voters.make_topics()
+    voters.clients.produce("topic-1", [str(number) for number in range(100)], 2)
+
+
+@pytest.mark.parametrize("number", [100, 101], ids=["Apache Kafka", "Tidelog"])
+def test_an_empty_voter_begins_with_a_snapshot_of_the_leader(voters: Voters, number: int) -> None:
+    empty = voters.cluster.nodes[number]
+    while voters.leader().engine is empty.engine:
+        voters.cluster.stop(leader := voters.leader())
+        voters.make_topics()
+        voters.cluster.start(leader)
+    leader = voters.leader()
+    voters.make_topics(20)
+    oldest = min((leader.directory / METADATA_LOG).glob("*.checkpoint"))
+    # It goes when the log begins with a later one.
+    wait_until(lambda: not oldest.exists(), CLEANUP_S)
+    voters.cluster.stop(empty)
+    shutil.rmtree(empty.directory)
+    voters.cluster.format(empty)
+    voters.cluster.start(empty)
+    metadata_log = empty.directory / METADATA_LOG
+    wait_until(lambda: any(path.stem > f"{0:020}" for path in metadata_log.glob("*.log")), WITHIN_S)
+    assert list(metadata_log.glob("*.checkpoint"))
+    voters.make_topics()
+    assert re.search(rf"^{number}\s", voters.quorum("describe", "--replication"), re.MULTILINE)
+
+
+def test_the_quorum_moves_from_a_controller_of_ours_to_one_of_kafkas(tmp_path: Path) -> None:
+    made = Voters(tmp_path)
+    cluster = made.cluster
+    ours = cluster.add(101, Engine.TIDELOG, "controller")
+    kafkas = cluster.add(100, Engine.KAFKA, "controller")
+    broker = cluster.add(1, Engine.TIDELOG, "broker")
+    cluster.add(3, Engine.KAFKA, "broker")
+    servers = {"controller.quorum.bootstrap.servers": f"{ours.address},{kafkas.address}"}
+    for node in cluster.nodes.values():
+        node.settings |= {"controller.quorum.voters": "", **servers}
+    try:
+        cluster.format(ours, "--standalone")
+        cluster.format(kafkas, "--no-initial-controllers")
+        for node in cluster.brokers(running=False):
+            cluster.format(node)
+        cluster.start(*cluster.nodes.values())
+        made.clients.wait_for_brokers(1, 3)
+        made.make_topics()
+        wait_until(lambda: "100" in made.quorum("describe", "--replication"), WITHIN_S)
+        added = cluster.tool(
+            MAIN_CLASSES["kafka-metadata-quorum"],
+            *("--bootstrap-controller", ours.address),
+            *("--command-config", str(kafkas.config), "add-controller"),
+        )
+        assert "Added controller 100" in added, added
+        assert made.members() == {100, 101}
+        made.quorum(
+            *("remove-controller", "--controller-id", "101"),
+            *("--controller-directory-id", made.directory_id(ours)),
+        )
+        wait_until(lambda: made.members() == {100}, WITHIN_S)
+        assert made.leader() is kafkas
+        cluster.stop(ours)
+        made.make_topics()
+        cluster.stop(broker)
+        cluster.start(broker)
+        made.clients.wait_for_brokers(1, 3)
+    finally:
+        cluster.end()

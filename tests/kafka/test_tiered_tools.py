@@ -1,0 +1,249 @@
+"""Kafka's own tools on a cluster of ours whose topics are in remote storage."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.kafka.conftest import JARS, SETTINGS
+from tests.kafka.tools import KafkaTools
+from tests.support.eventually import wait_until
+from tidelog.local_cluster.cluster import LocalCluster
+from tidelog.local_cluster.tiering import HURRIED_SETTINGS, TIER_FOLDER, tiered_settings
+
+WITHIN_S = 60.0
+NODES = (1, 2, 3)
+METADATA_TOPIC = "__remote_log_metadata"
+SEGMENT_BYTES = 1 << 20
+TIERED = {
+    "remote.storage.enable": "true",
+    "segment.bytes": str(SEGMENT_BYTES),
+    "local.retention.bytes": "1",
+    "retention.ms": "-1",
+    "local.retention.ms": "-1",
+}
+
+
+class Tier:
+    """Three nodes with a directory as bucket, and Kafka's tools."""
+
+    def __init__(self, folder: Path, jars: Path) -> None:
+        self.folder = folder
+        settings = {**tiered_settings(folder, len(NODES), {}), **HURRIED_SETTINGS, **SETTINGS}
+        self.cluster = LocalCluster.create(folder / "cluster", len(NODES), settings=settings)
+        self.tools = KafkaTools(jars, self.cluster.bootstrap_servers)
+
+    def create(self, topic: str, assignment: str = "1:2:3", **changed: str) -> None:
+        """A tiered topic."""
+        configs = {**TIERED, **{key.replace("_", "."): value for key, value in changed.items()}}
+        options = [part for key, value in configs.items() for part in ("--config", f"{key}={value}")]
+        self.tools.run(
+            "kafka-topics", "--create", "--topic", topic, "--replica-assignment", assignment, *options
+        )
+
+    def produce(self, topic: str, count: int) -> list[str]:
+        """Write `count` values of a kilobyte, idempotently."""
+        producer = Producer(
+            {"bootstrap.servers": self.cluster.bootstrap_servers, "enable.idempotence": True, "log_level": 0}
+        )
+        values = [f"{number} ".ljust(1000, "x") for number in range(count)]
+        for value in values:
+            producer.produce(topic, value, partition=0)
+        assert producer.flush(WITHIN_S) == 0
+        return values
+
+    def offset(self, topic: str, time: int) -> int:
+        """What `kafka-get-offsets --time` prints for partition 0."""
+        (line,) = self.tools.run("kafka-get-offsets", "--topic", topic, "--time", str(time)).split()
+        return int(line.rsplit(":", 1)[1])
+
+    def replica(self, node: int, topic: str) -> Path:
+        """A node's directory of partition 0."""
+        return self.cluster.layout.data_folder(node) / f"{topic}-0"
+
+    def wait_until_tiered(self, topic: str, nodes: tuple[int, ...] = NODES) -> int:
+        """Wait until these nodes have the active segment alone; where it begins."""
+
+        def names() -> list[list[str]]:
+            return [sorted(path.name for path in self.replica(node, topic).glob("*.log")) for node in nodes]
+
+        def is_tiered() -> bool:
+            found = names()
+            return all(each == found[0] and len(each) == 1 for each in found) and found[0] != [f"{0:020}.log"]
+
+        wait_until(is_tiered, WITHIN_S)
+        return int(Path(names()[0][0]).stem)
+
+    def objects(self, topic: str) -> set[str]:
+        """The objects of a topic."""
+        # Unlike rglob, os.walk takes it well that directories go while it looks.
+        walk = os.walk(self.folder / TIER_FOLDER)
+        return {name for folder, _, names in walk for name in names if f"/{topic}-" in folder}
+
+    def told(self, topic: str) -> list[str]:
+        """Every record of the metadata topic about a topic, as Kafka decodes it, in its order."""
+        paths: dict[str, Path] = {}
+        for node in NODES:
+            for path in self.cluster.layout.data_folder(node).glob(f"{METADATA_TOPIC}-*/*.log"):
+                best = paths.setdefault(path.parent.name, path)
+                paths[path.parent.name] = max(best, path, key=lambda each: each.stat().st_size)
+        files = ",".join(str(path) for path in paths.values() if path.stat().st_size)
+        text = self.tools.run("kafka-dump-log", "--remote-log-metadata-decoder", "--files", files)
+        assert "Could not deserialize" not in text
+        return [line for line in text.splitlines() if f":{topic}-0" in line]
+
+
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tier]:
+    assert JARS is not None
+    made = Tier(tmp_path_factory.mktemp("tiered-tools"), Path(JARS))
+    try:
+        made.cluster.start()
+        yield made
+    finally:
+        made.cluster.remove()
+
+
+def test_offsets_of_the_border_and_reads_across_it(tier: Tier) -> None:
+    tier.create("tides")
+    values = tier.produce("tides", 6000)
+    border = tier.wait_until_tiered("tides")
+    end = tier.offset("tides", -1)
+    assert border < end
+    assert tier.offset("tides", -2) == 0
+    assert tier.offset("tides", -4) == border
+    assert tier.offset("tides", -5) == border - 1
+    assert tier.offset("tides", -6) == border
+    # The first record of all: its timestamp is in the tier only.
+    assert tier.offset("tides", 0) == 0
+    whole = ("--topic", "tides", "--partition", "0", "--offset", "0", "--timeout-ms", "30000")
+    for isolation in ("read_committed", "read_uncommitted"):
+        options = ("--isolation-level", isolation, "--max-messages", "6000")
+        assert tier.tools.run("kafka-console-consumer", *whole, *options).splitlines() == values
+
+
+def test_a_group_of_kafkas_verifiable_consumer_reads_across_the_border(tier: Tier) -> None:
+    tier.create("verified")
+    tier.produce("verified", 3000)
+    tier.wait_until_tiered("verified")
+    options = ("--topic", "verified", "--group-id", "verifiers", "--max-messages", "3000")
+    printed = tier.tools.run("kafka-verifiable-consumer", *options, "--reset-policy", "earliest")
+    events = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    read = sum(event["count"] for event in events if event["name"] == "records_consumed")
+    assert read == 3000
+
+
+def test_configs_of_tiered_topics_are_set_described_and_refused(tier: Tier) -> None:
+    tier.create("set", retention_ms="5000", local_retention_ms="4000")
+    topic = ("--entity-type", "topics", "--entity-name", "set")
+
+    def alter(*options: str) -> str:
+        done = tier.tools.call("kafka-configs", "--alter", *topic, *options)
+        return "" if done.returncode == 0 else done.stdout + done.stderr
+
+    described = tier.tools.run("kafka-configs", "--describe", *topic)
+    assert "remote.storage.enable=true" in described and "local.retention.ms=4000" in described
+    assert alter("--add-config", "local.retention.ms=3000") == ""
+    assert "local.retention.ms" in alter("--add-config", "local.retention.ms=6000")
+    assert "InvalidConfigurationException" in alter("--add-config", "cleanup.policy=compact")
+    assert "InvalidConfigurationException" in alter("--add-config", "remote.storage.enable=false")
+    assert (
+        alter("--add-config", "remote.log.copy.disable=true,local.retention.ms=-2,local.retention.bytes=-2")
+        == ""
+    )
+    off = "remote.storage.enable=false,remote.log.delete.on.disable=true"
+    assert alter("--add-config", off) == ""
+    compacted = ("--config", "cleanup.policy=compact", "--config", "remote.storage.enable=true")
+    made = ("kafka-topics", "--create", "--topic", "compacted", "--partitions", "1", *compacted)
+    refused = tier.tools.call(*made)
+    assert refused.returncode != 0 and "remote.storage.enable=true" in refused.stdout
+
+
+def test_records_are_deleted_on_both_sides_of_the_border(tier: Tier, tmp_path: Path) -> None:
+    tier.create("cut")
+    tier.produce("cut", 4000)
+    border = tier.wait_until_tiered("cut")
+    for cut in (border // 2, border + 10):
+        plan = tmp_path / "cut.json"
+        plan.write_text(
+            json.dumps({"version": 1, "partitions": [{"topic": "cut", "partition": 0, "offset": cut}]})
+        )
+        assert f"low_watermark: {cut}" in tier.tools.run(
+            "kafka-delete-records", "--offset-json-file", str(plan)
+        )
+        assert tier.offset("cut", -2) == cut
+        assert tier.offset("cut", -4) == max(cut, border)
+    wait_until(lambda: not tier.objects("cut"), WITHIN_S)
+
+
+def test_kafka_reads_our_metadata_of_segments(tier: Tier) -> None:
+    tier.create("told", local_retention_bytes="-2")
+    tier.produce("told", 4000)
+    wait_until(lambda: tier.offset("told", -5) > 0, WITHIN_S)
+    closed = sorted(tier.replica(1, "told").glob("*.log"))[:-1]
+    bases = [int(path.stem) for path in closed]
+    sizes = [path.stat().st_size for path in closed]
+    wait_until(lambda: tier.offset("told", -5) > bases[-1], WITHIN_S)
+    end = tier.offset("told", -5)
+    tier.tools.run("kafka-topics", "--delete", "--topic", "told")
+    wait_until(lambda: not tier.objects("told"), WITHIN_S)
+    wait_until(lambda: any("DELETE_PARTITION_FINISHED" in line for line in tier.told("told")), WITHIN_S)
+    told = tier.told("told")
+    begun = [fields(line) for line in told if "RemoteLogSegmentMetadata{" in line]
+    assert [int(each["startOffset"]) for each in begun] == bases
+    assert [int(each["endOffset"]) for each in begun] == [*(base - 1 for base in bases[1:]), end]
+    assert [int(each["segmentSizeInBytes"]) for each in begun] == sizes
+    for each, base in zip(begun, bases, strict=True):
+        assert (each["state"], each["brokerId"]) == ("COPY_SEGMENT_STARTED", "1")
+        assert (each["segmentLeaderEpochs"], each["txnIdxEmpty"]) == (f"{{0={base}}}", "true")
+        steps = [fields(line)["state"] for line in told if "Update{" in line and each["id"] in line]
+        # Brokers that take up each other's deletion may tell a step more than once.
+        assert list(dict.fromkeys(steps)) == [
+            "COPY_SEGMENT_FINISHED",
+            "DELETE_SEGMENT_STARTED",
+            "DELETE_SEGMENT_FINISHED",
+        ]
+    steps = [fields(line)["state"] for line in told if "RemotePartitionDeleteMetadata{" in line]
+    assert list(dict.fromkeys(steps)) == [
+        f"DELETE_PARTITION_{step}" for step in ("MARKED", "STARTED", "FINISHED")
+    ]
+
+
+def fields(line: str) -> dict[str, str]:
+    """The fields of a record of the metadata topic, as Kafka prints them."""
+    payload = line[line.index("payload: ") :]
+    return dict(re.findall(r"(\w+)=(\{[^{}]*\}|[^,{}\[\]]+)", payload))
+
+
+def test_kafka_reads_the_files_of_a_follower_that_was_built_from_the_tier(tier: Tier, tmp_path: Path) -> None:
+    tier.create("built", "1")
+    tier.produce("built", 4000)
+    border = tier.wait_until_tiered("built", (1,))
+    plan = tmp_path / "plan.json"
+    moved = [{"topic": "built", "partition": 0, "replicas": [1, 2]}]
+    plan.write_text(json.dumps({"version": 1, "partitions": moved}))
+    reassign = ("kafka-reassign-partitions", "--reassignment-json-file", str(plan))
+    tier.tools.run(*reassign, "--execute")
+    wait_until(lambda: "is completed" in tier.tools.run(*reassign, "--verify"), WITHIN_S)
+    assert tier.wait_until_tiered("built", (1, 2)) == border
+
+    def dumped(node: int, name: str, *options: str) -> list[str]:
+        path = str(tier.replica(node, "built") / name)
+        return tier.tools.run("kafka-dump-log", *options, "--files", path).splitlines()[1:]
+
+    snapshot = f"{border:020}.snapshot"
+    assert sorted(dumped(2, snapshot)) == sorted(dumped(1, snapshot))
+    assert any(re.search(r"producerId: \d+ ", line) for line in dumped(2, snapshot))
+    log = f"{border:020}.log"
+    deep = dumped(2, log, "--deep-iteration", "--print-data-log")
+    assert deep == dumped(1, log, "--deep-iteration", "--print-data-log")
+    for kind in ("index", "timeindex"):
+        assert not any("mismatch" in line.lower() for line in dumped(2, f"{border:020}.{kind}"))
+    checkpoints = [(tier.replica(node, "built") / "leader-epoch-checkpoint").read_text() for node in (1, 2)]
+    assert checkpoints[0] == checkpoints[1]

@@ -1,0 +1,234 @@
+"""Whole queries on three brokers with tiering on, where queries and brokers die and logs change meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.support.eventually import wait_until
+from tests.support.foreign_clients.partition_writer import PartitionWriter
+from tests.support.killed_queries import run_until_killed
+from tests.support.spark_streams import QUERY_TIMEOUT_S, Stream
+from tests.support.spark_topics import Sent, create_topic, produce
+from tests.support.three_nodes import ThreeNodes
+from tests.support.tiered_topics import TieredTopics
+from tidelog.clients.admin.admin import Admin
+from tidelog.testing.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(3, tiered=True) as running:
+        yield running
+
+
+@pytest.fixture
+def tiered(cluster: EmbeddedCluster) -> TieredTopics:
+    return TieredTopics(cluster)
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"tides-{uuid4().hex[:8]}"
+
+
+def bulky(count: int, first: int = 0) -> list[Sent]:
+    """Records of 1 KiB, so that a thousand fill a segment."""
+    return [Sent(None, b"%01000d" % number, (), 1_000 + number) for number in range(first, first + count)]
+
+
+def values(*parts: list[Sent]) -> list[bytes]:
+    return sorted(one.value or b"" for part in parts for one in part)
+
+
+def test_a_query_that_is_killed_goes_on_where_it_was_across_the_border_of_the_tier(
+    spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
+) -> None:
+    tiered.create(topic)
+    first, second = bulky(4_500), bulky(500, 4_500)
+    produce(cluster.bootstrap_servers, topic, first)
+    border = tiered.wait_until_tiered(topic)
+    assert 0 < border.local_start < border.log_end
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    done = run_until_killed(cluster.bootstrap_servers, tmp_path, maxOffsetsPerTrigger="100", **options)
+    assert 100 * done < len(first), "it was over before it was killed"
+    produce(cluster.bootstrap_servers, topic, second)
+    stream = Stream(spark, cluster.bootstrap_servers, tmp_path, maxOffsetsPerTrigger="2000", **options)
+    stream.run()
+    rows = stream.rows()
+    assert sorted(row["offset"] for row in rows) == list(range(5_000))
+    assert sorted(row["value"] for row in rows) == values(first, second)
+
+
+def test_a_query_from_topic_to_topic_that_is_killed_loses_nothing(
+    spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
+) -> None:
+    """At least once: what the killed micro-batch had written may be there twice."""
+    copy = f"{topic}-copy"
+    for name in (topic, copy):
+        create_topic(cluster.bootstrap_servers, name)
+    sent = bulky(4_500)
+    produce(cluster.bootstrap_servers, topic, sent)
+    options = {"into": copy, "subscribe": topic, "startingOffsets": "earliest"}
+    done = run_until_killed(cluster.bootstrap_servers, tmp_path, maxOffsetsPerTrigger="100", **options)
+    assert 100 * done < len(sent), "it was over before it was killed"
+    Stream(spark, cluster.bootstrap_servers, tmp_path, **options).run()
+    reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+    written = [row.value for row in reader.option("subscribe", copy).load().select("value").collect()]
+    assert sorted(set(written)) == values(sent)
+    # One micro-batch at most was under way.
+    assert len(written) <= len(sent) + 100
+
+
+def test_a_stream_goes_on_while_the_leader_of_what_it_reads_dies(
+    spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
+) -> None:
+    nodes = ThreeNodes(cluster)
+    tiered.create(topic)
+    nodes.wait_until_whole(topic)
+    first, second = bulky(100), bulky(100, 100)
+    produce(cluster.bootstrap_servers, topic, first)
+    stream = Stream(spark, cluster.bootstrap_servers, tmp_path, subscribe=topic, startingOffsets="earliest")
+    query = stream.start(available_now=False)
+    leader = tiered.leader(topic)
+    try:
+        wait_until(lambda: (tmp_path / "checkpoint" / "commits" / "0").exists(), QUERY_TIMEOUT_S)
+        cluster.kill_node(leader)
+        produce(cluster.bootstrap_servers, topic, second)
+        query.processAllAvailable()
+        assert query.exception() is None
+    finally:
+        query.stop()
+        cluster.start_node(leader)
+    assert stream.values() == values(first, second)
+    nodes.wait_until_whole(topic)
+
+
+def test_retention_that_passed_the_checkpoint_is_data_loss_or_is_skipped_as_the_option_says(
+    spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
+) -> None:
+    tiered.create(topic)
+    first, second = bulky(50), bulky(4_000, 50)
+    produce(cluster.bootstrap_servers, topic, first)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    Stream(spark, cluster.bootstrap_servers, tmp_path, **options).run()
+    produce(cluster.bootstrap_servers, topic, second)
+    tiered.alter(topic, {"retention.bytes": "1500000"})
+    wait_until(lambda: tiered.border(topic).log_start > 50, QUERY_TIMEOUT_S)
+    with pytest.raises(Exception, match=rf"{topic}-0.* 50"):
+        Stream(spark, cluster.bootstrap_servers, tmp_path, **options).run()
+    wait_until(lambda: tiered.border(topic).log_end == 4_050, QUERY_TIMEOUT_S)
+    stream = Stream(spark, cluster.bootstrap_servers, tmp_path, failOnDataLoss="false", **options)
+    stream.run()
+    offsets = sorted(row["offset"] for row in stream.rows())
+    log_start = tiered.border(topic).log_start
+    assert offsets[:50] == list(range(50))
+    # Retention goes on: what it left when the query began is there without a gap.
+    assert offsets[50:] == list(range(offsets[50], 4_050))
+    assert 50 < offsets[50] <= log_start
+
+
+def test_partitions_that_are_added_are_read_from_their_start(
+    spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
+) -> None:
+    tiered.create(topic)
+    produce(cluster.bootstrap_servers, topic, bulky(20))
+    stream = Stream(spark, cluster.bootstrap_servers, tmp_path, subscribe=topic, startingOffsets="earliest")
+    stream.run()
+
+    async def grow() -> None:
+        async with Admin(cluster.bootstrap_servers) as admin:
+            assert (await admin.create_partitions({topic: 3}))[topic] is None
+
+    asyncio.run(grow())
+    ThreeNodes(cluster).wait_until_whole(topic)
+    produce(cluster.bootstrap_servers, topic, bulky(20, 20), partition=2)
+    stream.run()
+    assert stream.values() == values(bulky(40))
+    assert {(row["partition"], row["offset"] < 20) for row in stream.rows()} == {(0, True), (2, True)}
+
+
+def test_transactions_are_read_as_the_isolation_level_says_by_batches_and_streams(
+    spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
+) -> None:
+    create_topic(cluster.bootstrap_servers, topic)
+    ThreeNodes(cluster).wait_until_whole(topic)
+    produce(cluster.bootstrap_servers, topic, [Sent(None, b"plain", (), 1_000)])
+    writer = PartitionWriter(cluster, topic, node_id=tiered.leader(topic))
+    writer.records(b"aborted 1", b"aborted 2", producer_id=1_000)
+    writer.records(b"committed", producer_id=1_001)
+    writer.end_transaction(1_000, committed=False)
+    writer.end_transaction(1_001, committed=True)
+    writer.records(b"open", producer_id=1_001)
+    writer.records(b"behind the open one")
+    wait_until(lambda: end_of(cluster, topic) == 8, QUERY_TIMEOUT_S)
+    reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+    everything = [row.value for row in reader.option("subscribe", topic).load().sort("offset").collect()]
+    aborted = [b"aborted 1", b"aborted 2"]
+    assert everything == [b"plain", *aborted, b"committed", b"open", b"behind the open one"]
+    reader = reader.option("kafka.isolation.level", "read_committed")
+    assert [row.value for row in reader.load().sort("offset").collect()] == [b"plain", b"committed"]
+    options = {"subscribe": topic, "startingOffsets": "earliest", "kafka.isolation.level": "read_committed"}
+    stream = Stream(spark, cluster.bootstrap_servers, tmp_path, **options)
+    stream.run()
+    assert stream.values() == [b"committed", b"plain"]
+    writer.end_transaction(1_001, committed=True)
+    wait_until(lambda: end_of(cluster, topic) == 9, QUERY_TIMEOUT_S)
+    stream.run()
+    assert stream.values() == [b"behind the open one", b"committed", b"open", b"plain"]
+
+
+def end_of(cluster: EmbeddedCluster, topic: str) -> int:
+    """The high watermark of the only partition."""
+    return TieredTopics(cluster).offset(topic, -1)
+
+
+def test_a_query_that_stops_early_and_one_on_sparks_own_checkpoint_read_what_they_should(
+    spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
+) -> None:
+    """The checkpoint is as Spark's Kafka source leaves it, compact JSON and its initial offsets beside."""
+    tiered.create(topic, partitions=2)
+    for partition in range(2):
+        produce(cluster.bootstrap_servers, topic, bulky(1_500, 1_500 * partition), partition)
+        tiered.wait_until_tiered(topic, partition)
+    reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+    frame = reader.option("subscribe", topic).load()
+    assert len(frame.limit(3).collect()) == 3
+    assert frame.count() == 3_000
+    write_spark_checkpoint(tmp_path, {topic: {"0": 1_490, "1": 700}}, {topic: {"0": 0, "1": 0}})
+    stream = spark.readStream.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+    seen: dict[int, list[bytes]] = {}
+
+    def take(rows: DataFrame, batch_id: int) -> None:
+        seen[batch_id] = sorted(row.value for row in rows.collect())
+
+    writer = stream.option("subscribe", topic).load().writeStream.foreachBatch(take)
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(QUERY_TIMEOUT_S)
+    assert seen == {1: values(bulky(10, 1_490), bulky(800, 2_200))}
+
+
+def write_spark_checkpoint(
+    folder: Path, done: dict[str, dict[str, int]], initial: dict[str, dict[str, int]]
+) -> None:
+    """What `format("kafka")` leaves after batch 0."""
+    for name in ("offsets", "commits", "sources/0"):
+        (folder / name).mkdir(parents=True)
+    (folder / "metadata").write_text(json.dumps({"id": str(uuid4())}))
+    times = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 1_700_000_000_000, "conf": {}})
+    (folder / "offsets" / "0").write_text("\n".join(["v1", times, compact(done)]))
+    (folder / "commits" / "0").write_text('v1\n{"nextBatchWatermarkMs":0}')
+    (folder / "sources" / "0" / "0").write_text(f"\0v1\n{compact(initial)}")
+
+
+def compact(offsets: dict[str, dict[str, int]]) -> str:
+    """As Spark writes it."""
+    return json.dumps(offsets, separators=(",", ":"))

@@ -1,0 +1,61 @@
+"""Who may ask for versions, and which features are shown to whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from tidelog.protocol.registry import APIS, ApiKey
+
+METADATA_VERSION = SupportedFeatureKey(name="metadata.version", min_version=7, max_version=27)
+FROM_ZERO = SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
+
+
+def ask(version: int, name: str = "", software_version: str = "") -> ApiVersionsResponse:
+    features = Features(
+        supported=(METADATA_VERSION, FROM_ZERO),
+        finalized=(FinalizedFeatureKey(name="metadata.version", max_version_level=27, min_version_level=27),),
+        epoch=42,
+    )
+    handler = ApiVersionsHandler(lambda: [APIS[ApiKey.FETCH]], lambda: features)
+    header = RequestHeader(ApiKey.API_VERSIONS, version, 1, None)
+    context = RequestContext(header, "PLAINTEXT", "[::1]:5", "User:ANONYMOUS", 0, ClientInformation())
+    assert context.client_host == "/::1"
+    return handler(
+        context, ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
+    )
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", ".", "a b", "a\n", "größe", "a_b", "a/b"])
+def test_from_version_3_a_client_must_name_itself_properly(name: str) -> None:
+    for version in (3, 4):
+        assert ask(version, name, "1.0").error_code == ErrorCode.INVALID_REQUEST
+        assert ask(version, "client", name).error_code == ErrorCode.INVALID_REQUEST
+    for version in (0, 1, 2):
+        assert ask(version, name, name).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("name", ["a", "A9", "apache-kafka-java", "librdkafka", "2.16.1-rc.1", "0"])
+def test_ordinary_names_are_accepted(name: str) -> None:
+    assert ask(3, name, name).error_code == ErrorCode.NONE
+
+
+def test_features_that_begin_at_version_0_are_hidden_from_clients_that_refuse_them() -> None:
+    assert ask(3, "c", "1").supported_features == (METADATA_VERSION,)
+    assert ask(4, "c", "1").supported_features == (METADATA_VERSION, FROM_ZERO)
+
+
+def test_finalized_features_come_with_their_epoch() -> None:
+    answer = ask(4, "c", "1")
+    assert answer.finalized_features_epoch == 42
+    assert [feature.max_version_level for feature in answer.finalized_features] == [27]

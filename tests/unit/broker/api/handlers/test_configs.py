@@ -1,0 +1,522 @@
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs as clients use them, change and look."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.support.loops import on_both_loops
+from tests.support.metadata import SeededRandomness, creatable
+from tests.support.metadata_store import running_store
+from tests.support.requests import over_the_wire, request_context
+from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
+from tidelog.broker.api.handlers.config_alteration import ConfigAlterationForwarder, ConfigAlterationHandler
+from tidelog.broker.api.handlers.create_partitions import CreatePartitionsHandler
+from tidelog.broker.api.handlers.create_topics import CreateTopicsHandler
+from tidelog.broker.api.handlers.delete_topics import DeleteTopicsHandler
+from tidelog.broker.api.handlers.describe_configs import DescribeConfigsHandler
+from tidelog.broker.api.handlers.incremental_alter_configs import (
+    INCREMENTAL_ALTER_CONFIGS,
+)
+from tidelog.broker.api.handlers.logger_changes import LoggerChanges
+from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.metadata.settings import controller_settings
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.observability.logger_levels import LoggerLevels
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages import alter_configs, incremental_alter_configs
+from tidelog.protocol.messages.alter_configs import AlterConfigsRequest
+from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tidelog.protocol.messages.create_topics import CreateTopicsRequest
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest
+from tidelog.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from tidelog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from tidelog.protocol.steps import completed
+
+SET, DELETE, APPEND, SUBTRACT = range(4)
+CONFIG = BrokerConfig(
+    {
+        "node.id": "1",
+        "log.segment.bytes": "2097152",
+        "sasl.jaas.config": "secret",
+        "my.own.key": "1",
+        "delete.topic.enable": "true",
+    }
+)
+
+
+class Admin:
+    """The admin handlers of one node."""
+
+    def __init__(self, store: MetadataStore, config: BrokerConfig = CONFIG) -> None:
+        settings = controller_settings(config)
+        self.store = store
+        root = logging.RootLogger(logging.INFO)
+        self.loggers = logging.Manager(root)
+        self.loggers.getLogger("tidelog.broker.network.listener")
+        levels = LoggerLevels(self.loggers)
+        loggers = LoggerChanges(config.node_id, levels)
+        self._describe = DescribeConfigsHandler(lambda: store.image, config, levels)
+        alter = ConfigAlterationHandler(ALTER_CONFIGS, store, settings)
+        self._alter = ConfigAlterationForwarder(ALTER_CONFIGS, lambda: store.image, config, alter.handle)
+        self.controller = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings, loggers)
+        self._incremental = ConfigAlterationForwarder(
+            INCREMENTAL_ALTER_CONFIGS, lambda: store.image, config, self.controller.handle, loggers
+        )
+        self.create = CreateTopicsHandler(store, settings, SeededRandomness())
+        self.delete = DeleteTopicsHandler(store, settings)
+        self.grow = CreatePartitionsHandler(store, settings, SeededRandomness())
+
+    def describe(
+        self,
+        kind: int,
+        name: str,
+        *keys: str,
+        version: int = 4,
+        documentation: bool = False,
+        copies: int = 1,
+    ) -> DescribeConfigsResult:
+        request = DescribeConfigsRequest(
+            resources=(
+                DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=keys or None
+                ),
+            )
+            * copies,
+            include_synonyms=True,
+            include_documentation=documentation,
+        )
+        response = completed(self._describe.handle(request_context(version), over_the_wire(request, version)))
+        (result,) = over_the_wire(response, version).results
+        return result
+
+    def entry(self, kind: int, name: str, key: str) -> DescribeConfigsResourceResult:
+        (entry,) = self.describe(kind, name, key).configs
+        return entry
+
+    async def change(
+        self, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+    ) -> ErrorCode:
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=tuple(
+                incremental_alter_configs.AlterableConfig(name=key, config_operation=operation, value=value)
+                for key, operation, value in changes
+            ),
+        )
+        (code,) = await self.change_all(resource, validate_only=validate_only)
+        return code
+
+    async def change_all(
+        self, *resources: incremental_alter_configs.AlterConfigsResource, validate_only: bool = False
+    ) -> list[ErrorCode]:
+        request = IncrementalAlterConfigsRequest(resources=resources, validate_only=validate_only)
+        response = await self._incremental.handle(request_context(1), over_the_wire(request, 1))
+        answers = over_the_wire(response, 1).responses
+        assert [(each.resource_type, each.resource_name) for each in answers] == [
+            (each.resource_type, each.resource_name) for each in resources
+        ]
+        assert all((each.error_message is None) == (each.error_code == 0) for each in answers)
+        return [ErrorCode(each.error_code) for each in answers]
+
+    async def replace(self, kind: int, name: str, values: dict[str, str | None], **flags: bool) -> ErrorCode:
+        resource = alter_configs.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=tuple(
+                alter_configs.AlterableConfig(name=key, value=value) for key, value in values.items()
+            ),
+        )
+        request = AlterConfigsRequest(resources=(resource,), **flags)  # type: ignore[arg-type]
+        response = await self._alter.handle(request_context(2), over_the_wire(request, 2))
+        (answer,) = over_the_wire(response, 2).responses
+        return ErrorCode(answer.error_code)
+
+
+@asynccontextmanager
+async def admin(config: BrokerConfig = CONFIG) -> AsyncIterator[Admin]:
+    async with running_store() as store:
+        made = Admin(store, config)
+        request = CreateTopicsRequest(topics=(creatable("orders", 2, 1, {"retention.ms": "5000"}),))
+        await made.create.handle(request_context(7), request)
+        yield made
+
+
+def synonyms(entry: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
+    return [(each.name, each.value, each.source) for each in entry.synonyms]
+
+
+@on_both_loops
+async def test_topics_come_grow_and_go() -> None:
+    async with admin() as node:
+        more = CreatePartitionsRequest(
+            topics=(CreatePartitionsTopic(name="orders", count=5, assignments=None),)
+        )
+        response = await node.grow.handle(request_context(3), more)
+        assert response.results[0].error_code == 0
+        assert len(node.store.image.topics_by_name["orders"].partitions) == 5
+        deleted = await node.delete.handle(request_context(5), DeleteTopicsRequest(topic_names=("orders",)))
+        assert deleted.responses[0].error_code == 0
+        assert node.store.image.topics_by_name == {}
+
+
+@on_both_loops
+async def test_deletion_that_is_switched_off_fails_the_request() -> None:
+    config = BrokerConfig({"node.id": "1", "delete.topic.enable": "false"})
+    async with admin(config) as node:
+        with pytest.raises(KafkaError) as error:
+            await node.delete.handle(request_context(6), DeleteTopicsRequest())
+        assert error.value.code is ErrorCode.TOPIC_DELETION_DISABLED
+
+
+@on_both_loops
+async def test_a_topics_configs_tell_value_source_and_type() -> None:
+    async with admin() as node:
+        result = node.describe(2, "orders")
+        assert (result.error_code, len(result.configs)) == (0, 35)
+        entry = node.entry(2, "orders", "retention.ms")
+        assert (entry.value, entry.config_source, entry.config_type) == ("5000", 1, 5)
+        assert synonyms(entry) == [("retention.ms", "5000", 1)]
+        assert not entry.read_only
+        entry = node.entry(2, "orders", "segment.bytes")
+        assert (entry.value, entry.config_source, entry.config_type) == ("2097152", 4, 3)
+        assert synonyms(entry) == [
+            ("log.segment.bytes", "2097152", 4),
+            ("log.segment.bytes", "1073741824", 5),
+        ]
+        entry = node.entry(2, "orders", "min.insync.replicas")
+        assert (entry.value, entry.config_source) == ("1", 3)
+        entry = node.entry(2, "orders", "segment.ms")
+        assert (entry.value, entry.config_source, synonyms(entry)) == ("604800000", 5, [])
+        entry = node.entry(2, "orders", "remote.storage.enable")
+        assert (entry.value, entry.config_source, entry.config_type) == ("false", 5, 1)
+
+
+@on_both_loops
+async def test_a_topic_follows_what_is_set_for_all_brokers_and_for_one() -> None:
+    async with admin() as node:
+        assert await node.change(2, "orders", ("retention.ms", DELETE, None)) is ErrorCode.NONE
+        assert await node.change(4, "", ("log.retention.ms", SET, "7000")) is ErrorCode.NONE
+        entry = node.entry(2, "orders", "retention.ms")
+        assert (entry.value, entry.config_source) == ("7000", 3)
+        assert synonyms(entry) == [("log.retention.ms", "7000", 3), ("log.retention.hours", "168", 5)]
+        assert await node.change(4, "1", ("log.retention.ms", SET, "8000")) is ErrorCode.NONE
+        entry = node.entry(2, "orders", "retention.ms")
+        assert (entry.value, entry.config_source) == ("8000", 2)
+
+
+@on_both_loops
+async def test_only_the_keys_that_are_asked_for_are_told() -> None:
+    async with admin() as node:
+        result = node.describe(2, "orders", "retention.ms", "nonsense")
+        assert [entry.name for entry in result.configs] == ["retention.ms"]
+
+
+@on_both_loops
+async def test_a_resource_that_is_asked_for_several_times_is_described_once() -> None:
+    async with admin() as node:
+        assert [entry.name for entry in node.describe(2, "orders", "retention.ms", copies=100).configs] == [
+            "retention.ms"
+        ]
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+async def test_versions_tell_what_they_know(version: int) -> None:
+    async with admin() as node:
+        result = node.describe(2, "orders", "retention.ms", version=version, documentation=version >= 3)
+        (entry,) = result.configs
+        assert (entry.value, entry.config_source) == ("5000", 1)
+        assert synonyms(entry) == [("retention.ms", "5000", 1)]
+        assert entry.config_type == (5 if version >= 3 else 0)
+        assert bool(entry.documentation) == (version >= 3)
+
+
+@on_both_loops
+async def test_documentation_is_told_only_when_asked_for() -> None:
+    async with admin() as node:
+        assert node.entry(2, "orders", "retention.ms").documentation is None
+        for result in (
+            node.describe(2, "orders", documentation=True),
+            node.describe(4, "1", documentation=True),
+        ):
+            assert all(entry.documentation for entry in result.configs if entry.name != "my.own.key")
+
+
+@on_both_loops
+async def test_a_broker_describes_itself() -> None:
+    async with admin() as node:
+        result = node.describe(4, "1")
+        assert result.error_code == 0
+        entries = {entry.name: entry for entry in result.configs}
+        assert len(entries) > 330
+        assert (entries["log.segment.bytes"].value, entries["log.segment.bytes"].config_source) == (
+            "2097152",
+            4,
+        )
+        assert not entries["log.segment.bytes"].read_only
+        assert entries["num.partitions"].read_only
+        assert (entries["num.partitions"].value, entries["num.partitions"].config_source) == ("1", 5)
+        assert entries["log.retention.ms"].value is None
+        assert synonyms(entries["node.id"]) == [("node.id", "1", 4)]
+        assert "unstable.api.versions.enable" not in entries
+
+
+@on_both_loops
+async def test_secrets_and_keys_that_nobody_knows_are_not_shown() -> None:
+    async with admin() as node:
+        for key in ("sasl.jaas.config", "my.own.key"):
+            entry = node.entry(4, "1", key)
+            assert entry.is_sensitive
+            assert entry.value is None
+            assert {each.value for each in entry.synonyms} == {None}
+
+
+@on_both_loops
+async def test_what_is_set_for_all_brokers_is_told_under_no_name() -> None:
+    async with admin() as node:
+        await node.change(4, "", ("log.cleaner.threads", SET, "2"), ("custom", SET, "x"))
+        entries = {entry.name: (entry.value, entry.config_source) for entry in node.describe(4, "").configs}
+        assert entries == {
+            "min.insync.replicas": ("1", 3),
+            "log.cleaner.threads": ("2", 3),
+            "custom": (None, 3),
+        }
+
+
+@on_both_loops
+async def test_a_group_is_told_its_own_and_the_brokers_values() -> None:
+    async with admin() as node:
+        assert (
+            await node.change(32, "readers", ("consumer.session.timeout.ms", SET, "50000")) is ErrorCode.NONE
+        )
+        assert len(node.describe(32, "readers").configs) == 17
+        entry = node.entry(32, "readers", "consumer.session.timeout.ms")
+        assert (entry.value, entry.config_source) == ("50000", 8)
+        assert synonyms(entry) == [
+            ("consumer.session.timeout.ms", "50000", 8),
+            ("group.consumer.session.timeout.ms", "45000", 5),
+        ]
+        entry = node.entry(32, "others", "consumer.session.timeout.ms")
+        assert (entry.value, entry.config_source) == ("45000", 5)
+        entry = node.entry(32, "others", "share.auto.offset.reset")
+        assert synonyms(entry) == [("share.auto.offset.reset", "latest", 5)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (2, "nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (2, "bad name", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (2, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (4, "2", ErrorCode.INVALID_REQUEST),
+        (4, "x", ErrorCode.INVALID_REQUEST),
+        (8, "", ErrorCode.INVALID_REQUEST),
+        (8, "2", ErrorCode.INVALID_REQUEST),
+        (8, "x", ErrorCode.INVALID_REQUEST),
+        (16, "s", ErrorCode.INVALID_REQUEST),
+        (32, "", ErrorCode.INVALID_REQUEST),
+        (3, "1", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_cannot_be_described_gets_kafkas_code(kind: int, name: str, code: ErrorCode) -> None:
+    async with admin() as node:
+        result = node.describe(kind, name)
+        assert ErrorCode(result.error_code) is code
+        assert result.error_message
+        assert result.configs == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code"),
+    [
+        (2, "orders", ("retention.ms", SET, None), ErrorCode.INVALID_REQUEST),
+        (2, "orders", ("retention.ms", 9, "1"), ErrorCode.INVALID_REQUEST),
+        (2, "nowhere", ("retention.ms", SET, "1"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (4, "2", ("log.cleaner.threads", SET, "2"), ErrorCode.INVALID_REQUEST),
+        (4, "x", ("log.cleaner.threads", SET, "2"), ErrorCode.INVALID_REQUEST),
+        (4, "1", ("num.partitions", SET, "2"), ErrorCode.INVALID_REQUEST),
+        (4, "1", ("log.cleaner.threads", SET, "x"), ErrorCode.INVALID_REQUEST),
+        (4, "1", ("log.segment.bytes", SET, "1"), ErrorCode.INVALID_REQUEST),
+        (4, "1", ("ssl.keystore.location", SET, "/a"), ErrorCode.INVALID_REQUEST),
+        (4, "", ("listeners", SET, "PLAINTEXT://:1"), ErrorCode.INVALID_REQUEST),
+        (4, "", ("listener.name.plaintext.ssl.keystore.location", SET, "/a"), ErrorCode.INVALID_REQUEST),
+        (4, "", ("log.cleaner.min.compaction.lag.ms", SET, str(2**63 - 1)), ErrorCode.NONE),
+        (4, "", ("log.cleaner.max.compaction.lag.ms", SET, "0"), ErrorCode.INVALID_REQUEST),
+        (4, "", ("log.cleanup.policy", APPEND, "compact"), ErrorCode.NONE),
+        (4, "", ("log.retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (4, "", ("zork", APPEND, "1"), ErrorCode.INVALID_CONFIG),
+        (4, "", ("zork", SET, "1"), ErrorCode.NONE),
+        (4, "1", ("listener.name.plaintext.ssl.keystore.location", SET, "/a"), ErrorCode.NONE),
+        (4, "", ("leader.replication.throttled.rate", SET, "1000"), ErrorCode.NONE),
+        (4, "", ("leader.replication.throttled.rate", SET, "-1"), ErrorCode.INVALID_REQUEST),
+        (8, "", ("root", SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "2", ("root", SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "x", ("root", SET, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", DELETE, None), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", APPEND, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", SUBTRACT, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", 9, "INFO"), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", SET, None), ErrorCode.INVALID_REQUEST),
+        (8, "1", ("root", SET, "WARNING"), ErrorCode.INVALID_CONFIG),
+        (8, "1", ("root", SET, "info"), ErrorCode.INVALID_CONFIG),
+        (8, "1", ("not.there", SET, "INFO"), ErrorCode.INVALID_CONFIG),
+        (8, "1", ("not.there", DELETE, None), ErrorCode.INVALID_CONFIG),
+        (16, "s", ("interval.ms", SET, "1000"), ErrorCode.INVALID_REQUEST),
+        (3, "1", ("a", SET, "b"), ErrorCode.INVALID_REQUEST),
+        (0, "1", ("a", SET, "b"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_changes_get_kafkas_codes(
+    kind: int, name: str, change: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    async with admin() as node:
+        before = node.store.image
+        assert await node.change(kind, name, change) is code
+        assert (node.store.image is before) == (code is not ErrorCode.NONE)
+
+
+@on_both_loops
+async def test_a_key_or_a_resource_may_be_changed_once_in_a_request() -> None:
+    async with admin() as node:
+        code = await node.change(2, "orders", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
+        assert code is ErrorCode.INVALID_REQUEST
+        twice = incremental_alter_configs.AlterConfigsResource(
+            resource_type=2,
+            resource_name="orders",
+            configs=(incremental_alter_configs.AlterableConfig(name="retention.ms", value="1"),),
+        )
+        other = incremental_alter_configs.AlterConfigsResource(
+            resource_type=4,
+            resource_name="",
+            configs=(incremental_alter_configs.AlterableConfig(name="log.cleaner.threads", value="2"),),
+        )
+        codes = await node.change_all(twice, other, twice)
+        assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
+        assert node.store.image.topic_configs("orders") == {"retention.ms": "5000"}
+
+
+@on_both_loops
+async def test_a_validated_change_is_not_made() -> None:
+    async with admin() as node:
+        before = node.store.image
+        change = ("retention.ms", SET, "1")
+        assert await node.change(2, "orders", change, validate_only=True) is ErrorCode.NONE
+        assert await node.change(2, "orders", ("x", SET, "1"), validate_only=True) is ErrorCode.INVALID_CONFIG
+        assert await node.replace(2, "orders", {}, validate_only=True) is ErrorCode.NONE
+        assert node.store.image is before
+
+
+@on_both_loops
+async def test_the_loggers_of_the_node_are_described_and_altered() -> None:
+    async with admin() as node:
+        before = node.store.image
+        result = node.describe(8, "1")
+        levels = {entry.name: entry.value for entry in result.configs}
+        assert levels == {
+            "root": "INFO",
+            "broker": "INFO",
+            "tidelog.broker.network": "INFO",
+            "tidelog.broker.network.listener": "INFO",
+        }
+        assert {(entry.config_source, entry.read_only, entry.is_sensitive) for entry in result.configs} == {
+            (6, False, False)
+        }
+        code = await node.change(8, "1", ("tidelog.broker.network", SET, "TRACE"), ("root", SET, "FATAL"))
+        assert code is ErrorCode.NONE
+        levels = {entry.name: entry.value for entry in node.describe(8, "1").configs}
+        assert levels == {
+            "root": "FATAL",
+            "broker": "FATAL",
+            "tidelog.broker.network": "TRACE",
+            "tidelog.broker.network.listener": "TRACE",
+        }
+        assert await node.change(8, "1", ("tidelog.broker.network", DELETE, None)) is ErrorCode.NONE
+        assert node.entry(8, "1", "tidelog.broker.network.listener").value == "FATAL"
+        # Not a record of it: levels are the process's own.
+        assert node.store.image is before
+
+
+@on_both_loops
+async def test_levels_of_loggers_change_together_or_not_at_all() -> None:
+    async with admin() as node:
+        changes = (("broker", SET, "DEBUG"), ("not.there", SET, "DEBUG"))
+        assert await node.change(8, "1", *changes) is ErrorCode.INVALID_CONFIG
+        assert await node.change(8, "1", changes[0], validate_only=True) is ErrorCode.NONE
+        assert node.entry(8, "1", "broker").value == "INFO"
+
+
+@on_both_loops
+async def test_loggers_and_other_resources_change_in_one_request() -> None:
+    async with admin() as node:
+        resources = [
+            incremental_alter_configs.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=(incremental_alter_configs.AlterableConfig(name=key, value=value),),
+            )
+            for kind, name, key, value in (
+                (8, "1", "broker", "DEBUG"),
+                (2, "orders", "retention.ms", "9"),
+                (8, "2", "broker", "DEBUG"),
+                (4, "", "num.io.threads", "9"),
+            )
+        ]
+        codes = await node.change_all(*resources)
+        assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
+        assert node.entry(8, "1", "broker").value == "DEBUG"
+        assert node.store.image.topic_configs("orders") == {"retention.ms": "9"}
+        assert node.store.image.cluster_configs()["num.io.threads"] == "9"
+
+
+@on_both_loops
+async def test_a_controller_changes_its_own_loggers_whether_it_is_active_or_not() -> None:
+    async with admin() as node:
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=8,
+            resource_name="1",
+            configs=(incremental_alter_configs.AlterableConfig(name="broker", value="ERROR"),),
+        )
+        request = IncrementalAlterConfigsRequest(resources=(resource,))
+        response = await node.controller.handle(request_context(1), over_the_wire(request, 1))
+        assert [each.error_code for each in response.responses] == [0]
+        assert node.entry(8, "1", "broker").value == "ERROR"
+
+
+@on_both_loops
+async def test_the_old_way_replaces_all() -> None:
+    async with admin() as node:
+        assert await node.replace(2, "orders", {"segment.ms": "100"}) is ErrorCode.NONE
+        assert node.store.image.topic_configs("orders") == {"segment.ms": "100"}
+        assert await node.replace(2, "orders", {"segment.ms": None}) is ErrorCode.INVALID_REQUEST
+        assert await node.replace(2, "nowhere", {}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await node.replace(8, "1", {"root": "INFO"}) is ErrorCode.INVALID_REQUEST
+        assert await node.replace(4, "1", {"log.cleaner.threads": "2"}) is ErrorCode.NONE
+        assert await node.replace(4, "", {"log.cleaner.threads": "2"}) is ErrorCode.INVALID_CONFIG
+
+
+@on_both_loops
+async def test_a_nodes_settings_follow_what_is_set_while_it_runs() -> None:
+    async with admin() as node:
+        dynamic = DynamicBrokerConfig(CONFIG)
+        changes: list[bool] = []
+        node.store.subscribe(lambda delta, image: changes.append(dynamic.apply(delta, image)))
+        await node.change(4, "", ("log.retention.ms", SET, "7000"), ("num.io.threads", SET, "16"))
+        assert changes == [True, True]
+        assert dynamic.current.num_io_threads == 16
+        config = dynamic.log_config(node.store.image, "orders")
+        assert (config.retention_ms, config.segment_bytes) == (5000, 2097152)
+        assert dynamic.log_config(node.store.image, "another").retention_ms == 7000
+        await node.change(4, "", ("num.io.threads", DELETE, None))
+        assert dynamic.current.num_io_threads == 8
+        await node.change(2, "orders", ("segment.ms", SET, "100"))
+        assert changes[-1] is False

@@ -1,0 +1,559 @@
+"""Produce and fetch on real partitions: acks, waiting, limits, fencing, and what is refused."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from tests.support.logs import all_records, append, append_marker
+from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
+from tests.support.transaction_coordinators import VerificationBench
+from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
+from tidelog.broker.logs.flusher import Flusher
+from tidelog.broker.partitions.partition import FetchIsolation, Partition
+from tidelog.broker.partitions.topic_traffic import TopicTraffic
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.fetch import PartitionData as FetchedPartition
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.storage.log.partition_log import AppendInfo
+
+
+def batch(*values: bytes, timestamp: int = NOW_MS) -> bytes:
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(timestamp, None, value)
+    return bytes(builder.build())
+
+
+class Broker:
+    """The two handlers over partitions, with a clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.replicas = Replicas()
+        self.timers = Timers(self.clock.monotonic_ms)
+        self.produces = Purgatory("Produce", self.timers)
+        self.fetches = Purgatory("Fetch", self.timers)
+        self.traffic = TopicTraffic()
+        flusher = cast(Flusher, None)
+        manager = self.replicas.manager
+        leaders = CurrentLeaders(lambda: self.replicas.image, manager)
+        self.verification = VerificationBench(self.replicas, self.clock)
+        self._produce = ProduceHandler(
+            manager,
+            self.produces,
+            self.fetches,
+            self.traffic,
+            flusher,
+            leaders,
+            self.verification.verifier,
+            Slices(self.clock),
+        )
+        self._fetch = FetchHandler(
+            manager,
+            FetchSessionCache(10, lambda: 1),
+            self.fetches,
+            self.traffic,
+            self.clock,
+            50_000_000,
+            leaders,
+        )
+
+    def produce(
+        self,
+        records: bytes | None,
+        *,
+        topic: str = "t",
+        partition: int = 0,
+        acks: int = 1,
+        version: int = 9,
+        client_id: str = "test",
+    ) -> FakeRequest:
+        data = PartitionProduceData(index=partition, records=records)
+        message = ProduceRequest(
+            acks=acks,
+            timeout_ms=1_000,
+            topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
+        )
+        return self.send_produce(message, version, client_id)
+
+    def send_produce(self, message: ProduceRequest, version: int = 9, client_id: str = "test") -> FakeRequest:
+        request = FakeRequest(message, version, client_id=client_id)
+        self._produce.handle(request)
+        return request
+
+    def fetch(
+        self,
+        *partitions: FetchPartition,
+        min_bytes: int = 1,
+        max_wait_ms: int = 0,
+        max_bytes: int = 1_000_000,
+        isolation_level: int = 0,
+        replica_id: int = -1,
+        version: int = 12,
+    ) -> FakeRequest:
+        message = FetchRequest(
+            replica_id=replica_id,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation_level,
+            session_epoch=-1,
+            topics=(FetchTopic(topic="t", partitions=partitions),),
+        )
+        request = FakeRequest(message, version)
+        self._fetch.handle(request)
+        return request
+
+    def pass_ms(self, delay_ms: int) -> None:
+        self.clock.now_ms += delay_ms
+        self.timers.advance()
+
+
+def at(offset: int, partition: int = 0, max_bytes: int = 1_000_000, epoch: int = -1) -> FetchPartition:
+    return FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes, current_leader_epoch=epoch
+    )
+
+
+def produced(request: FakeRequest) -> PartitionProduceResponse:
+    return cast(ProduceResponse, request.response).responses[0].partition_responses[0]
+
+
+def fetched(request: FakeRequest) -> list[FetchedPartition]:
+    return list(cast(FetchResponse, request.response).responses[0].partitions)
+
+
+def values(partition: FetchedPartition) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    data, position = bytes(partition.records or b""), 0
+    while position < len(data):
+        records = read_records(data, position)
+        found += [record.value for record in records]
+        position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+    return found
+
+
+@pytest.fixture
+def broker() -> Broker:
+    made = Broker()
+    made.replicas.create("t", 3)
+    return made
+
+
+def test_what_is_produced_is_fetched(broker: Broker) -> None:
+    assert produced(broker.produce(batch(b"a", b"b"))).base_offset == 0
+    assert produced(broker.produce(batch(b"c"))).base_offset == 2
+    (partition,) = fetched(broker.fetch(at(0)))
+    assert values(partition) == [b"a", b"b", b"c"]
+    assert partition.high_watermark == 3
+
+
+@pytest.mark.parametrize("version", range(3, 13))
+def test_every_version_that_names_topics_is_answered(broker: Broker, version: int) -> None:
+    assert produced(broker.produce(batch(b"x"), version=version)).error_code == 0
+    assert values(fetched(broker.fetch(at(0), version=max(4, version)))[0])[-1] == b"x"
+
+
+def test_records_that_are_refused_are_named_in_the_answer(broker: Broker) -> None:
+    broker.produce(batch(b"a", b"b"))
+    broker.replicas.manager.find("t", None, 0).log.advance_log_start_offset(1)
+    late = BatchBuilder()
+    for timestamp in (NOW_MS, NOW_MS + 3_600_001, NOW_MS):
+        late.append(timestamp, None, b"x")
+    answer = produced(broker.produce(bytes(late.build())))
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
+    assert answer.log_start_offset == 1
+    assert [error.batch_index for error in answer.record_errors] == [1]
+    assert "timestamp" in (answer.record_errors[0].batch_index_error_message or "")
+
+
+def test_acks_0_gets_no_answer_and_an_error_ends_the_connection(broker: Broker) -> None:
+    assert broker.produce(batch(b"a"), acks=0).answers == [None]
+    failed = broker.produce(batch(b"a"), acks=0, topic="nowhere")
+    assert failed.answers == []
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in failed.closed[0]
+
+
+def test_other_acks_than_0_1_and_all_are_refused(broker: Broker) -> None:
+    assert produced(broker.produce(batch(b"a"), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+
+
+def test_unknown_partitions_and_internal_topics_are_refused(broker: Broker) -> None:
+    broker.replicas.create("__consumer_offsets")
+    unknown = produced(broker.produce(batch(b"a"), partition=9))
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    internal = produced(broker.produce(batch(b"a"), topic="__consumer_offsets"))
+    assert internal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    admin = broker.produce(batch(b"a"), topic="__consumer_offsets", client_id="__admin_client")
+    assert produced(admin).error_code == 0
+
+
+def test_damaged_records_are_refused_and_nothing_is_appended(broker: Broker) -> None:
+    damaged = bytearray(batch(b"abc"))
+    damaged[-2] ^= 1
+    assert produced(broker.produce(bytes(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert produced(broker.produce(None)).error_code == ErrorCode.INVALID_RECORD
+    assert broker.replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+
+def test_kip_890_records_of_no_known_transaction_do_not_stop_read_committed(broker: Broker) -> None:
+    builder = BatchBuilder(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    builder.append(NOW_MS, None, b"hanging")
+    refused = produced(broker.produce(bytes(builder.build())))
+    assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    broker.produce(batch(b"goes on"))
+    assert values(fetched(broker.fetch(at(0), isolation_level=1))[0]) == [b"goes on"]
+
+
+def test_acks_all_is_refused_while_there_are_too_few_in_sync_replicas(broker: Broker) -> None:
+    broker.replicas.create("two", replicas=(NODE, 2), min_insync_replicas="2")
+    refused = produced(broker.produce(batch(b"a"), topic="two", acks=-1))
+    assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert produced(broker.produce(batch(b"a"), topic="two", acks=1)).error_code == 0
+
+
+def test_acks_all_waits_for_the_high_watermark_and_times_out(broker: Broker) -> None:
+    broker.replicas.create("two", isr=(NODE, 2))
+    partition = broker.replicas.manager.partition(TopicPartition("two", 0))
+    waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
+    late = broker.produce(batch(b"b"), topic="two", acks=-1)
+    assert waiting.answers == late.answers == []
+    partition.log.advance_high_watermark(1)
+    broker.produces.check_and_complete(partition.topic_partition)
+    assert produced(waiting).error_code == 0
+    broker.pass_ms(1_001)
+    assert produced(late).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_produce_that_names_one_partition_a_thousand_times_appends_the_last_and_waits_once(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.replicas.create("two", isr=(NODE, 2))
+    partition = broker.replicas.manager.partition(TopicPartition("two", 0))
+    data = tuple(PartitionProduceData(index=0, records=batch(b"%d" % number)) for number in range(1_000))
+    topics = tuple(TopicProduceData(name="two", partition_data=part) for part in (data[:500], data[500:]))
+    waiting = broker.send_produce(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=topics))
+    assert (broker.produces.delayed, broker.produces.watched) == (1, 1)
+    assert partition.log.log_end_offset == 1
+    checks = []
+    committed = Partition.committed
+
+    def counted(partition: Partition, offset: int) -> ErrorCode | None:
+        checks.append(offset)
+        return committed(partition, offset)
+
+    monkeypatch.setattr(Partition, "committed", counted)
+    partition.log.advance_high_watermark(1)
+    broker.produces.check_and_complete(partition.topic_partition)
+    assert checks == [1]
+    (topic,) = cast(ProduceResponse, waiting.response).responses
+    assert [(each.index, each.error_code) for each in topic.partition_responses] == [(0, 0)]
+    assert [bytes(record.value or b"") for record in all_records(partition.log)] == [b"999"]
+
+
+def test_a_parked_produce_keeps_neither_its_frame_nor_its_records(broker: Broker) -> None:
+    broker.replicas.create("two", isr=(NODE, 2))
+    waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
+    assert (len(waiting.frame), len(waiting.body)) == (0, 0)
+    assert broker.produce(batch(b"b"), topic="two", acks=1).answers
+
+
+def test_a_parked_produce_that_fails_is_answered_without_its_frame(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.replicas.create("two", isr=(NODE, 2))
+    partition = broker.replicas.manager.partition(TopicPartition("two", 0))
+    waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
+
+    def fault(_partition: Partition, _offset: int) -> None:
+        raise RuntimeError("a fault of our own")
+
+    monkeypatch.setattr(Partition, "committed", fault)
+    broker.produces.check_and_complete(partition.topic_partition)
+    assert produced(waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_fetch_waits_for_data_and_is_woken_by_a_produce(broker: Broker) -> None:
+    waiting = broker.fetch(at(0), max_wait_ms=500)
+    assert waiting.answers == []
+    broker.produce(batch(b"a"))
+    assert values(fetched(waiting)[0]) == [b"a"]
+
+
+def test_a_fetch_waits_no_longer_than_it_asked_to(broker: Broker) -> None:
+    waiting = broker.fetch(at(0), max_wait_ms=500)
+    broker.pass_ms(499)
+    assert waiting.answers == []
+    broker.pass_ms(2)
+    (partition,) = fetched(waiting)
+    assert values(partition) == []
+    assert partition.error_code == 0
+
+
+def test_a_fetch_whose_reader_has_gone_waits_no_longer(broker: Broker) -> None:
+    request = broker.fetch(at(0), max_wait_ms=2**31 - 1)
+    assert broker.fetches.delayed == 1
+    assert request.on_abandoned is not None
+    request.on_abandoned(request)
+    assert broker.fetches.delayed == 0
+    broker.produce(batch(b"nobody reads it"))
+    assert (request.answers, broker.fetches.watched) == ([], 0)
+
+
+@pytest.mark.parametrize("end", ["data", "deadline", "gone"])
+def test_a_parked_fetch_keeps_no_frame_and_leaves_nothing_when_it_ends(broker: Broker, end: str) -> None:
+    request = broker.fetch(at(0), max_wait_ms=500)
+    assert (len(request.frame), len(request.body)) == (0, 0)
+    if end == "data":
+        broker.produce(batch(b"a"))
+    elif end == "deadline":
+        broker.pass_ms(501)
+    else:
+        request.abandon()
+    assert bool(request.answers) == (end != "gone")
+    assert (broker.fetches.delayed, broker.fetches.watched) == (0, 0)
+    left = weakref.ref(request)
+    del request
+    assert left() is None, "neither the purgatory nor a cycle of references keeps the request"
+
+
+def test_a_parked_fetch_that_names_one_partition_a_thousand_times_costs_a_produce_one_check(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each produce once checked a thousand operations over a thousand partitions."""
+    checks: list[int] = []
+    upper_bound = Partition.upper_bound
+
+    def counted(partition: Partition, isolation: FetchIsolation) -> int:
+        checks.append(partition.topic_partition.partition)
+        return upper_bound(partition, isolation)
+
+    repeated = [at(0, 1), *(at(number % 7) for number in range(1_000)), at(0)]
+    waiting = broker.fetch(*repeated, max_wait_ms=10_000, min_bytes=2**30, max_bytes=2**30)
+    assert (broker.fetches.delayed, broker.fetches.watched) == (1, 2)
+    monkeypatch.setattr(Partition, "upper_bound", counted)
+    broker.produce(batch(b"a"))
+    assert checks == [0]
+    broker.pass_ms(10_001)
+    other, repeated_once = fetched(waiting)
+    assert (other.partition_index, repeated_once.partition_index) == (1, 0)
+    assert values(repeated_once) == [b"a"], "the last entry counts; the offsets of others are out of range"
+
+
+def test_a_parked_fetch_of_many_partitions_checks_only_the_one_that_has_changed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.replicas.create("wide", 100)
+    size = len(batch(b"a"))
+    wide = FetchTopic(topic="wide", partitions=tuple(at(0, index) for index in range(100)))
+    message = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=10_000,
+        min_bytes=3 * size,
+        max_bytes=2**30,
+        session_epoch=-1,
+        topics=(wide,),
+    )
+    waiting = FakeRequest(message, 12)
+    broker._fetch.handle(waiting)
+    checks: list[int] = []
+    upper_bound = Partition.upper_bound
+
+    def counted(partition: Partition, isolation: FetchIsolation) -> int:
+        checks.append(partition.topic_partition.partition)
+        return upper_bound(partition, isolation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Partition, "upper_bound", counted)
+        broker.produce(batch(b"a"), topic="wide", partition=7)
+        broker.produce(batch(b"a"), topic="wide", partition=9)
+        assert checks == [7, 9]
+        assert not waiting.answers
+    broker.produce(batch(b"a"), topic="wide", partition=7)
+    assert [values(each) for each in fetched(waiting) if each.records] == [[b"a", b"a"], [b"a"]]
+
+
+def test_a_parked_fetch_that_fails_is_answered_without_its_frame(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = broker.fetch(at(0), max_wait_ms=500, version=4)
+
+    def fault(*_: object, **__: object) -> None:
+        raise RuntimeError("a fault of our own")
+
+    monkeypatch.setattr("tidelog.broker.fetching.delayed_fetch.read_partitions", fault)
+    broker.produce(batch(b"a"))
+    (partition,) = fetched(waiting)
+    assert partition.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_fetch_waits_until_there_is_enough_over_all_its_partitions(broker: Broker) -> None:
+    size = len(batch(b"a"))
+    waiting = broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500, min_bytes=2 * size)
+    broker.produce(batch(b"a"), partition=0)
+    assert waiting.answers == []
+    broker.produce(batch(b"a"), partition=1)
+    assert [values(partition) for partition in fetched(waiting)] == [[b"a"], [b"a"]]
+
+
+def test_a_fetch_does_not_wait_when_a_partition_has_an_error(broker: Broker) -> None:
+    first, second = fetched(broker.fetch(at(0, 0), at(0, 9), max_wait_ms=500))
+    assert first.error_code == 0
+    assert second.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_fault_in_one_partition_leaves_the_readers_of_others_theirs(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a follower that copies a thousand partitions would copy none of them because of one."""
+    waiting = broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500, min_bytes=10_000)
+    broker.produce(batch(b"a"), partition=1)
+    upper_bound = Partition.upper_bound
+
+    def fails_at_0(partition: Partition, isolation: FetchIsolation) -> int:
+        if partition.topic_partition.partition == 0:
+            raise RuntimeError("a bug")
+        return upper_bound(partition, isolation)
+
+    monkeypatch.setattr(Partition, "upper_bound", fails_at_0)
+    broken, whole = fetched(broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500))
+    assert (broken.error_code, values(whole)) == (ErrorCode.UNKNOWN_SERVER_ERROR, [b"a"])
+    broker.produce(batch(b"b"), partition=1)
+    broker.fetches.check_and_complete(TopicPartition("t", 0))
+    assert [values(each) for each in fetched(waiting)] == [[], [b"a", b"b"]]
+
+
+def test_a_fault_in_one_partition_says_nothing_false_of_what_was_appended_to_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A producer that is told of a failure may send again what is in the log already."""
+    append = Partition.append
+
+    def fails_at_1(partition: Partition, *arguments: object) -> AppendInfo:
+        if partition.topic_partition.partition == 1:
+            raise RuntimeError("a bug")
+        return append(partition, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Partition, "append", fails_at_1)
+    data = tuple(PartitionProduceData(index=index, records=batch(b"a")) for index in (0, 1))
+    message = ProduceRequest(
+        acks=1, timeout_ms=1_000, topic_data=(TopicProduceData(name="t", partition_data=data),)
+    )
+    answers = cast(ProduceResponse, broker.send_produce(message).response).responses[0].partition_responses
+    assert [answer.error_code for answer in answers] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
+
+
+def test_a_waiting_fetch_ends_when_its_topic_is_deleted(broker: Broker) -> None:
+    from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+
+    topic_id = broker.replicas.image.topics_by_name["t"].id
+    waiting = broker.fetch(at(0), max_wait_ms=500)
+    broker.replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    broker.fetches.check_and_complete(TopicPartition("t", 0))
+    assert fetched(waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_offsets_outside_of_the_log_are_out_of_range(broker: Broker) -> None:
+    broker.produce(batch(b"a"))
+    assert fetched(broker.fetch(at(2)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched(broker.fetch(at(-1)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched(broker.fetch(at(1)))[0].error_code == 0
+
+
+def test_the_first_partition_with_data_gives_one_batch_whatever_its_size(broker: Broker) -> None:
+    broker.produce(batch(b"x" * 1_000), partition=0)
+    broker.produce(batch(b"y" * 1_000), partition=1)
+    limited = fetched(broker.fetch(at(0, 2), at(0, 0, 10), at(0, 1, 10), max_bytes=10))
+    assert [values(partition) for partition in limited] == [[], [b"x" * 1_000], []]
+
+
+def test_old_and_unknown_leader_epochs_are_fenced(broker: Broker) -> None:
+    broker.replicas.create("epochs", leader_epoch=5)
+    partition = broker.replicas.manager.partition(TopicPartition("epochs", 0))
+    assert partition.leader_epoch == 5
+    codes = {}
+    for epoch in (-1, 4, 5, 6):
+        message = FetchRequest(
+            session_epoch=-1, topics=(FetchTopic(topic="epochs", partitions=(at(0, epoch=epoch),)),)
+        )
+        request = FakeRequest(message, 12)
+        broker._fetch.handle(request)
+        codes[epoch] = fetched(request)[0].error_code
+    assert codes == {
+        -1: 0,
+        4: ErrorCode.FENCED_LEADER_EPOCH,
+        5: 0,
+        6: ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+
+
+def test_a_reader_whose_last_epoch_ended_earlier_is_told_where(broker: Broker) -> None:
+    broker.produce(batch(b"a", b"b"))
+    ahead = replace(at(2), last_fetched_epoch=0, fetch_offset=9)
+    (partition,) = fetched(broker.fetch(ahead))
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 2)
+
+
+def test_somebody_who_claims_to_be_a_follower_is_refused(broker: Broker) -> None:
+    """CVE-2018-1288: a replica id must not open what lies above the high watermark."""
+    broker.produce(batch(b"a"))
+    (partition,) = fetched(broker.fetch(at(0), replica_id=5))
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not partition.records
+
+
+def test_read_committed_gets_a_list_of_aborted_transactions_and_read_uncommitted_none(
+    broker: Broker,
+) -> None:
+    broker.produce(batch(b"a"))
+    assert fetched(broker.fetch(at(0), isolation_level=1))[0].aborted_transactions == ()
+    assert fetched(broker.fetch(at(0), isolation_level=0))[0].aborted_transactions is None
+
+
+def test_read_committed_is_told_only_of_the_aborts_that_touch_what_it_reads(broker: Broker) -> None:
+    log = broker.replicas.manager.partition(TopicPartition("t", 0)).log
+    for producer_id in range(1, 4):
+        append(log, "undone", producer_id=producer_id, base_sequence=0, is_transactional=True)
+        append_marker(log, producer_id, is_abort=True)
+    (partition,) = fetched(broker.fetch(at(2, max_bytes=1), isolation_level=1))
+    aborted = partition.aborted_transactions or ()
+    assert [(each.producer_id, each.first_offset) for each in aborted] == [(2, 2)]
+
+
+def test_traffic_counts_what_went_through(broker: Broker) -> None:
+    data = batch(b"a", b"b")
+    broker.produce(data)
+    broker.produce(None)
+    broker.fetch(at(0))
+    traffic = broker.traffic
+    assert (traffic.messages_in, traffic.bytes_in, traffic.bytes_out) == (2, len(data), len(data))
+    assert (traffic.produce_requests, traffic.failed_produce_requests) == (2, 1)
+
+
+def test_what_clients_meet_on_an_ordinary_day_is_no_failure_of_the_broker(broker: Broker) -> None:
+    """Who is told of FailedFetchRequestsPerSec need not hear of each leader that moved."""
+    broker.produce(batch(b"a")[:-1] + b"!")
+    broker.produce(batch(b"a"), partition=7)
+    broker.fetch(at(0, partition=7), at(99), at(0, partition=1, epoch=9))
+    traffic = broker.traffic
+    assert (traffic.produce_requests, traffic.failed_produce_requests) == (2, 0)
+    assert (traffic.fetch_requests, traffic.failed_fetch_requests) == (3, 0)

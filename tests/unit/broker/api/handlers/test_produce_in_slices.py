@@ -1,0 +1,285 @@
+"""Looking into records, and requests for many partitions, let other requests run: counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from tests.support.loops import until
+from tests.support.replicas import NOW_MS, FakeRequest, Replicas
+from tests.support.requests import request_context
+from tests.support.transaction_coordinators import VerificationBench
+from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
+from tidelog.broker.logs.flusher import Flusher
+from tidelog.broker.partitions.partition import ACKS_ALL
+from tidelog.broker.partitions.topic_traffic import TopicTraffic
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record_skim import RECORDS_PER_STEP
+from tidelog.storage.log.partition_log import PartitionLog
+
+MANY = 40 * RECORDS_PER_STEP
+SLICES_OF_MANY = MANY // RECORDS_PER_STEP // STEPS_PER_SLICE
+LARGE = Compression.ZSTD
+
+
+class Broker:
+    """The handlers over the partitions of one node; ten steps make a slice."""
+
+    def __init__(self) -> None:
+        self.replicas = Replicas()
+        self.replicas.register(1, 2)
+        timers = Timers(self.replicas.clock.monotonic_ms)
+        self.fetches, produces = Purgatory("Fetch", timers), Purgatory("Produce", timers)
+        self.slices = counted_slices()
+        manager, traffic = self.replicas.manager, TopicTraffic()
+        leaders = CurrentLeaders(lambda: self.replicas.image, manager)
+        verifier = VerificationBench(self.replicas).verifier
+        flusher = cast(Flusher, None)
+        self._produce = ProduceHandler(
+            manager, produces, self.fetches, traffic, flusher, leaders, verifier, self.slices
+        )
+        self._fetch = FetchHandler(
+            manager,
+            FetchSessionCache(1, lambda: 1),
+            self.fetches,
+            traffic,
+            self.replicas.clock,
+            1 << 20,
+            leaders,
+        )
+        self._offsets = ListOffsetsHandler(manager, self.slices)
+
+    def produce(self, *partitions: tuple[str, int, bytes], acks: int = 1) -> FakeRequest:
+        topics: dict[str, list[PartitionProduceData]] = {}
+        for topic, index, records in partitions:
+            topics.setdefault(topic, []).append(PartitionProduceData(index=index, records=records))
+        data = tuple(TopicProduceData(name=name, partition_data=tuple(each)) for name, each in topics.items())
+        request = FakeRequest(ProduceRequest(acks=acks, timeout_ms=1_000, topic_data=data), 9)
+        self._produce.handle(request)
+        return request
+
+    def fetch(self, topic: str, index: int) -> FakeRequest:
+        partition = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+        topics = (FetchTopic(topic=topic, partitions=(partition,)),)
+        request = FakeRequest(
+            FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 20, topics=topics), 12
+        )
+        self._fetch.handle(request)
+        return request
+
+    async def offset_at(self, topic: str, timestamp: int) -> tuple[int, int]:
+        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),)
+        )
+        response = await self.slices.complete(self._offsets.handle(request_context(7), request))
+        assert isinstance(response, ListOffsetsResponse)
+        found = response.topics[0].partitions[0]
+        return found.error_code, found.offset
+
+    def log(self, topic: str, index: int = 0) -> PartitionLog:
+        return self.replicas.manager.partition(TopicPartition(topic, index)).log
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+def batch(
+    count: int = 1, compression: Compression = LARGE, key: bytes | None = b"k", **options: int
+) -> bytes:
+    builder = BatchBuilder(compression=compression, **options)  # type: ignore[arg-type]
+    for number in range(count):
+        builder.append(NOW_MS + number, key, b"v")
+    return bytes(builder.build())
+
+
+async def results(request: FakeRequest) -> list[PartitionProduceResponse]:
+    await until(lambda: bool(request.answers))
+    topics = cast(ProduceResponse, request.response).responses
+    return [partition for topic in topics for partition in topic.partition_responses]
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, *list(Compression)[1:]])
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {"cleanup_policy": "compact"},
+        {"compression_type": "gzip"},
+        {"compression_type": "lz4", "message_timestamp_type": "LogAppendTime"},
+        {"message_timestamp_before_max_ms": "3600000"},
+    ],
+    ids=["compacted", "gzip", "log append time", "timestamps"],
+)
+async def test_a_batch_of_very_many_records_is_looked_into_in_slices(
+    broker: Broker, configs: dict[str, str], codec: Compression
+) -> None:
+    broker.replicas.create("t", **configs)
+    turns = Turns()
+    request = broker.produce(("t", 0, batch(MANY, codec)))
+    if not request.answers:
+        assert broker.log("t").log_end_offset == 0, "nothing is in the log before all is checked"
+    (result,) = await results(request)
+    turns.stop()
+    assert (result.error_code, result.base_offset) == (0, 0)
+    assert broker.log("t").log_end_offset == MANY
+    if configs.get("compression_type") != codec.name.lower():
+        assert broker.slices.count >= SLICES_OF_MANY
+        assert turns.count >= SLICES_OF_MANY - 2
+
+
+async def test_records_refused_late_in_a_large_batch_are_named(broker: Broker) -> None:
+    broker.replicas.create("t", cleanup_policy="compact")
+    builder = BatchBuilder(compression=LARGE)
+    for number in range(MANY):
+        builder.append(NOW_MS, None if number in (7, MANY - 1) else b"k", b"v")
+    (result,) = await results(broker.produce(("t", 0, bytes(builder.build()))))
+    assert result.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in result.record_errors] == [7, MANY - 1]
+    assert broker.log("t").log_end_offset == 0
+
+
+async def test_a_small_batch_of_a_compacted_topic_is_answered_at_once(broker: Broker) -> None:
+    broker.replicas.create("t", cleanup_policy="compact")
+    for codec in Compression:
+        request = broker.produce(("t", 0, batch(20, codec)))
+        assert cast(ProduceResponse, request.response).responses[0].partition_responses[0].error_code == 0
+    assert broker.slices.pending == 0
+
+
+async def test_partitions_of_one_request_are_appended_in_slices_each_readable_at_once(broker: Broker) -> None:
+    broker.replicas.create("t", 100)
+    waiting = broker.fetch("t", 3)
+    request = broker.produce(*(("t", index, batch()) for index in range(100)))
+    assert not request.answers
+    await until(lambda: bool(waiting.answers))
+    assert not request.answers, "whoever reads the first partitions does not wait for the last"
+    assert [result.error_code for result in await results(request)] == [0] * 100
+    assert broker.slices.count >= 100 // STEPS_PER_SLICE
+
+
+async def test_a_leadership_that_ends_between_two_partitions_counts_for_the_second(broker: Broker) -> None:
+    topic_id = broker.replicas.create("t", 2, isr=(1, 2), cleanup_policy="compact")
+    request = broker.produce(("t", 0, batch(MANY)), ("t", 1, batch(MANY)))
+    await until(lambda: broker.log("t", 0).log_end_offset == MANY)
+    assert not request.answers
+    broker.replicas.replay(PartitionChangeRecord(partition_id=1, topic_id=topic_id, leader=2))
+    assert [result.error_code for result in await results(request)] == [
+        ErrorCode.NONE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ]
+    assert broker.log("t", 1).log_end_offset == 0
+
+
+async def test_a_topic_re_created_while_its_batch_is_looked_into_gets_nothing(broker: Broker) -> None:
+    topic_id = broker.replicas.create("t", cleanup_policy="compact")
+    request = broker.produce(("t", 0, batch(MANY)))
+    assert not request.answers
+    broker.replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    broker.replicas.create("t", cleanup_policy="delete")
+    (result,) = await results(request)
+    assert result.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.log("t").log_end_offset == 0
+
+
+async def test_what_is_appended_meanwhile_comes_first_and_neither_is_lost(broker: Broker) -> None:
+    broker.replicas.create("t", cleanup_policy="compact")
+    first = broker.produce(("t", 0, batch(MANY)))
+    second = broker.produce(("t", 0, batch(3, Compression.NONE)))
+    assert [result.base_offset for result in await results(second)] == [0]
+    assert [result.base_offset for result in await results(first)] == [3]
+    assert broker.log("t").log_end_offset == MANY + 3
+
+
+async def test_a_sequence_that_another_connection_has_used_meanwhile_is_a_duplicate(broker: Broker) -> None:
+    """A client that lost its connection sends again what is still being looked into for the first one."""
+    broker.replicas.create("t", cleanup_policy="compact")
+    records = batch(MANY, producer_id=9, producer_epoch=0, base_sequence=0)
+    first, again = broker.produce(("t", 0, records)), broker.produce(("t", 0, records))
+    answers = [(await results(first))[0], (await results(again))[0]]
+    assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0), (0, 0)]
+    assert broker.log("t").log_end_offset == MANY
+
+
+async def test_when_the_client_goes_away_no_further_partition_gets_its_records(broker: Broker) -> None:
+    broker.replicas.create("t", 50)
+    request = broker.produce(*(("t", index, batch()) for index in range(50)))
+    await until(lambda: broker.log("t", 0).log_end_offset == 1)
+    assert not request.answers
+    request.abandon()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    appended = [index for index in range(50) if broker.log("t", index).log_end_offset]
+    assert 0 < len(appended) < 50
+    assert broker.slices.pending == 0
+
+
+async def test_when_the_client_goes_away_its_batch_is_not_looked_into_further(broker: Broker) -> None:
+    broker.replicas.create("t", cleanup_policy="compact")
+    request = broker.produce(("t", 0, batch(MANY)))
+    request.abandon()
+    await until(lambda: broker.slices.pending == 0)
+    assert not request.failed
+    assert broker.log("t").log_end_offset == 0
+
+
+async def test_acks_all_waits_for_followers_behind_a_large_batch_too(broker: Broker) -> None:
+    broker.replicas.create("t", isr=(1, 2), cleanup_policy="compact")
+    request = broker.produce(("t", 0, batch(MANY)), acks=ACKS_ALL)
+    await until(lambda: broker.log("t").log_end_offset == MANY)
+    await asyncio.sleep(0)
+    assert not request.answers
+    broker.replicas.manager.partition(TopicPartition("t", 0)).record_follower_fetch(2, MANY, 0, 102)
+    assert broker.log("t").high_watermark == MANY
+
+
+async def test_a_look_up_by_time_in_a_batch_of_very_many_records_takes_slices(broker: Broker) -> None:
+    for topic, codec in (("large", LARGE), ("plain", Compression.NONE)):
+        broker.replicas.create(topic)
+        await results(broker.produce((topic, 0, batch(MANY, codec))))
+        before = broker.slices.count
+        assert await broker.offset_at(topic, NOW_MS + MANY - 1) == (0, MANY - 1)
+        assert broker.slices.count - before >= SLICES_OF_MANY
+        before = broker.slices.count
+        assert await broker.offset_at(topic, -3) == (0, MANY - 1)
+        assert broker.slices.count - before >= SLICES_OF_MANY
+
+
+async def test_a_look_up_by_time_that_outlasts_the_leadership_is_refused(broker: Broker) -> None:
+    topic_id = broker.replicas.create("t", isr=(1, 2))
+    await results(broker.produce(("t", 0, batch(MANY))))
+    broker.log("t").advance_high_watermark(MANY)
+    looking = asyncio.ensure_future(broker.offset_at("t", NOW_MS + MANY - 1))
+    await asyncio.sleep(0)
+    assert broker.slices.pending
+    broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2))
+    assert (await looking)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,93 @@
+"""Readers of decided transactions: how far they see, and what wakes them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from tests.support.replicas import FakeRequest
+from tests.support.transactional_node import T0, TransactionalNode, answered, request_context, turns
+from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.api.slices import Slices
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.fetch import FetchResponse, PartitionData
+from tidelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.steps import completed
+
+LATEST = -1
+WAIT_MS = 500
+
+
+def fetched(request: FakeRequest) -> PartitionData:
+    return cast(FetchResponse, request.response).responses[0].partitions[0]
+
+
+def offsets(answer: PartitionData) -> list[int]:
+    return [header.base_offset for _, header in iterate_headers(bytes(answer.records or b""))]
+
+
+def stable_end(node: TransactionalNode) -> int:
+    """What ListOffsets says is the end for read_committed."""
+    asked = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    request = ListOffsetsRequest(
+        replica_id=-1, isolation_level=1, topics=(ListOffsetsTopic(name="t", partitions=(asked,)),)
+    )
+    response = completed(
+        ListOffsetsHandler(node.replicas.manager, Slices(node.clock)).handle(
+            request_context(ApiKey.LIST_OFFSETS, 7), request
+        )
+    )
+    return response.topics[0].partitions[0].offset
+
+
+async def test_the_end_of_a_transaction_wakes_those_who_wait_for_it() -> None:
+    node = await TransactionalNode().started()
+    await node.produced()
+    waiting = node.fetch(max_wait_ms=WAIT_MS)
+    await node.produced(sequence=1)
+    assert waiting.is_open, "more of the transaction is nothing to read yet"
+    await node.end(T0)
+    answer = fetched(waiting)
+    assert offsets(answer) == [0, 1, 2]
+    assert (answer.high_watermark, answer.last_stable_offset) == (3, 3)
+    await node.stop()
+
+
+async def test_a_marker_that_followers_lack_decides_nothing_for_readers() -> None:
+    node = await TransactionalNode(isr=(1, 2)).started()
+    partition = node.partition()
+
+    def follow() -> None:
+        partition.record_follower_fetch(2, partition.log.log_end_offset, 0, 102)
+
+    producing = node.send()
+    await turns()
+    follow()
+    await answered(producing)
+    waiting = node.fetch(max_wait_ms=WAIT_MS)
+    ending = asyncio.ensure_future(node.end(T0, commit=False))
+    await turns()
+    assert waiting.is_open and stable_end(node) == 0
+    assert offsets(fetched(node.fetch(committed=False))) == [0], "up to the high watermark"
+    follow()
+    assert await ending == {T0: ErrorCode.NONE}
+    answer = fetched(waiting)
+    assert offsets(answer) == [0, 1]
+    assert [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()] == [(7, 0)]
+    assert stable_end(node) == 2
+    await node.stop()
+
+
+async def test_one_open_transaction_holds_back_those_that_have_ended_behind_it() -> None:
+    node = await TransactionalNode().started()
+    await node.produced()
+    await node.produced(producer_id=8)
+    waiting = node.fetch(max_wait_ms=WAIT_MS)
+    await node.end(T0, producer_id=8)
+    assert waiting.is_open and stable_end(node) == 0
+    await node.end(T0)
+    assert offsets(fetched(waiting)) == [0, 1, 2, 3]
+    assert stable_end(node) == 4
+    await node.stop()

@@ -1,0 +1,487 @@
+"""Fetches of clients that reach into remote storage, which the test plays."""
+
+from __future__ import annotations
+
+import weakref
+from typing import cast
+
+import pytest
+
+from tests.support.logs import append, batch
+from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
+from tests.support.tiering import FakeTier, move_to_remote, settled
+from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.topic_traffic import TopicTraffic
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from tidelog.protocol.messages.fetch import PartitionData as FetchedPartition
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.remote.pools import PoolFull
+from tidelog.remote.reader.requests import RemoteRead
+from tidelog.storage.segment.txn_index import AbortedTransaction
+
+SMALL = 90
+"""Bytes that no batch fits in."""
+
+
+class TieredBroker:
+    """Three partitions with offsets 0 to 5; of the first two, 0 to 3 are in remote storage only."""
+
+    def __init__(self, max_wait_ms: int = 500) -> None:
+        self.clock = HandClock()
+        self.replicas = Replicas()
+        self.timers = Timers(self.clock.monotonic_ms)
+        self.fetches = Purgatory("Fetch", self.timers)
+        self.tier = FakeTier(self.timers, max_wait_ms)
+        self.traffic = TopicTraffic()
+        manager = self.replicas.manager
+        self.fetch_handler = FetchHandler(
+            manager,
+            FetchSessionCache(10, lambda: 1),
+            self.fetches,
+            self.traffic,
+            self.clock,
+            50_000_000,
+            CurrentLeaders(lambda: self.replicas.image, manager),
+            remote=self.tier.access,
+        )
+        self.replicas.register(1, 2)
+        self.topic_id = self.replicas.create(
+            "t", 3, remote_storage_enable="true", local_retention_bytes="0", isr=(1, 2), leader=NODE
+        )
+        for index in range(3):
+            log = self.partition(index).log
+            for first in range(0, 6, 2):
+                append(log, f"{first}", f"{first + 1}")
+                log.roll(NOW_MS)
+            if index < 2:
+                move_to_remote(log, 4, NOW_MS)
+
+    def partition(self, index: int = 0) -> Partition:
+        return self.replicas.manager.partition(TopicPartition("t", index))
+
+    def fetch(
+        self,
+        *offsets: int,
+        min_bytes: int = 1,
+        max_wait_ms: int = 10_000,
+        max_bytes: int = 1_000_000,
+        partition_max_bytes: int = 100_000,
+        isolation_level: int = 0,
+        replica_id: int = -1,
+        session_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        leader_epoch: int = 0,
+    ) -> FakeRequest:
+        """Fetch from partition 0, 1, ... at these offsets."""
+        partitions = tuple(
+            FetchPartition(
+                partition=index,
+                fetch_offset=offset,
+                partition_max_bytes=partition_max_bytes,
+                current_leader_epoch=leader_epoch,
+                last_fetched_epoch=last_fetched_epoch,
+            )
+            for index, offset in enumerate(offsets)
+        )
+        message = FetchRequest(
+            replica_id=replica_id,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation_level,
+            session_epoch=session_epoch,
+            topics=(FetchTopic(topic="t", partitions=partitions),),
+        )
+        request = FakeRequest(message, 12)
+        request.on_abandoned = None
+        self.fetch_handler.handle(request)
+        return request
+
+    def pass_ms(self, delay_ms: int) -> None:
+        self.clock.now_ms += delay_ms
+        self.timers.advance()
+
+
+def partitions_of(request: FakeRequest) -> list[FetchedPartition]:
+    return list(cast(FetchResponse, request.response).responses[0].partitions)
+
+
+def remote_read(*values: str, first_offset: int = 0) -> RemoteRead:
+    records = bytes(batch(values, base_offset=first_offset))
+    return RemoteRead(records, first_offset + len(values))
+
+
+async def test_a_client_below_the_local_start_is_answered_from_remote_storage() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(1)
+    ((asked, outcome),) = broker.tier.reader.reads
+    assert (asked.offset, asked.upper_bound, asked.at_least_one, asked.with_aborted) == (1, 6, True, False)
+    assert asked.topic_id_partition == (broker.topic_id, "t", 0)
+    assert not request.answers
+    found = remote_read("0", "1")
+    outcome.set_result(found)
+    await settled()
+    (answer,) = partitions_of(request)
+    assert (answer.error_code, answer.records) == (0, found.records)
+    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (6, 6, 0)
+    assert broker.traffic.bytes_out == len(found.records)
+
+
+async def test_kafka_14915_several_partitions_are_read_from_remote_storage_in_one_fetch() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(0, 2, 4)
+    reads = broker.tier.reader.reads
+    assert [asked.topic_id_partition.partition for asked, _ in reads] == [0, 1]
+    first, second = remote_read("0", "1"), remote_read("2", "3", first_offset=2)
+    reads[1][1].set_result(second)
+    await settled()
+    assert not request.answers
+    reads[0][1].set_result(first)
+    await settled()
+    answers = partitions_of(request)
+    assert [answer.records for answer in answers[:2]] == [first.records, second.records]
+    assert answers[2].records, "a local partition of the same fetch is read as well"
+
+
+async def test_local_records_that_come_while_remote_storage_is_read_are_in_the_answer() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(0, 0, 6)
+    append(broker.partition(2).log, "new")
+    for _, outcome in broker.tier.reader.reads:
+        outcome.set_result(remote_read("0", "1"))
+    await settled()
+    assert partitions_of(request)[2].records
+
+
+async def test_what_remote_reads_may_take_is_set_aside_so_that_the_limit_holds() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(0, 0, 0, max_bytes=1_000, partition_max_bytes=700)
+    reads = broker.tier.reader.reads
+    assert [(asked.max_bytes, asked.at_least_one) for asked, _ in reads] == [(700, True), (300, False)]
+    reads[0][1].set_result(RemoteRead(bytes(700), 2))
+    reads[1][1].set_result(RemoteRead(bytes(300), 2))
+    await settled()
+    assert not partitions_of(request)[2].records
+
+
+async def test_a_partition_for_which_there_is_no_room_left_is_not_read_remotely() -> None:
+    broker = TieredBroker()
+    broker.fetch(0, 0, max_bytes=500, partition_max_bytes=500)
+    assert len(broker.tier.reader.reads) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "gone"), ErrorCode.OFFSET_OUT_OF_RANGE),
+        (RuntimeError("the store is gone"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (PoolFull("too many"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_an_error_of_remote_storage_is_that_partitions_alone(error: Exception, code: ErrorCode) -> None:
+    broker = TieredBroker()
+    request = broker.fetch(0, 0, 4)
+    (_, failing), (_, working) = broker.tier.reader.reads
+    failing.set_exception(error)
+    working.set_result(remote_read("0"))
+    await settled()
+    answers = partitions_of(request)
+    assert [answer.error_code for answer in answers] == [code, 0, 0]
+    assert not answers[0].records
+    assert answers[1].records
+    assert answers[2].records
+    assert broker.traffic.failed_fetch_requests == (code is ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+async def test_kip_1018_what_is_not_there_in_time_is_empty_and_its_read_is_stopped() -> None:
+    broker = TieredBroker(max_wait_ms=300)
+    request = broker.fetch(0, 0, max_wait_ms=10_000)
+    (_, slow), (_, fast) = broker.tier.reader.reads
+    fast.set_result(remote_read("0"))
+    await settled()
+    broker.pass_ms(299)
+    assert not request.answers
+    broker.pass_ms(1)
+    await settled()
+    answers = partitions_of(request)
+    assert [(answer.error_code, bool(answer.records)) for answer in answers] == [(0, False), (0, True)]
+    assert answers[0].high_watermark == 6
+    assert slow.cancelled()
+    assert broker.tier.fetches.expired == 1
+
+
+async def test_remote_storage_is_waited_for_also_by_a_fetch_that_would_not_wait() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(0, max_wait_ms=0)
+    assert not request.answers
+    broker.tier.reader.reads[0][1].set_result(remote_read("0"))
+    await settled()
+    assert partitions_of(request)[0].records
+
+
+async def test_a_client_that_goes_away_stops_the_read() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(0)
+    assert request.on_abandoned is not None
+    request.on_abandoned(request)
+    await settled()
+    assert broker.tier.reader.reads[0][1].cancelled()
+    assert not request.answers
+    assert broker.tier.fetches.delayed == 0
+
+
+@pytest.mark.parametrize("end", ["read", "gone", "late"])
+async def test_what_was_read_is_free_as_soon_as_the_fetch_has_ended(end: str) -> None:
+    """Completed fetches once kept their data until a thousand of them had completed."""
+    broker = TieredBroker()
+    request = broker.fetch(0, 0)
+    (_, first), (_, second) = broker.tier.reader.reads
+    data = memoryview(remote_read("0", "1").records)
+    left = weakref.ref(data)
+    first.set_result(RemoteRead(data, 2))
+    del data
+    await settled()
+    assert left() is not None
+    if end == "read":
+        second.set_result(remote_read("0", "1"))
+    elif end == "gone":
+        request.abandon()
+    else:
+        broker.pass_ms(501)
+    broker.tier.reader.reads.clear()
+    del first, second
+    await settled()
+    assert left() is None
+    assert (broker.tier.fetches.delayed, broker.tier.fetches.watched) == (0, 0)
+    ended = weakref.ref(request)
+    del request
+    assert ended() is None
+
+
+async def test_a_read_that_ends_after_its_time_changes_nothing() -> None:
+    broker = TieredBroker(max_wait_ms=10)
+    request = broker.fetch(0)
+    broker.pass_ms(10)
+    await settled()
+    assert len(request.answers) == 1
+
+
+async def test_kip_956_beyond_the_quota_a_partition_is_empty_and_local_ones_have_their_data() -> None:
+    broker = TieredBroker()
+    broker.tier.reader.throttle_time_ms = 40
+    request = broker.fetch(0, 0, 4)
+    assert not broker.tier.reader.reads
+    answers = partitions_of(request)
+    assert [(answer.error_code, bool(answer.records)) for answer in answers] == [
+        (0, False),
+        (0, False),
+        (0, True),
+    ]
+
+
+async def test_a_fetch_of_throttled_partitions_alone_waits_its_time_and_for_local_records() -> None:
+    broker = TieredBroker()
+    broker.tier.reader.throttle_time_ms = 40
+    waiting = broker.fetch(0, 6, max_wait_ms=1_000)
+    assert not waiting.answers
+    append(broker.partition(1).log, "new")
+    broker.fetches.check_and_complete(TopicPartition("t", 1))
+    assert [bool(answer.records) for answer in partitions_of(waiting)] == [False, True]
+    alone = broker.fetch(0, max_wait_ms=1_000)
+    assert not alone.answers
+    broker.pass_ms(1_000)
+    assert not partitions_of(alone)[0].records
+
+
+async def test_a_fetch_that_waited_reads_nothing_remotely_at_its_end() -> None:
+    """It has waited long enough; the client's next fetch does."""
+    broker = TieredBroker()
+    broker.tier.reader.throttle_time_ms = 40
+    waiting = broker.fetch(0, max_wait_ms=1_000)
+    broker.tier.reader.throttle_time_ms = 0
+    broker.pass_ms(1_000)
+    assert not broker.tier.reader.reads
+    assert [(answer.error_code, bool(answer.records)) for answer in partitions_of(waiting)] == [(0, False)]
+
+
+async def test_kip_392_a_follower_reads_from_remote_storage_for_clients() -> None:
+    broker = TieredBroker()
+    broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
+    assert broker.partition().leader is None
+    request = broker.fetch(1, leader_epoch=1)
+    ((asked, outcome),) = broker.tier.reader.reads
+    assert asked.upper_bound == broker.partition().log.high_watermark
+    outcome.set_result(remote_read("0", "1"))
+    await settled()
+    assert partitions_of(request)[0].records
+
+
+async def test_leadership_that_moves_during_the_read_is_the_answer() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(1)
+    broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
+    broker.tier.reader.reads[0][1].set_result(remote_read("0", "1"))
+    await settled()
+    (answer,) = partitions_of(request)
+    assert (answer.error_code, bool(answer.records)) == (ErrorCode.FENCED_LEADER_EPOCH, False)
+
+
+async def test_a_follower_is_told_that_its_offset_has_moved_with_the_offsets_of_the_log() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(1, replica_id=2)
+    (answer,) = partitions_of(request)
+    assert answer.error_code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+    assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (6, -1, 0)
+    assert not answer.records
+    assert not broker.tier.reader.reads
+
+
+async def test_a_follower_below_the_log_start_is_out_of_range() -> None:
+    broker = TieredBroker()
+    broker.partition().log.advance_log_start_offset(2)
+    assert partitions_of(broker.fetch(1, replica_id=2))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partitions_of(broker.fetch(1))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    code = partitions_of(broker.fetch(2, replica_id=2))[0].error_code
+    assert code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+
+
+async def test_a_follower_whose_epoch_diverges_below_the_local_start_hears_where() -> None:
+    broker = TieredBroker()
+    log = broker.partition().log
+    log.assign_leader_epoch(7, log.log_end_offset)
+    append(log, "in epoch 7", leader_epoch=7)
+    (answer,) = partitions_of(broker.fetch(1, replica_id=2, last_fetched_epoch=3))
+    assert answer.error_code == 0
+    assert answer.diverging_epoch is not None
+    assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 6)
+
+
+async def test_committed_readers_get_the_aborted_transactions_of_remote_storage() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(0, isolation_level=1)
+    ((asked, outcome),) = broker.tier.reader.reads
+    assert asked.with_aborted
+    assert asked.upper_bound == broker.partition().log.last_stable_offset
+    aborted = [AbortedTransaction(5, 0, 1, 2)]
+    outcome.set_result(RemoteRead(b"x" * 70, 2, aborted))
+    await settled()
+    (answer,) = partitions_of(request)
+    assert answer.aborted_transactions is not None
+    assert [(each.producer_id, each.first_offset) for each in answer.aborted_transactions] == [(5, 0)]
+
+
+async def test_a_partition_that_leaves_the_node_ends_the_waiting() -> None:
+    broker = TieredBroker()
+    broker.replicas.leadership.waiting = None
+    request = broker.fetch(0, 0)
+    broker.replicas.replay(
+        PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, replicas=(2,), isr=(2,), leader=2)
+    )
+    broker.tier.fetches.check_and_complete(TopicPartition("t", 0))
+    codes = [answer.error_code for answer in partitions_of(request)]
+    assert codes[0] in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert codes[1] == 0
+
+
+async def test_the_log_start_in_the_answer_is_the_one_of_the_moment_of_answering() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(3)
+    broker.partition().log.advance_log_start_offset_from_remote(2)
+    broker.tier.reader.reads[0][1].set_result(remote_read("2", "3", first_offset=2))
+    await settled()
+    assert partitions_of(request)[0].log_start_offset == 2
+
+
+async def test_a_session_sees_remote_records_as_news_and_serves_others_first_next_time() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(0, 6, session_epoch=0)
+    broker.tier.reader.reads[0][1].set_result(remote_read("0"))
+    await settled()
+    assert len(partitions_of(request)) == 2
+    assert cast(FetchResponse, request.response).session_id == 1
+
+
+async def test_without_remote_storage_on_this_node_the_offset_is_out_of_range() -> None:
+    broker = TieredBroker()
+    broker.fetch_handler._remote = None
+    assert partitions_of(broker.fetch(1))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+async def test_kafka_15388_a_reader_in_a_gap_at_the_end_of_what_is_remote_goes_on_locally(
+    isolation_level: int,
+) -> None:
+    """The topic was compacted before it was tiered: its last remote segment ends with offsets that went."""
+    broker = TieredBroker()
+    request = broker.fetch(3, isolation_level=isolation_level)
+    ((_, outcome),) = broker.tier.reader.reads
+    outcome.set_result(RemoteRead(b"", 4, [] if isolation_level else None))
+    await settled()
+    (answer,) = partitions_of(request)
+    local = broker.partition().log.read(4, 100_000).records
+    assert local is not None
+    assert (answer.error_code, answer.records) == (0, local.read())
+
+
+async def test_a_remote_read_that_gave_nothing_for_want_of_room_is_not_taken_for_a_gap() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(1)
+    ((_, outcome),) = broker.tier.reader.reads
+    outcome.set_result(RemoteRead(b"", 2))
+    await settled()
+    (answer,) = partitions_of(request)
+    assert (answer.error_code, answer.records) == (0, b"")
+
+
+async def test_what_was_read_of_a_deleted_topic_is_no_answer_for_one_of_the_same_name() -> None:
+    broker = TieredBroker()
+    request = broker.fetch(1)
+    ((_, outcome),) = broker.tier.reader.reads
+    broker.replicas.replay(RemoveTopicRecord(topic_id=broker.topic_id))
+    broker.replicas.create("t", 3, isr=(1, 2), leader=NODE)
+    outcome.set_result(remote_read("0", "1"))
+    await settled()
+    (answer,) = partitions_of(request)
+    assert (answer.error_code, bool(answer.records)) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
+
+
+@pytest.mark.parametrize("end", ["read", "gone", "late", "failed"])
+async def test_a_fetch_holds_memory_for_what_it_may_read_until_it_has_ended(end: str) -> None:
+    broker = TieredBroker()
+    memory = broker.tier.reader.memory
+    request = broker.fetch(0, 0, partition_max_bytes=1_000)
+    assert memory.used_bytes == 2_000
+    if end == "read":
+        for _, outcome in broker.tier.reader.reads:
+            outcome.set_result(remote_read("0", "1"))
+    elif end == "failed":
+        for _, outcome in broker.tier.reader.reads:
+            outcome.set_exception(RuntimeError("the store is gone"))
+    elif end == "gone":
+        request.abandon()
+    else:
+        broker.pass_ms(501)
+    await settled()
+    assert memory.used_bytes == 0
+
+
+async def test_fetches_are_given_less_as_memory_for_remote_reads_runs_out() -> None:
+    broker = TieredBroker()
+    memory = broker.tier.reader.memory
+    memory.limit_bytes = 1_000_000
+    requests = [broker.fetch(0, partition_max_bytes=400_000) for _ in range(40)]
+    granted = [asked.max_bytes for asked, _ in broker.tier.reader.reads]
+    assert granted[:2] == [250_000, 187_500]
+    assert memory.used_bytes <= memory.limit_bytes
+    assert memory.is_used_up
+    for request in requests:
+        request.abandon()
+    assert memory.used_bytes == 0

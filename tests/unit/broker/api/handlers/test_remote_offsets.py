@@ -1,0 +1,352 @@
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords across the border to remote storage."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import cast
+
+import pytest
+
+from tests.support.logs import append, batch
+from tests.support.replicas import NODE, NOW_MS, HandClock, Replicas
+from tests.support.tiering import FakeTier, move_to_remote, settled
+from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
+from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.steps import completed
+from tidelog.storage.log.partition_log import RecordPlace
+
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
+
+
+def context(version: int = 11) -> RequestContext:
+    header = RequestHeader(2, version, 1, "test")
+    return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", NOW_MS, ClientInformation())
+
+
+class Border:
+    """A partition with epochs 0, 1, 2 at offsets 0, 2, 4 and timestamps 0, 10, ... 50; 0 to 3 only remote."""
+
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.timers = Timers(self.clock.monotonic_ms)
+        self.tier = FakeTier(self.timers)
+        self.replicas = Replicas()
+        self.replicas.register(1, 2)
+        self.topic_id = self.replicas.create(
+            "t", 2, remote_storage_enable="true", local_retention_bytes="0", retention_ms="-1"
+        )
+        self.replicas.create("u", 1)
+        self.handler = ListOffsetsHandler(
+            self.replicas.manager, Slices(self.replicas.clock), self.tier.access
+        )
+        for first in range(0, 6, 2):
+            append(self.log, "a", "b", leader_epoch=first // 2, timestamps=[first * 10, first * 10 + 10])
+            self.log.roll(NOW_MS)
+        move_to_remote(self.log, 4, NOW_MS)
+
+    @property
+    def partition(self) -> Partition:
+        return self.replicas.manager.partition(TopicPartition("t", 0))
+
+    @property
+    def log(self):  # type: ignore[no-untyped-def]
+        return self.partition.log
+
+    def ask(
+        self, *timestamps: int, topic: str = "t", version: int = 11, timeout_ms: int = 0, replica_id: int = -1
+    ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
+        asked = tuple(
+            ListOffsetsPartition(partition_index=index, timestamp=timestamp)
+            for index, timestamp in enumerate(timestamps)
+        )
+        request = ListOffsetsRequest(
+            replica_id=replica_id,
+            timeout_ms=timeout_ms,
+            topics=(ListOffsetsTopic(name=topic, partitions=asked),),
+        )
+        return completed(self.handler.handle(context(version), request))
+
+    def answer(self, timestamp: int, topic: str = "t") -> tuple[int, int, int]:
+        response = self.ask(timestamp, topic=topic)
+        assert isinstance(response, ListOffsetsResponse)
+        found = response.topics[0].partitions[0]
+        assert found.error_code == 0
+        return found.timestamp, found.offset, found.leader_epoch
+
+
+def partitions_of(response: object) -> tuple[ListOffsetsPartitionResponse, ...]:
+    assert isinstance(response, asyncio.Future)
+    return cast(ListOffsetsResponse, response.result()).topics[0].partitions
+
+
+def test_each_end_of_both_parts_has_its_answer() -> None:
+    border = Border()
+    assert border.answer(EARLIEST) == (-1, 0, 0)
+    assert border.answer(EARLIEST_LOCAL) == (-1, 4, 2)
+    assert border.answer(LATEST) == (-1, 6, 2)
+    assert border.answer(LATEST_TIERED) == (-1, 3, 1)
+    assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, 4, 2)
+    assert border.answer(MAX_TIMESTAMP) == (50, 5, 2)
+    border.log.advance_log_start_offset_from_remote(3)
+    assert border.answer(EARLIEST) == (-1, 3, 1)
+    border.log.advance_log_start_offset(5)
+    assert border.answer(EARLIEST_LOCAL) == (-1, 5, 2)
+    assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, 5, 2), "never below the log start"
+
+
+def test_kip_1023_what_waits_for_its_copy_is_not_known_before_remote_storage_is() -> None:
+    border = Border()
+    border.log.highest_offset_in_remote_storage = -1
+    assert border.answer(LATEST_TIERED) == (-1, -1, -1)
+    assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, -1, -1)
+    border.log.advance_log_start_offset(4)
+    assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, 4, 2), "all there is is local"
+
+
+def test_a_topic_that_is_not_tiered_has_nothing_tiered_and_nothing_that_waits() -> None:
+    border = Border()
+    append(border.replicas.manager.partition(TopicPartition("u", 0)).log, "a", leader_epoch=0)
+    assert border.answer(LATEST_TIERED, "u") == (-1, -1, -1)
+    assert border.answer(EARLIEST_PENDING_UPLOAD, "u") == (-1, -1, -1)
+    assert border.answer(EARLIEST_LOCAL, "u") == border.answer(EARLIEST, "u") == (-1, 0, 0)
+    assert border.answer(0, "u") == (NOW_MS, 0, 0), "answered at once, from the local log"
+
+
+async def test_kip_1075_a_point_in_time_is_looked_up_in_remote_storage_without_keeping_others() -> None:
+    border = Border()
+    response = border.ask(5)
+    ((search, outcome),) = (
+        border.tier.reader.searches if border.tier.reader.searches else await searched(border)
+    )
+    assert (search.timestamp, search.starting_offset, search.topic_id_partition.partition) == (5, 0, 0)
+    assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
+    outcome.set_result(RecordPlace(10, 1, 0))
+    await settled()
+    (found,) = partitions_of(response)
+    assert (found.error_code, found.timestamp, found.offset, found.leader_epoch) == (0, 10, 1, 0)
+
+
+async def searched(border: Border) -> list:  # type: ignore[type-arg]
+    await settled()
+    return border.tier.reader.searches
+
+
+async def test_what_remote_storage_does_not_have_is_looked_up_locally() -> None:
+    border = Border()
+    response = border.ask(45)
+    ((_, outcome),) = await searched(border)
+    outcome.set_result(None)
+    await settled()
+    (found,) = partitions_of(response)
+    assert (found.timestamp, found.offset, found.leader_epoch) == (50, 5, 2)
+
+
+async def test_what_went_from_local_to_remote_during_the_search_is_searched_again() -> None:
+    border = Border()
+    response = border.ask(45)
+    ((_, first),) = await searched(border)
+    move_to_remote(border.log, 6, NOW_MS)
+    first.set_result(None)
+    await settled()
+    (_, (search, second)) = border.tier.reader.searches
+    assert search.timestamp == 45
+    second.set_result(RecordPlace(50, 5, 2))
+    await settled()
+    (found,) = partitions_of(response)
+    assert found.offset == 5
+
+
+async def test_a_record_that_was_deleted_during_the_search_is_no_answer() -> None:
+    """A reader that goes there would be out of range, and be reset to wherever its policy says."""
+    border = Border()
+    response = border.ask(5)
+    ((_, first),) = await searched(border)
+    border.log.advance_log_start_offset_from_remote(2)
+    first.set_result(RecordPlace(10, 1, 0))
+    await settled()
+    (_, (search, second)) = border.tier.reader.searches
+    assert (search.timestamp, search.starting_offset) == (5, 2)
+    second.set_result(RecordPlace(20, 2, 1))
+    await settled()
+    (found,) = partitions_of(response)
+    assert (found.timestamp, found.offset, found.leader_epoch) == (20, 2, 1)
+
+
+async def test_nothing_at_or_after_the_time_is_offset_minus_one() -> None:
+    border = Border()
+    response = border.ask(51)
+    ((_, outcome),) = await searched(border)
+    outcome.set_result(None)
+    await settled()
+    (found,) = partitions_of(response)
+    assert (found.error_code, found.timestamp, found.offset, found.leader_epoch) == (0, -1, -1, -1)
+
+
+@pytest.mark.parametrize(("timeout_ms", "waited_ms"), [(700, 700), (0, 30_000)])
+async def test_a_search_that_takes_too_long_is_timed_out_and_ended(timeout_ms: int, waited_ms: int) -> None:
+    border = Border()
+    append(border.replicas.manager.partition(TopicPartition("t", 1)).log, "x", timestamps=7)
+    response = border.ask(5, LATEST, timeout_ms=timeout_ms)
+    ((_, outcome),) = await searched(border)
+    border.clock.now_ms += waited_ms - 1
+    border.timers.advance()
+    assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
+    border.clock.now_ms += 1
+    border.timers.advance()
+    await settled()
+    slow, fast = partitions_of(response)
+    assert (slow.error_code, slow.offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
+    assert (fast.error_code, fast.offset) == (0, 1)
+    assert outcome.cancelled()
+
+
+async def test_a_search_for_a_client_that_has_gone_is_ended() -> None:
+    border = Border()
+    response = border.ask(5, timeout_ms=2**31 - 1)
+    ((_, outcome),) = await searched(border)
+    cast("asyncio.Future[ListOffsetsResponse]", response).cancel()
+    await settled()
+    assert outcome.cancelled()
+    assert (border.tier.list_offsets.delayed, len(border.timers)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, "not yet"), ErrorCode.REPLICA_NOT_AVAILABLE),
+        (RuntimeError("the store is gone"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_an_error_of_the_search_is_the_partitions(error: Exception, code: ErrorCode) -> None:
+    border = Border()
+    response = border.ask(5)
+    ((_, outcome),) = await searched(border)
+    outcome.set_exception(error)
+    await settled()
+    assert partitions_of(response)[0].error_code == code
+
+
+async def test_two_partitions_are_searched_at_the_same_time() -> None:
+    border = Border()
+    append(border.replicas.manager.partition(TopicPartition("t", 1)).log, "x", timestamps=7)
+    response = border.ask(5, 5)
+    (_, first), (_, second) = await searched(border)
+    second.set_result(None)
+    await settled()
+    assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
+    first.set_result(RecordPlace(10, 1, 0))
+    await settled()
+    assert [found.offset for found in partitions_of(response)] == [1, 0]
+
+
+async def test_a_partition_that_is_taken_away_meanwhile_is_answered_at_once() -> None:
+    border = Border()
+    response = border.ask(5)
+    await settled()
+    border.replicas.replay(
+        PartitionChangeRecord(partition_id=0, topic_id=border.topic_id, replicas=(2,), isr=(2,), leader=2)
+    )
+    border.tier.list_offsets.check_and_complete(TopicPartition("t", 0))
+    code = partitions_of(response)[0].error_code
+    assert code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def test_an_empty_tiered_log_has_nothing_to_search() -> None:
+    border = Border()
+    response = border.ask(LATEST, 5)
+    assert isinstance(response, ListOffsetsResponse)
+    assert response.topics[0].partitions[1].offset == -1
+
+
+def test_an_epoch_that_ended_in_remote_storage_is_answered_with_its_end() -> None:
+    border = Border()
+    handler = OffsetForLeaderEpochHandler(border.replicas.manager)
+    for epoch, expected in ((0, (0, 2)), (1, (1, 4)), (2, (2, 6)), (3, (-1, -1))):
+        asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=0, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
+        found = completed(handler.handle(context(4), request)).topics[0].partitions[0]
+        assert (found.error_code, found.leader_epoch, found.end_offset) == (0, *expected)
+
+
+def test_a_reader_of_the_remote_part_diverges_only_where_its_epoch_does() -> None:
+    partition = Border().partition
+    assert partition.diverging_epoch(0, 1) is None
+    assert partition.diverging_epoch(0, 3) == (0, 2)
+    assert partition.diverging_epoch(1, 3) is None
+    partition.log.advance_log_start_offset_from_remote(3)
+    with pytest.raises(KafkaError) as refused:
+        partition.diverging_epoch(1, 2)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def delete_before(border: Border, offset: int) -> tuple[int, int]:
+    handler = DeleteRecordsHandler(
+        border.replicas.manager, Purgatory("DeleteRecords", border.timers), Slices(border.replicas.clock)
+    )
+    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topics = (DeleteRecordsTopic(name="t", partitions=(asked,)),)
+    response = completed(handler.handle(context(2), DeleteRecordsRequest(timeout_ms=100, topics=topics)))
+    assert isinstance(response, DeleteRecordsResponse)
+    found = response.topics[0].partitions[0]
+    return found.error_code, found.low_watermark
+
+
+def test_records_of_the_remote_part_are_deleted_by_the_log_start_alone() -> None:
+    border = Border()
+    assert delete_before(border, 1) == (0, 1)
+    assert (border.log.log_start_offset, border.log.local_log_start_offset) == (1, 4)
+    assert delete_before(border, 5) == (0, 5)
+    assert (border.log.log_start_offset, border.log.local_log_start_offset) == (5, 5)
+    assert delete_before(border, -1) == (0, 6)
+    border.log.append_as_leader(batch(["uncommitted"]), 2, NOW_MS)
+    assert delete_before(border, 7)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_new_epoch_makes_leader_and_follower_ask_again_what_is_remote() -> None:
+    border = Border()
+    assert border.log.is_remote_log_known
+    placed = border.replicas.image.topics_by_name["t"].partitions[0]
+    border.partition.make_leader(placed)
+    assert border.log.is_remote_log_known, "the same epoch goes on"
+    next_epoch = replace(
+        placed, leader_epoch=placed.leader_epoch + 1, partition_epoch=placed.partition_epoch + 1
+    )
+    border.partition.make_leader(next_epoch)
+    assert not border.log.is_remote_log_known
+    assert border.log.highest_offset_in_remote_storage == 3
+    border.log.note_highest_offset_in_remote_storage(3)
+    border.partition.make_follower(
+        replace(placed, leader=NODE + 1, leader_epoch=next_epoch.leader_epoch + 1, partition_epoch=9)
+    )
+    assert not border.log.is_remote_log_known

@@ -1,0 +1,366 @@
+"""Produce within transactions: what is verified, what waits, and what the producer hears (KIP-890)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from tests.support.logs import batch
+from tests.support.replicas import NODE, FakeRequest
+from tests.support.transactional_node import (
+    ADDS_PARTITIONS_VERSION,
+    PRODUCER,
+    T0,
+    TRANSACTIONAL_ID,
+    TransactionalNode,
+    answered,
+    turns,
+)
+from tidelog.broker.coordinators.verification.verifier import VerificationSettings
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+
+
+def outcome(request: FakeRequest) -> ErrorCode:
+    """What came of the only partition of a Produce."""
+    (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
+    return ErrorCode(answer.error_code)
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[TransactionalNode]:
+    made = await TransactionalNode().started()
+    yield made
+    await made.stop()
+
+
+async def test_the_first_batch_in_a_partition_is_verified_and_those_behind_it_are_not(
+    node: TransactionalNode,
+) -> None:
+    assert [one.error_code for one in await node.produce(0, 1)] == [0, 0]
+    assert await node.produced(sequence=1, value="b") is ErrorCode.NONE
+    ((broker, request),) = node.coordinator.requests
+    (asked,) = request.transactions
+    assert (broker, asked.transactional_id, asked.producer_id) == (2, TRANSACTIONAL_ID, PRODUCER)
+    assert asked.verify_only
+    assert [(topic.name, topic.partitions) for topic in asked.topics] == [("t", (0, 1))]
+    assert node.values() == ["a", "b"]
+    assert node.last_stable_offset() == 0
+
+
+async def test_from_version_12_on_the_partition_is_added_to_the_transaction(node: TransactionalNode) -> None:
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
+    assert [asked.verify_only for asked in node.coordinator.asked] == [False]
+
+
+async def test_the_next_transaction_is_verified_again(node: TransactionalNode) -> None:
+    await node.produced()
+    assert await node.end(T0) == {T0: ErrorCode.NONE}
+    assert node.last_stable_offset() == 2
+    assert await node.produced(sequence=1) is ErrorCode.NONE
+    assert len(node.coordinator.asked) == 2
+
+
+async def test_what_the_coordinator_does_not_know_is_refused_where_it_is_not_known(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.refusals = {T0: ErrorCode.INVALID_TXN_STATE}
+    refused, taken = await node.produce(0, 1)
+    assert (refused.error_code, taken.error_code) == (ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE)
+    assert node.values() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "told"),
+    [
+        (ErrorCode.PRODUCER_FENCED, 11, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.TRANSACTION_ABORTABLE, 10, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, 12, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 11, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+async def test_producers_hear_what_they_can_act_on(
+    node: TransactionalNode, said: ErrorCode, version: int, told: ErrorCode
+) -> None:
+    node.coordinator.refusals = {T0: said}
+    assert await node.produced(version=version) is told
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS),
+        # It cannot verify, so that nothing is verified.
+        (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NONE),
+    ],
+)
+async def test_a_coordinator_that_cannot_be_asked_lets_the_producer_try_again(
+    node: TransactionalNode, failure: ErrorCode, told: ErrorCode
+) -> None:
+    node.coordinator.failure = failure
+    assert await node.produced() is told
+
+
+async def test_a_partition_that_the_coordinator_could_not_add_takes_no_records(
+    node: TransactionalNode,
+) -> None:
+    # To leave out a check is one thing; these would be in no transaction, and nobody would ever end them.
+    node.coordinator.failure = ErrorCode.UNSUPPORTED_VERSION
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert node.values() == []
+
+
+async def test_without_a_coordinator_nobody_is_asked(node: TransactionalNode) -> None:
+    node.replicas.register(2, fenced=True)
+    assert await node.produced() is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert node.coordinator.asked == []
+
+
+async def test_an_error_between_brokers_is_none_of_the_producers_business(node: TransactionalNode) -> None:
+    node.coordinator.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert await node.produced() is ErrorCode.INVALID_TXN_STATE
+
+
+async def test_while_the_last_transaction_ends_the_partition_is_asked_for_again(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.refusals = {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
+    await turns()
+    assert request.is_open
+    await node.end(T0, epoch=1, transaction_version=2)
+    node.coordinator.refusals = {}
+    await answered(request)
+    (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
+    assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
+    assert len(node.coordinator.asked) > 1
+
+
+async def test_a_last_transaction_that_does_not_end_is_told_when_the_time_is_over(
+    node: TransactionalNode,
+) -> None:
+    node.use(VerificationSettings(is_enabled=True, retry_backoff_ms=0, retry_backoff_max_ms=0))
+    node.coordinator.refusals = {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+async def test_verification_can_be_switched_off_for_those_who_add_partitions_themselves(
+    node: TransactionalNode,
+) -> None:
+    node.use(VerificationSettings(is_enabled=False, retry_backoff_ms=0, retry_backoff_max_ms=0))
+    assert await node.produced() is ErrorCode.NONE
+    assert node.coordinator.asked == []
+    assert await node.produced(producer_id=8, version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
+    assert len(node.coordinator.asked) == 1
+
+
+async def test_records_of_a_transaction_need_a_transactional_id(node: TransactionalNode) -> None:
+    assert await node.produced(transactional_id=None) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
+async def test_a_request_waits_in_its_place_until_it_is_verified(node: TransactionalNode) -> None:
+    node.coordinator.gate = asyncio.Event()
+    request = node.send()
+    await turns()
+    assert request.is_open and len(request.frame), "neither answered nor parked: the frame is still needed"
+    node.coordinator.gate.set()
+    await answered(request)
+    assert node.values() == ["a"]
+
+
+async def test_records_of_a_producer_that_went_away_meanwhile_are_not_appended(
+    node: TransactionalNode,
+) -> None:
+    # Its frame is another request's by then (CVE-2026-35554).
+    node.coordinator.gate = asyncio.Event()
+    request = node.send()
+    await turns()
+    request.abandon()
+    node.coordinator.gate.set()
+    await turns()
+    assert node.values() == []
+
+
+async def test_a_partition_that_moves_during_the_verification_is_not_appended_to(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.gate = asyncio.Event()
+    request = node.send()
+    await turns()
+    topic_id = node.replicas.image.topics_by_name["t"].id
+    node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2))
+    node.coordinator.gate.set()
+    await answered(request)
+    (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_topic_that_comes_during_the_verification_of_others_was_not_verified(
+    node: TransactionalNode,
+) -> None:
+    # INVALID_TXN_STATE would end the producer for good, which only knew of the topic before we did.
+    t_id, new_id = node.replicas.image.topics_by_name["t"].id, UUID(int=1_003)
+    records = batch(["a"], producer_id=PRODUCER, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data = (PartitionProduceData(index=0, records=bytes(records)),)
+    message = ProduceRequest(
+        transactional_id=TRANSACTIONAL_ID,
+        acks=-1,
+        topic_data=tuple(TopicProduceData(topic_id=each, partition_data=data) for each in (t_id, new_id)),
+    )
+    node.coordinator.gate = asyncio.Event()
+    request = FakeRequest(message, 13)
+    node.produce_handler.handle(request)
+    await turns()
+    assert node.replicas.create("new") == new_id
+    node.coordinator.gate.set()
+    await answered(request)
+    answers = cast(ProduceResponse, request.response).responses
+    errors = {topic.topic_id: topic.partition_responses[0].error_code for topic in answers}
+    assert errors == {t_id: ErrorCode.NONE, new_id: ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+async def test_kafka_14402_a_batch_that_is_late_does_not_open_a_transaction_that_nobody_ends(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.gate = asyncio.Event()
+    late = node.send()
+    await turns()
+    # The coordinator aborts by its time-out, after it has said yes.
+    assert await node.end(T0, commit=False, epoch=0) == {T0: ErrorCode.NONE}
+    node.coordinator.gate.set()
+    await answered(late)
+    assert outcome(late) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert node.last_stable_offset() == 1, "read_committed goes on"
+    # A producer that is still there sends it again, and the coordinator now decides.
+    node.coordinator.refusals = {T0: ErrorCode.TRANSACTION_ABORTABLE}
+    assert await node.produced() is ErrorCode.TRANSACTION_ABORTABLE
+
+
+async def test_the_marker_of_the_last_transaction_during_the_verification_of_the_next_refuses_nothing(
+    node: TransactionalNode,
+) -> None:
+    """The coordinator gets the markers' responses before it reads the request, so it adds the partition."""
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
+    node.coordinator.gate = asyncio.Event()
+    request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
+    await turns()
+    assert await node.end(T0, epoch=1, transaction_version=2) == {T0: ErrorCode.NONE}
+    node.coordinator.gate.set()
+    await answered(request)
+    assert outcome(request) is ErrorCode.NONE
+    assert len(node.coordinator.asked) == 2
+    assert (node.values(), node.last_stable_offset()) == (["a", "a"], 2)
+
+
+async def test_a_marker_of_a_coordinator_that_does_not_say_its_version_has_the_batch_sent_again(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.gate = asyncio.Event()
+    request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
+    await turns()
+    await node.end(T0, epoch=1, version=1)
+    node.coordinator.gate.set()
+    await answered(request)
+    assert outcome(request) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await node.produced(version=ADDS_PARTITIONS_VERSION, epoch=1) is ErrorCode.NONE
+
+
+async def test_a_leader_that_followed_meanwhile_appends_by_no_verification_of_before(
+    node: TransactionalNode,
+) -> None:
+    # Of the markers that the other leader wrote it does not know the transaction.version.
+    node.coordinator.gate = asyncio.Event()
+    request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
+    await turns()
+    topic_id = node.replicas.image.topics_by_name["t"].id
+    for leader in (2, NODE):
+        node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader))
+    node.coordinator.gate.set()
+    await answered(request)
+    assert outcome(request) is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+async def test_kafka_14402_a_batch_behind_the_abort_of_its_transaction_is_refused(
+    node: TransactionalNode,
+) -> None:
+    await node.produced()
+    await node.end(T0, commit=False, epoch=1)
+    assert await node.produced(sequence=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert len(node.coordinator.asked) == 1, "the log knows it"
+    assert node.last_stable_offset() == 2
+
+
+async def test_a_slow_verification_keeps_no_other_producer_waiting(node: TransactionalNode) -> None:
+    node.coordinator.gate = asyncio.Event()
+    slow = node.send()
+    await turns()
+    gate, node.coordinator.gate = node.coordinator.gate, None
+    assert await node.produced(producer_id=20, transactional_id="other") is ErrorCode.NONE
+    assert slow.is_open
+    gate.set()
+    await answered(slow)
+    assert outcome(slow) is ErrorCode.NONE
+
+
+async def test_a_batch_that_is_sent_again_during_its_verification_is_appended_once(
+    node: TransactionalNode,
+) -> None:
+    node.coordinator.gate = asyncio.Event()
+    requests = [node.send(), node.send()]
+    node.coordinator.gate.set()
+    for request in requests:
+        await answered(request)
+    assert [outcome(request) for request in requests] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert node.values() == ["a"]
+
+
+async def test_of_two_epochs_of_a_producer_the_coordinator_decides_and_the_log_keeps_the_newer(
+    node: TransactionalNode,
+) -> None:
+    # Whoever claims a higher epoch that the coordinator does not know must fence nobody.
+    node.coordinator.gate = asyncio.Event()
+    requests = [node.send(epoch=1), node.send(epoch=0)]
+    node.coordinator.gate.set()
+    for request in requests:
+        await answered(request)
+    assert [outcome(request) for request in requests] == [ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert [asked.producer_epoch for asked in node.coordinator.asked] == [1, 0]
+
+
+async def test_records_of_two_producers_in_one_request_are_refused(node: TransactionalNode) -> None:
+    data = tuple(
+        PartitionProduceData(
+            index=index,
+            records=bytes(
+                batch(["a"], producer_id=index, producer_epoch=0, base_sequence=0, is_transactional=True)
+            ),
+        )
+        for index in range(2)
+    )
+    message = ProduceRequest(
+        transactional_id="tx", acks=-1, topic_data=(TopicProduceData(name="t", partition_data=data),)
+    )
+    with pytest.raises(KafkaError, check=lambda e: e.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+        node.produce_handler.handle(FakeRequest(message, 11))
+
+
+async def test_unknown_partitions_keep_no_others_from_being_verified(node: TransactionalNode) -> None:
+    unknown, taken = await node.produce(9, 1)
+    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert taken.error_code == ErrorCode.NONE
+    assert node.values(TopicPartition("t", 1)) == ["a"]

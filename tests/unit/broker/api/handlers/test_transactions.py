@@ -1,0 +1,269 @@
+"""The APIs of the transaction coordinator: what each version is told, and what is refused at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.state_log import MemoryStateLog
+from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.api.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
+from tidelog.broker.api.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
+from tidelog.broker.api.handlers.describe_transactions import DescribeTransactionsHandler
+from tidelog.broker.api.handlers.end_txn import EndTxnHandler
+from tidelog.broker.api.handlers.init_producer_id import InitProducerIdHandler
+from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandler
+from tidelog.broker.coordinators.transactions.config import TransactionConfig
+from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
+from tidelog.protocol.steps import completed
+
+ID = "tides"
+GROUP_PARTITION = 3
+FENCED_BEFORE = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def context(version: int) -> RequestContext:
+    header = RequestHeader(0, version, 0, "c")
+    return RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ClientInformation())
+
+
+def topics(**partitions: tuple[int, ...]) -> tuple[AddPartitionsToTxnTopic, ...]:
+    return tuple(
+        AddPartitionsToTxnTopic(name=name.replace("offsets", GROUP_METADATA_TOPIC), partitions=indexes)
+        for name, indexes in partitions.items()
+    )
+
+
+def codes(results: tuple[AddPartitionsToTxnTopicResult, ...]) -> dict[str, list[tuple[int, ErrorCode]]]:
+    return {
+        topic.name: [
+            (each.partition_index, ErrorCode(each.partition_error_code))
+            for each in topic.results_by_partition
+        ]
+        for topic in results
+    }
+
+
+class Bench:
+    def __init__(self) -> None:
+        time = VirtualTime()
+        ids = iter(range(100, 200))
+
+        async def next_id() -> int:
+            return next(ids)
+
+        self.markings: list[Marking] = []
+        self.service = TransactionService(
+            TransactionConfig(),
+            MemoryStateLog(1),
+            time,
+            time,
+            leader_epoch=lambda _: 0,
+            transaction_version=lambda: 2,
+            new_producer_id=next_id,
+            send_markers=self.markings.append,
+        )
+        placed = SimpleNamespace(partitions=dict.fromkeys(range(GROUP_PARTITION + 1)))
+        self.topics = dict.fromkeys(("t", "u", GROUP_METADATA_TOPIC), placed)
+        found: Any = SimpleNamespace(topics_by_name=self.topics)
+        self.wanted_topics: list[str] = []
+        self.initializing = InitProducerIdHandler(next_id, self.service)
+        self.adding = AddPartitionsToTxnHandler(self.service, lambda: found)
+        self.adding_offsets = AddOffsetsToTxnHandler(
+            self.service,
+            lambda _: GROUP_PARTITION,
+            lambda: found,
+            SimpleNamespace(ensure=self.wanted_topics.append),
+        )
+        self.ending = EndTxnHandler(self.service)
+
+    async def init(self, version: int = 5, **fields: Any) -> InitProducerIdResponse:
+        request = InitProducerIdRequest(
+            **{"transactional_id": ID, "transaction_timeout_ms": 60_000, **fields}
+        )
+        return await self.initializing.handle(context(version), request)
+
+    async def add(self, version: int, epoch: int = 0, **partitions: tuple[int, ...]) -> dict[str, Any]:
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=ID,
+            v3_and_below_producer_id=100,
+            v3_and_below_producer_epoch=epoch,
+            v3_and_below_topics=topics(**partitions),
+        )
+        response = await self.adding.handle(context(version), request)
+        return codes(response.results_by_topic_v3_and_below)
+
+    async def end(self, version: int, epoch: int = 0, *, committed: bool = True) -> EndTxnResponse:
+        request = EndTxnRequest(
+            transactional_id=ID, producer_id=100, producer_epoch=epoch, committed=committed
+        )
+        return await self.ending.handle(context(version), request)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    made.service.start()
+    made.service.on_leadership(0)
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await eventually(lambda: made.service.describe(ID).error_code != loading)
+    yield made
+    await made.service.stop()
+
+
+async def test_without_a_transactional_id_every_call_gives_a_new_id(bench: Bench) -> None:
+    answers = [await bench.init(transactional_id=None) for _ in range(2)]
+    assert [(answer.producer_id, answer.producer_epoch) for answer in answers] == [(100, 0), (101, 0)]
+
+
+async def test_an_init_that_makes_no_sense_is_refused(bench: Bench) -> None:
+    assert (await bench.init(transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
+    assert (await bench.init(producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await bench.init(producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
+    refused = await bench.init(transaction_timeout_ms=900_001)
+    assert refused.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, FENCED_BEFORE), (4, ErrorCode.PRODUCER_FENCED)])
+async def test_init_says_fenced_as_the_version_knows_it(bench: Bench, version: int, code: ErrorCode) -> None:
+    await bench.init()
+    assert (await bench.init(version, producer_id=7, producer_epoch=0)).error_code == code
+
+
+@pytest.mark.parametrize(("version", "code"), [(1, FENCED_BEFORE), (2, ErrorCode.PRODUCER_FENCED)])
+async def test_the_others_say_fenced_as_the_version_knows_it(
+    bench: Bench, version: int, code: ErrorCode
+) -> None:
+    await bench.init()
+    await bench.init()
+    assert await bench.add(version, t=(0,)) == {"t": [(0, code)]}
+    request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
+    assert (await bench.adding_offsets.handle(context(version), request)).error_code == code
+    assert (await bench.end(version)).error_code == code
+
+
+async def test_an_init_during_a_transaction_aborts_it_and_is_asked_again(bench: Bench) -> None:
+    await bench.init()
+    await bench.add(3, t=(0,))
+    assert (await bench.init()).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    [marking] = bench.markings
+    bench.service.marked(marking, marking.partitions)
+    answer = await bench.init()
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 100, 3)
+
+
+async def test_when_one_partition_does_not_exist_none_is_added(bench: Bench) -> None:
+    await bench.init()
+    assert await bench.add(3, t=(0, 9), nowhere=(0,)) == {
+        "t": [(0, ErrorCode.OPERATION_NOT_ATTEMPTED), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+        "nowhere": [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+    }
+    assert bench.service.describe(ID).transaction_state == "Empty"
+
+
+async def test_a_client_adds_no_internal_topic(bench: Bench) -> None:
+    await bench.init()
+    assert await bench.add(3, offsets=(0,)) == {
+        GROUP_METADATA_TOPIC: [(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    }
+
+
+async def test_brokers_add_and_verify_for_several_transactions_at_once(bench: Bench) -> None:
+    await bench.init()
+
+    def asked(transactional_id: str, verify_only: bool, **partitions: tuple[int, ...]) -> Any:
+        return AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=100,
+            producer_epoch=0,
+            verify_only=verify_only,
+            topics=topics(**partitions),
+        )
+
+    async def ask(*transactions: Any) -> list[tuple[str, dict[str, Any]]]:
+        request = AddPartitionsToTxnRequest(transactions=transactions)
+        response = await bench.adding.handle(context(5), request)
+        return [
+            (each.transactional_id, codes(each.topic_results)) for each in response.results_by_transaction
+        ]
+
+    assert await ask(asked(ID, False, t=(0,), offsets=(1,)), asked("other", False, t=(0,))) == [
+        (ID, {GROUP_METADATA_TOPIC: [(1, ErrorCode.NONE)], "t": [(0, ErrorCode.NONE)]}),
+        ("other", {"t": [(0, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]}),
+    ]
+    assert await ask(asked(ID, True, t=(0, 1)), asked("", True, t=(0,))) == [
+        (ID, {"t": [(0, ErrorCode.NONE), (1, ErrorCode.TRANSACTION_ABORTABLE)]}),
+        ("", {"t": [(0, ErrorCode.INVALID_REQUEST)]}),
+    ]
+
+
+async def test_the_partition_that_keeps_the_group_joins_the_transaction(bench: Bench) -> None:
+    await bench.init()
+    request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
+    assert (await bench.adding_offsets.handle(context(4), request)).error_code == 0
+    asked = DescribeTransactionsRequest(transactional_ids=(ID, "other", "", ID))
+    described = completed(DescribeTransactionsHandler(bench.service).handle(context(0), asked))
+    [found, other, unnamed] = described.transaction_states
+    assert [(topic.topic, topic.partitions) for topic in found.topics] == [
+        (GROUP_METADATA_TOPIC, (GROUP_PARTITION,))
+    ]
+    assert other.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert unnamed.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(("version", "producer"), [(4, (-1, -1)), (5, (100, 1))])
+async def test_from_version_5_on_the_end_gives_the_next_epoch(
+    bench: Bench, version: int, producer: tuple[int, int]
+) -> None:
+    await bench.init()
+    await bench.add(3, t=(0,))
+    answer = await bench.end(version)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *producer)
+
+
+async def test_lists_name_the_states_that_are_not_known(bench: Bench) -> None:
+    await bench.init()
+    handler = ListTransactionsHandler(bench.service)
+    for names, listed in ((("Empty", "Odd"), 1), (("Odd",), 0), ((), 1), (("Ongoing",), 0)):
+        response = completed(handler.handle(context(2), ListTransactionsRequest(state_filters=names)))
+        assert len(response.transaction_states) == listed
+        assert response.unknown_state_filters == (("Odd",) if "Odd" in names else ())
+    with pytest.raises(KafkaError) as error:
+        completed(handler.handle(context(2), ListTransactionsRequest(transactional_id_pattern="(")))
+    assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+async def test_offsets_are_not_added_before_it_is_known_where_markers_for_them_go(bench: Bench) -> None:
+    # A partition that is not in the metadata is taken for a deleted one, which gets no marker: offsets that
+    # its leader has taken meanwhile would be pending for ever.
+    await bench.init()
+    known = bench.topics.pop(GROUP_METADATA_TOPIC)
+    request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
+    refused = await bench.adding_offsets.handle(context(3), request)
+    assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert bench.wanted_topics == [GROUP_METADATA_TOPIC]
+    assert bench.service.describe(ID).topics == ()
+    bench.topics[GROUP_METADATA_TOPIC] = known
+    assert (await bench.adding_offsets.handle(context(3), request)).error_code == 0

@@ -1,0 +1,238 @@
+"""Markers end transactions where they are led, are answered when they are replicated, and may come again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.logs import all_records
+from tests.support.transactional_node import (
+    OFFSETS,
+    PRODUCER,
+    REQUEST_TIMEOUT_MS,
+    T0,
+    TransactionalNode,
+    request_context,
+    turns,
+)
+from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.control_batch import ControlRecordType, control_type
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from tidelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.steps import completed
+
+T1 = TopicPartition("t", 1)
+DONE = ErrorCode.NONE
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[TransactionalNode]:
+    made = await TransactionalNode().started()
+    yield made
+    await made.stop()
+
+
+async def two_replicas() -> TransactionalNode:
+    return await TransactionalNode(isr=(1, 2), min_insync_replicas="2").started()
+
+
+def followed(node: TransactionalNode, topic_partition: TopicPartition) -> None:
+    """The follower fetches all that is in the log, and then asks for more."""
+    partition = node.partition(topic_partition)
+    partition.record_follower_fetch(2, partition.log.log_end_offset, 0, 102)
+
+
+def markers_in(node: TransactionalNode, topic_partition: TopicPartition) -> list[ControlRecordType]:
+    log = node.partition(topic_partition).log
+    found = []
+    for record in all_records(log):
+        data = log.read(record.offset, 1 << 20, at_least_one=True).records
+        assert data is not None
+        _, header = next(iterate_headers(data.read()))
+        if header.is_control:
+            found.append(ControlRecordType(control_type(record.key)))
+    return found
+
+
+async def test_a_marker_ends_the_transaction_in_each_partition(node: TransactionalNode) -> None:
+    await node.produce(0, 1)
+    assert await node.end(T0, T1, commit=False) == {T0: DONE, T1: DONE}
+    assert (node.last_stable_offset(T0), node.last_stable_offset(T1)) == (2, 2)
+    assert markers_in(node, T0) == [ControlRecordType.ABORT]
+    assert [one.first_offset for one in node.partition().log.segments.active.txn_index.entries()] == [0]
+
+
+async def test_a_marker_that_is_sent_again_decides_nothing_again(node: TransactionalNode) -> None:
+    await node.produced()
+    assert await node.end(T0) == await node.end(T0) == {T0: DONE}
+    assert node.last_stable_offset() == 3
+    # Nor does a later coordinator of the same transaction.
+    assert await node.end(T0, coordinator_epoch=4) == {T0: DONE}
+
+
+async def test_a_marker_that_names_a_partition_several_times_is_written_once(node: TransactionalNode) -> None:
+    await node.produced()
+    assert await node.end(T0, T0, T0) == {T0: DONE}
+    assert markers_in(node, T0) == [ControlRecordType.COMMIT]
+
+
+async def test_a_replaced_coordinator_is_fenced(node: TransactionalNode) -> None:
+    await node.end(T0, coordinator_epoch=4)
+    await node.produced(sequence=0)
+    assert await node.end(T0, coordinator_epoch=3) == {T0: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+    assert node.last_stable_offset() == 1, "its transaction is still open"
+
+
+async def test_a_marker_of_a_replaced_producer_is_refused(node: TransactionalNode) -> None:
+    await node.produced(epoch=3)
+    assert await node.end(T0, epoch=2) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
+
+
+async def test_with_transaction_version_2_a_marker_must_have_a_higher_epoch(node: TransactionalNode) -> None:
+    await node.produced(epoch=3)
+    refused = await node.end(T0, epoch=3, transaction_version=2)
+    assert refused == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
+    assert await node.end(T0, epoch=4, transaction_version=2) == {T0: DONE}
+    assert await node.end(T0, epoch=4, transaction_version=2) == {T0: DONE}, "when it is sent again"
+
+
+async def test_partitions_that_are_not_led_here_say_so(node: TransactionalNode) -> None:
+    elsewhere, unknown = TopicPartition("__transaction_state", 0), TopicPartition("nowhere", 0)
+    assert await node.end(T0, elsewhere, unknown) == {
+        T0: DONE,
+        elsewhere: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        unknown: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+async def test_markers_of_several_producers_are_answered_by_producer(node: TransactionalNode) -> None:
+    await node.produced()
+    await node.produced(producer_id=8)
+    topic = WritableTxnMarkerTopic(name="t", partition_indexes=(0,))
+    answers = await node.write_markers(
+        *(
+            WritableTxnMarker(producer_id=producer_id, transaction_result=True, topics=(topic,))
+            for producer_id in (PRODUCER, 8)
+        )
+    )
+    assert answers == {T0: DONE}
+    assert node.last_stable_offset() == 4
+    assert await node.write_markers() == {}
+
+
+async def test_a_marker_is_answered_when_its_followers_have_it() -> None:
+    node = await two_replicas()
+    ending = asyncio.ensure_future(node.end(T0))
+    await turns()
+    assert not ending.done() and node.last_stable_offset() == 0
+    followed(node, T0)
+    assert await ending == {T0: DONE}
+    await node.stop()
+
+
+async def test_a_marker_that_is_not_replicated_in_time_is_timed_out() -> None:
+    node = await two_replicas()
+    ending = asyncio.ensure_future(node.end(T0))
+    await turns()
+    node.clock.now_ms += REQUEST_TIMEOUT_MS
+    node.timers.advance()
+    assert await ending == {T0: ErrorCode.REQUEST_TIMED_OUT}
+    await node.stop()
+
+
+async def test_without_enough_replicas_no_marker_is_written() -> None:
+    node = await two_replicas()
+    topic_id = node.replicas.image.topics_by_name["t"].id
+    node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=(1,)))
+    assert await node.end(T0) == {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
+    assert node.partition().log.log_end_offset == 0
+    await node.stop()
+
+
+async def test_describe_producers_shows_who_hangs_and_an_administrator_can_abort_it(
+    node: TransactionalNode,
+) -> None:
+    """As `kafka-transactions abort` does: what DescribeProducers says goes into a marker of version 1."""
+    await node.end(T0, coordinator_epoch=6)
+    await node.produced()
+    handler = DescribeProducersHandler(node.replicas.manager)
+    request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
+
+    def described() -> tuple[int, int, int, int]:
+        context = request_context(ApiKey.DESCRIBE_PRODUCERS, 0)
+        (found,) = completed(handler.handle(context, request)).topics[0].partitions[0].active_producers
+        return (
+            found.producer_id,
+            found.producer_epoch,
+            found.coordinator_epoch,
+            found.current_txn_start_offset,
+        )
+
+    assert described() == (PRODUCER, 0, 6, 1)
+    producer_id, epoch, coordinator_epoch, _ = described()
+    aborted = await node.end(
+        T0,
+        commit=False,
+        producer_id=producer_id,
+        epoch=epoch,
+        coordinator_epoch=coordinator_epoch,
+        version=1,
+    )
+    assert aborted == {T0: DONE}
+    assert described() == (PRODUCER, 0, 6, -1)
+    assert node.last_stable_offset() == 3
+
+
+async def test_the_group_coordinator_learns_of_the_end(node: TransactionalNode) -> None:
+    assert await node.commit_offset(5) is DONE
+    assert await node.offset() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert await node.end(OFFSETS) == {OFFSETS: DONE}
+    assert await node.offset() == (5, DONE)
+
+
+async def test_a_group_coordinator_that_loads_is_asked_again_later(node: TransactionalNode) -> None:
+    await node.commit_offset(5)
+    node.groups.on_resignation(0)
+    assert await node.end(OFFSETS) == {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    node.groups.on_leadership(0)
+    assert await node.end(OFFSETS) == {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    await turns()
+    assert await node.end(OFFSETS) == {OFFSETS: DONE}
+    assert await node.offset() == (5, DONE)
+
+
+async def test_kafka_15784_a_marker_that_is_not_written_decides_nothing_in_memory(
+    node: TransactionalNode,
+) -> None:
+    """Else a consumer is told offsets that the next coordinator does not know of."""
+    await node.end(OFFSETS, coordinator_epoch=4)
+    await node.commit_offset(5)
+    refused = await node.end(OFFSETS, coordinator_epoch=3)
+    assert refused == {OFFSETS: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+    assert await node.offset() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    await node.load_groups()
+    assert await node.offset() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert await node.end(OFFSETS, coordinator_epoch=4) == {OFFSETS: DONE}
+    assert await node.offset() == (5, DONE)
+
+
+async def test_kafka_15784_what_a_marker_decides_is_not_seen_before_it_is_replicated() -> None:
+    node = await two_replicas()
+    committing = asyncio.ensure_future(node.commit_offset(5))
+    await turns()
+    followed(node, OFFSETS)
+    assert await committing is DONE
+    ending = asyncio.ensure_future(node.end(OFFSETS))
+    await turns()
+    assert await node.offset(require_stable=False) == (-1, DONE)
+    followed(node, OFFSETS)
+    assert await ending == {OFFSETS: DONE}
+    assert await node.offset() == (5, DONE)
+    await node.stop()

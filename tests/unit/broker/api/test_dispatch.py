@@ -1,0 +1,733 @@
+"""From frames to handlers and back: versions, errors, places for slow handlers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from tests.support.loops import on_both_loops, until
+from tests.support.network import Client, Served, serving
+from tests.support.turns import counted_slices
+from tidelog.base.clock import SystemClock
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.api.error_responses import error_response_of
+from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
+from tidelog.broker.api.slices import HEAVY_MAX, Slices
+from tidelog.broker.network.receive_buffer import FIRST_BYTES
+from tidelog.broker.network.request import Request
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.protocol.codec import decode
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.framing import encode_request, encode_response, read_response_header
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidelog.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.registry import ApiKey, response_type
+from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.steps import Steps, each
+
+HEARTBEAT_HIGHEST = 4
+
+
+class Broker:
+    """A served dispatcher."""
+
+    def __init__(self, limit: int = 500, *, ticking: bool = False) -> None:
+        """With `ticking` ten steps make a slice, however fast they are."""
+        self.channel = RequestChannel(limit)
+        self.metrics = RequestMetrics()
+        slices = counted_slices() if ticking else Slices(SystemClock())
+        self.dispatcher = Dispatcher(self.channel, self.metrics, SystemClock(), slices)
+        self.served: Served
+
+    async def connect(self) -> Client:
+        return await self.served.connect()
+
+
+@asynccontextmanager
+async def running(broker: Broker) -> AsyncIterator[Broker]:
+    async with serving(broker.dispatcher.dispatch) as served:
+        broker.served = served
+        yield broker
+    await broker.channel.close()
+
+
+async def send(client: Client, message: ApiMessage, version: int, correlation_id: int = 7) -> None:
+    await client.send(
+        encode_request(ApiKey(message.api_key), version, correlation_id, "test-client", message)
+    )
+
+
+async def receive(client: Client, key: ApiKey, version: int, correlation_id: int = 7) -> ApiMessage:
+    answer = memoryview(await client.receive())
+    answered, position = read_response_header(answer, key, version)
+    assert answered == correlation_id
+    return decode(response_type(key), answer[position:], version)
+
+
+async def ask(client: Client, message: ApiMessage, version: int) -> ApiMessage:
+    await send(client, message, version)
+    return await receive(client, ApiKey(message.api_key), version)
+
+
+def heartbeat(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    return HeartbeatResponse(throttle_time_ms=len(request.group_id))
+
+
+@on_both_loops
+async def test_a_typed_handler_gets_the_message_and_who_sent_it() -> None:
+    contexts: list[RequestContext] = []
+
+    def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        contexts.append(context)
+        return heartbeat(context, request)
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        client = await broker.connect()
+        for version in range(1, HEARTBEAT_HIGHEST + 1):
+            response = await ask(client, HeartbeatRequest(group_id="gggg"), version)
+            assert response == HeartbeatResponse(throttle_time_ms=4)
+        context = contexts[0]
+        assert context.header.client_id == "test-client"
+        assert (context.listener, context.peer) == ("PLAINTEXT", client.address)
+        assert context.principal == "User:ANONYMOUS"
+        assert context.client_host == "/127.0.0.1"
+        assert broker.metrics.apis["Heartbeat"].requests == [0, 1, 1, 1, 1]
+        assert sum(broker.metrics.apis["Heartbeat"].latency_buckets) == HEARTBEAT_HIGHEST
+
+
+@on_both_loops
+async def test_coroutines_and_futures_answer_when_they_are_done() -> None:
+    gate = asyncio.Event()
+    future: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
+
+    async def coroutine(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        await gate.wait()
+        return HeartbeatResponse(throttle_time_ms=1)
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, coroutine)
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
+    async with running(broker):
+        first, second = await broker.connect(), await broker.connect()
+        await send(first, HeartbeatRequest(), 4)
+        await send(second, ListGroupsRequest(), 4)
+        await until(lambda: broker.channel.running == 1)
+        gate.set()
+        assert await receive(first, ApiKey.HEARTBEAT, 4) == HeartbeatResponse(throttle_time_ms=1)
+        future.set_result(ListGroupsResponse(throttle_time_ms=2))
+        assert await receive(second, ApiKey.LIST_GROUPS, 4) == ListGroupsResponse(throttle_time_ms=2)
+        assert broker.channel.running == 0
+
+
+@on_both_loops
+async def test_when_the_channel_is_full_requests_wait_in_the_order_they_came() -> None:
+    started: list[str] = []
+    gates: dict[str, asyncio.Event] = {}
+
+    async def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        started.append(request.group_id)
+        gates[request.group_id] = asyncio.Event()
+        await gates[request.group_id].wait()
+        return HeartbeatResponse()
+
+    broker = Broker(limit=2)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        clients = [await broker.connect() for _ in range(6)]
+        for number, client in enumerate(clients):
+            await send(client, HeartbeatRequest(group_id=str(number)), 4)
+            await until(lambda count=number + 1: broker.channel.running + broker.channel.waiting == count)
+        assert started == ["0", "1"]
+        assert (broker.channel.running, broker.channel.waiting) == (2, 4)
+        for number, client in enumerate(clients):
+            await until(lambda name=str(number): name in gates)
+            gates[str(number)].set()
+            await receive(client, ApiKey.HEARTBEAT, 4)
+            assert broker.channel.running <= 2
+        assert started == [str(number) for number in range(6)]
+
+
+@on_both_loops
+async def test_raw_and_parking_handlers_pass_a_full_channel() -> None:
+    forever = asyncio.Event()
+    parked: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
+
+    async def stuck(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        await forever.wait()
+        return CreateTopicsResponse()
+
+    async def park(context: RequestContext, request: ListGroupsRequest) -> ApiMessage:
+        return await parked
+
+    def raw(request: Request) -> None:
+        request.respond(
+            encode_response(ApiKey.HEARTBEAT, 4, request.header.correlation_id, HeartbeatResponse())
+        )
+
+    broker = Broker(limit=1)
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, stuck)
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, park, parks=True)
+    broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw)
+    async with running(broker):
+        full, waiting, free = [await broker.connect() for _ in range(3)]
+        await send(full, CreateTopicsRequest(), 7)
+        await until(lambda: broker.channel.running == 1)
+        await send(waiting, ListGroupsRequest(), 4)
+        assert await ask(free, HeartbeatRequest(), 4) == HeartbeatResponse()
+        parked.set_result(ListGroupsResponse())
+        assert await receive(waiting, ApiKey.LIST_GROUPS, 4) == ListGroupsResponse()
+        forever.set()
+
+
+@on_both_loops
+async def test_a_waiting_request_whose_peer_leaves_is_forgotten() -> None:
+    gate = asyncio.Event()
+    calls = 0
+
+    async def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        nonlocal calls
+        calls += 1
+        await gate.wait()
+        return HeartbeatResponse()
+
+    broker = Broker(limit=1)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        first, second = await broker.connect(), await broker.connect()
+        await send(first, HeartbeatRequest(), 4)
+        await until(lambda: broker.channel.running == 1)
+        await send(second, HeartbeatRequest(), 4)
+        await until(lambda: broker.channel.waiting == 1)
+        second.reset()
+        await until(lambda: broker.channel.waiting == 0)
+        gate.set()
+        await receive(first, ApiKey.HEARTBEAT, 4)
+        assert calls == 1
+
+
+@pytest.mark.parametrize("how", ["plain", "coroutine", "raw"])
+@on_both_loops
+async def test_a_kafka_error_becomes_its_code_in_the_response(how: str) -> None:
+    error = KafkaError(ErrorCode.NOT_COORDINATOR, "not here")
+
+    def plain(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise error
+
+    async def coroutine(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise error
+
+    def raw(request: Request) -> None:
+        raise error
+
+    broker = Broker()
+    if how == "raw":
+        broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw)
+    else:
+        broker.dispatcher.register(ApiKey.HEARTBEAT, plain if how == "plain" else coroutine)
+    async with running(broker):
+        client = await broker.connect()
+        for version in range(HEARTBEAT_HIGHEST + 1):
+            response = await ask(client, HeartbeatRequest(), version)
+            assert response == HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
+        assert broker.metrics.apis["Heartbeat"].errors == {ErrorCode.NOT_COORDINATOR: 5}
+
+
+@pytest.mark.parametrize("how", ["plain", "coroutine", "raw", "later", "nonsense"])
+@on_both_loops
+async def test_any_other_exception_becomes_unknown_server_error_and_is_logged(
+    how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def plain(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise ZeroDivisionError("our own bug")
+
+    async def coroutine(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        raise ZeroDivisionError("our own bug")
+
+    def nonsense(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        return "our own bug"  # type: ignore[return-value]
+
+    def raw(request: Request) -> None:
+        raise ZeroDivisionError("our own bug")
+
+    def later(request: Request) -> None:
+        asyncio.get_running_loop().call_soon(request.fail, ZeroDivisionError("our own bug"))
+
+    broker = Broker()
+    if how in ("raw", "later"):
+        broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw if how == "raw" else later)
+    else:
+        handlers = {"plain": plain, "coroutine": coroutine, "nonsense": nonsense}
+        broker.dispatcher.register(ApiKey.HEARTBEAT, handlers[how])
+    async with running(broker):
+        client = await broker.connect()
+        with caplog.at_level(logging.ERROR):
+            response = await ask(client, HeartbeatRequest(), 4)
+        assert response == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+        (record,) = caplog.records
+        assert record.exc_info is not None
+        assert "our own bug" in str(record.exc_info[1])
+        assert await ask(client, HeartbeatRequest(), 4) == response
+
+
+@on_both_loops
+async def test_an_error_without_top_level_code_stands_at_every_item_asked_for() -> None:
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "ask node 3")
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
+    async with running(broker):
+        client = await broker.connect()
+        request = CreateTopicsRequest(topics=(CreatableTopic(name="a"), CreatableTopic(name="b")))
+        response = await ask(client, request, 7)
+        assert isinstance(response, CreateTopicsResponse)
+        assert [(topic.name, topic.error_code, topic.error_message) for topic in response.topics] == [
+            ("a", ErrorCode.NOT_CONTROLLER, "ask node 3"),
+            ("b", ErrorCode.NOT_CONTROLLER, "ask node 3"),
+        ]
+
+
+@on_both_loops
+async def test_a_response_that_the_version_cannot_express_is_our_bug_and_answered_as_such() -> None:
+    def handler(context: RequestContext, request: HeartbeatRequest) -> ApiMessage:
+        return ListGroupsResponse()
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        client = await broker.connect()
+        response = await ask(client, HeartbeatRequest(), 4)
+        assert response == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+@on_both_loops
+async def test_a_failed_produce_without_acks_ends_the_connection() -> None:
+    def raw(request: Request) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk gone")
+
+    data = (TopicProduceData(name="t", partition_data=(PartitionProduceData(index=3),)),)
+    broker = Broker()
+    broker.dispatcher.register_raw(ApiKey.PRODUCE, raw)
+    async with running(broker):
+        client, fire_and_forget = await broker.connect(), await broker.connect()
+        response = await ask(client, ProduceRequest(acks=1, topic_data=data), 9)
+        assert isinstance(response, ProduceResponse)
+        partition = response.responses[0].partition_responses[0]
+        assert (partition.index, partition.error_code) == (3, ErrorCode.KAFKA_STORAGE_ERROR)
+        await send(fire_and_forget, ProduceRequest(acks=0, topic_data=data), 9)
+        assert await fire_and_forget.is_closed()
+
+
+def broken_frames() -> dict[str, bytes]:
+    header = struct.pack(">hhih", 12, 4, 7, 1) + b"c"
+    return {
+        "empty": b"",
+        "short header": b"\0\x0c\0",
+        "unknown api key": struct.pack(">hhih", 999, 0, 7, -1),
+        "negative api key": struct.pack(">hhih", -1, 0, 7, -1),
+        "version above": struct.pack(">hhih", 12, 5, 7, -1) + b"\0",
+        "version below": struct.pack(">hhih", 12, -1, 7, -1),
+        "not served here": struct.pack(">hhih", 19, 7, 7, -1) + b"\0",
+        "client id beyond the frame": struct.pack(">hhih", 12, 1, 7, 30_000),
+        "tagged fields of the header": header + b"\xff\xff\xff\xff\x7f",
+        "empty body": header + b"\0",
+        "string beyond the body": header + b"\0" + b"\x7f",
+    }
+
+
+@pytest.mark.parametrize("kind", broken_frames())
+@on_both_loops
+async def test_a_malformed_request_ends_only_its_connection_and_is_logged_once_with_the_peer(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
+    async with running(broker):
+        bad, good = await broker.connect(), await broker.connect()
+        body = broken_frames()[kind]
+        good_request = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest())
+        with caplog.at_level(logging.INFO):
+            await bad.send(struct.pack(">i", len(body)) + body + good_request)
+            assert await bad.is_closed()
+        assert [bad.address in record.getMessage() for record in caplog.records] == [True]
+        assert await ask(good, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(throttle_time_ms=1)
+
+
+@on_both_loops
+async def test_bytes_behind_a_request_are_passed_over_because_librdkafka_sends_some() -> None:
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
+    async with running(broker):
+        client = await broker.connect()
+        body = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest(group_id="g"))[4:] + b"???"
+        await client.send(struct.pack(">i", len(body)) + body)
+        answer = await client.receive()
+        assert answer[:4] == struct.pack(">i", 7)
+
+
+@on_both_loops
+async def test_a_body_that_a_raw_handler_cannot_decode_ends_its_connection() -> None:
+    def raw(request: Request) -> None:
+        raise DecodeError("not a fetch request")
+
+    broker = Broker()
+    broker.dispatcher.register_raw(ApiKey.FETCH, raw)
+    async with running(broker):
+        client = await broker.connect()
+        await client.send(struct.pack(">ihhih", 10, ApiKey.FETCH, 4, 7, -1))
+        assert await client.is_closed()
+
+
+@on_both_loops
+async def test_produce_versions_that_are_only_advertised_are_refused() -> None:
+    broker = Broker()
+    broker.dispatcher.register_raw(ApiKey.PRODUCE, lambda request: request.respond(None))
+    assert [(api.lowest, api.highest) for api in broker.dispatcher.apis()] == [(0, 13)]
+    async with running(broker):
+        for version in range(3):
+            client = await broker.connect()
+            await client.send(struct.pack(">ihhih", 10, ApiKey.PRODUCE, version, 7, -1))
+            assert await client.is_closed()
+
+
+@on_both_loops
+async def test_a_throttle_time_set_on_the_request_is_in_the_answer() -> None:
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: ListGroupsResponse())
+
+    def throttled(request: Request) -> None:
+        request.throttle_time_ms = 250
+        broker.dispatcher.dispatch(request)
+
+    async with serving(throttled) as served:
+        client = await served.connect()
+        assert await ask(client, ListGroupsRequest(), 3) == ListGroupsResponse(throttle_time_ms=250)
+
+
+# ---- ApiVersions
+
+
+def with_api_versions() -> Broker:
+    broker = Broker()
+    handler = ApiVersionsHandler(broker.dispatcher.apis, Features)
+    broker.dispatcher.register(ApiKey.API_VERSIONS, handler)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
+    return broker
+
+
+@on_both_loops
+async def test_api_versions_lists_what_is_registered_and_nothing_else() -> None:
+    async with running(with_api_versions()) as broker:
+        client = await broker.connect()
+        for version in range(5):
+            named = {"client_software_name": "h5", "client_software_version": "1.0"} if version >= 3 else {}
+            response = await ask(client, ApiVersionsRequest(**named), version)
+            assert isinstance(response, ApiVersionsResponse)
+            assert response.error_code == 0
+            assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [
+                (ApiKey.HEARTBEAT, 0, 4),
+                (ApiKey.API_VERSIONS, 0, 4),
+            ]
+        (connection,) = broker.served.server.connections()
+        assert (connection.client.software_name, connection.client.software_version) == ("h5", "1.0")
+
+
+@pytest.mark.parametrize("version", [5, 99, 32_767, -1])
+@on_both_loops
+async def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the_supported_range(
+    version: int,
+) -> None:
+    async with running(with_api_versions()) as broker:
+        client = await broker.connect()
+        body = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 7, 1) + b"c" + b"\0whatever comes then"
+        if version < 0:
+            body = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 7, 1) + b"c"
+        await client.send(struct.pack(">i", len(body)) + body)
+        response = await receive(client, ApiKey.API_VERSIONS, 0)
+        assert isinstance(response, ApiVersionsResponse)
+        assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(18, 0, 4)]
+        assert isinstance(await ask(client, ApiVersionsRequest(), 0), ApiVersionsResponse)
+
+
+def test_a_handler_may_bring_its_own_error_response() -> None:
+    request = HeartbeatRequest(group_id="g")
+    assert error_response_of(request, 4, ErrorCode.NOT_COORDINATOR, "") == HeartbeatResponse(
+        error_code=ErrorCode.NOT_COORDINATOR
+    )
+
+
+def names(count: int) -> CreateTopicsRequest:
+    return CreateTopicsRequest(topics=tuple(CreatableTopic(name=f"topic-{n}") for n in range(count)))
+
+
+@on_both_loops
+async def test_a_handler_may_answer_in_steps() -> None:
+    def handler(context: RequestContext, request: HeartbeatRequest) -> Steps[HeartbeatResponse]:
+        yield None
+        if request.group_id == "bad":
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "bad")
+        return HeartbeatResponse(throttle_time_ms=len(request.group_id))
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        client = await broker.connect()
+        assert await ask(client, HeartbeatRequest(group_id="gggg"), 4) == HeartbeatResponse(
+            throttle_time_ms=4
+        )
+        refused = await ask(client, HeartbeatRequest(group_id="bad"), 4)
+        assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        assert broker.channel.running == 0
+
+
+@on_both_loops
+async def test_while_a_large_request_is_answered_others_get_their_turns() -> None:
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
+        results = yield from each(lambda topic: CreatableTopicResult(name=topic.name), request.topics)
+        return CreateTopicsResponse(topics=results)
+
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
+    async with running(broker):
+        large, small = await broker.connect(), await broker.connect()
+        await send(large, names(5_000), 5)
+        await until(lambda: broker.dispatcher.slices.pending == 1)
+        before = broker.dispatcher.slices.count
+        assert await ask(small, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(throttle_time_ms=1)
+        assert broker.dispatcher.slices.pending == 1, "the small request did not wait for the large one"
+        answer = await receive(large, ApiKey.CREATE_TOPICS, 5)
+        assert answer == CreateTopicsResponse(
+            topics=tuple(CreatableTopicResult(name=f"topic-{n}") for n in range(5_000))
+        )
+        # Decoding, answering and encoding, in slices of ten steps.
+        assert broker.dispatcher.slices.count - before > 500
+
+
+@on_both_loops
+async def test_a_response_larger_than_clients_receive_is_an_error_that_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before, a request of some bytes could have the broker build a response of gigabytes."""
+    monkeypatch.setattr("tidelog.protocol.framing.RESPONSE_BYTES_MAX", 1_000_000)
+    member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
+
+    def handler(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        groups = tuple(DescribedGroup(group_id=name, members=(member,)) for name in request.groups)
+        return DescribeGroupsResponse(groups=groups)
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.DESCRIBE_GROUPS, handler)
+    async with running(broker):
+        client = await broker.connect()
+        answer = await ask(client, DescribeGroupsRequest(groups=("a",) * 2_000), 6)
+        assert isinstance(answer, DescribeGroupsResponse)
+        assert {group.error_code for group in answer.groups} == {ErrorCode.INVALID_REQUEST}
+        assert "request fewer" in (answer.groups[0].error_message or "")
+
+
+@on_both_loops
+async def test_a_large_request_that_fails_is_answered_in_slices() -> None:
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "no")
+
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
+    async with running(broker):
+        client = await broker.connect()
+        await send(client, names(2_000), 5)
+        answer = await receive(client, ApiKey.CREATE_TOPICS, 5)
+        assert isinstance(answer, CreateTopicsResponse)
+        assert {topic.error_code for topic in answer.topics} == {ErrorCode.POLICY_VIOLATION}
+        assert len(answer.topics) == 2_000
+        assert broker.dispatcher.slices.count > 200
+
+
+@on_both_loops
+async def test_a_large_request_ends_when_its_client_goes_away() -> None:
+    steps = 0
+
+    def handler(context: RequestContext, request: HeartbeatRequest) -> Steps[HeartbeatResponse]:
+        nonlocal steps
+        while True:
+            steps += 1
+            yield None
+
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        client = await broker.connect()
+        await send(client, HeartbeatRequest(), 4)
+        await until(lambda: steps > 100)
+        client.reset()
+        await until(lambda: broker.dispatcher.slices.pending == 0)
+
+
+@on_both_loops
+async def test_a_large_request_that_is_malformed_ends_its_connection() -> None:
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.CREATE_TOPICS, lambda context, request: CreateTopicsResponse())
+    async with running(broker):
+        client = await broker.connect()
+        frame = bytearray(encode_request(ApiKey.CREATE_TOPICS, 5, 1, "test-client", names(2_000)))
+        frame[-200:] = b"\xff" * 200
+        await client.send(bytes(frame))
+        assert await client.is_closed()
+        assert broker.dispatcher.slices.pending == 0
+
+
+@on_both_loops
+async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_message() -> None:
+    parked: list[asyncio.Future[JoinGroupResponse]] = []
+    metadata: list[bytes] = []
+
+    async def park(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
+        metadata.append(request.protocols[0].metadata)
+        del request
+        parked.append(asyncio.get_running_loop().create_future())
+        return await parked[-1]
+
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.JOIN_GROUP, park, parks=True)
+    async with running(broker):
+        answered, failed = await broker.connect(), await broker.connect()
+        protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(1_000_000))
+        for number, client in enumerate((answered, failed)):
+            await send(client, JoinGroupRequest(protocol_type="consumer", protocols=(protocol,)), 9)
+            await until(lambda count=number + 1: len(parked) == count)
+        # This list and the call itself: nothing else refers to what the message contained.
+        assert [sys.getrefcount(metadata[index]) for index in range(2)] == [2, 2]
+        buffered = [connection._buffer.capacity for connection in broker.served.server.connections()]
+        assert max(buffered) <= FIRST_BYTES
+        parked[0].set_result(JoinGroupResponse(generation_id=3))
+        assert await receive(answered, ApiKey.JOIN_GROUP, 9) == JoinGroupResponse(generation_id=3)
+        parked[1].set_exception(KafkaError(ErrorCode.NOT_COORDINATOR, "moved"))
+        refused = cast(JoinGroupResponse, await receive(failed, ApiKey.JOIN_GROUP, 9))
+        assert refused.error_code == ErrorCode.NOT_COORDINATOR
+
+
+@on_both_loops
+async def test_a_plain_future_that_a_request_waits_for_is_cancelled_when_the_client_goes() -> None:
+    future: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
+    broker = Broker()
+    broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
+    async with running(broker):
+        client = await broker.connect()
+        await send(client, ListGroupsRequest(), 4)
+        await until(lambda: broker.metrics.of("ListGroups", 5).requests[4] == 1)
+        client.close()
+        await until(future.cancelled)
+
+
+@on_both_loops
+async def test_a_request_that_waits_for_a_place_is_not_decoded_before_it_has_one() -> None:
+    gate = asyncio.Event()
+
+    async def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        await gate.wait()
+        return HeartbeatResponse()
+
+    broker = Broker(limit=1)
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
+    async with running(broker):
+        first, second, malformed = [await broker.connect() for _ in range(3)]
+        await send(first, HeartbeatRequest(), 4)
+        await until(lambda: broker.channel.running == 1)
+        await send(second, HeartbeatRequest(), 4)
+        whole = encode_request(ApiKey.HEARTBEAT, 4, 7, "test-client", HeartbeatRequest())
+        await malformed.send(struct.pack(">i", len(whole) - 8) + whole[4:-4])
+        await until(lambda: broker.channel.waiting == 2)
+        gate.set()
+        assert await receive(second, ApiKey.HEARTBEAT, 4) == HeartbeatResponse()
+        assert await malformed.is_closed()
+
+
+@on_both_loops
+@pytest.mark.parametrize("only_waits", [True, False])
+async def test_a_client_that_goes_away_cancels_a_handler_that_only_waits_and_no_other(
+    only_waits: bool,
+) -> None:
+    broker = Broker()
+    goes_on = asyncio.Event()
+    ends: list[str] = []
+
+    async def handle(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        try:
+            await goes_on.wait()
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+            raise
+        ends.append("completed")
+        return HeartbeatResponse()
+
+    broker.dispatcher.register(ApiKey.HEARTBEAT, handle, parks=True, only_waits=only_waits)
+    async with running(broker):
+        client = await broker.connect()
+        await send(client, HeartbeatRequest(), 4)
+        (connection,) = broker.served.server.connections()
+        await until(lambda: connection.owes_answers)
+        client.close()
+        await until(lambda: connection.has_peer_closed)
+        goes_on.set()
+        await until(lambda: bool(ends))
+        assert ends == ["cancelled" if only_waits else "completed"]
+        await until(lambda: broker.served.server.quota.count == 0)
+
+
+@on_both_loops
+async def test_only_a_few_large_responses_are_in_the_making_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred connections that each asked for 36 MB had a hundred of them grow at once."""
+    monkeypatch.setattr("tidelog.protocol.framing.HEAVY_RESPONSE_BYTES", 10_000)
+    member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
+
+    def handler(context: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+        groups = tuple(DescribedGroup(group_id=name, members=(member,)) for name in request.groups)
+        return DescribeGroupsResponse(groups=groups)
+
+    broker = Broker(ticking=True)
+    broker.dispatcher.register(ApiKey.DESCRIBE_GROUPS, handler)
+    async with running(broker):
+        clients = [await broker.connect() for _ in range(3 * HEAVY_MAX)]
+        for client in clients:
+            await send(client, DescribeGroupsRequest(groups=("a",) * 1_000), 6)
+        slices = broker.dispatcher.slices
+        await until(lambda: slices.heavy == HEAVY_MAX and slices.pending > HEAVY_MAX)
+        for client in clients:
+            answer = await receive(client, ApiKey.DESCRIBE_GROUPS, 6)
+            assert isinstance(answer, DescribeGroupsResponse)
+            assert len(answer.groups) == 1_000
+        assert slices.heavy == 0

@@ -1,0 +1,210 @@
+"""Long work runs in slices: others get a turn after each, in threads what is long in one piece."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.loops import on_both_loops, until
+from tests.support.turns import STEPS_PER_SLICE, CountingClock, Turns, counted_slices
+from tidelog.broker.api.slices import HEAVY_MAX, Slices
+from tidelog.protocol.steps import Heavy, Steps, aside, completed, each, heavily
+
+
+def numbers(count: int, log: list[str] | None = None, name: str = "") -> Steps[int]:
+    for number in range(count):
+        if log is not None:
+            log.append(f"{name}{number}")
+        yield None
+    return count
+
+
+@on_both_loops
+async def test_small_work_is_done_before_start_returns() -> None:
+    results: list[int] = []
+    many = counted_slices()
+    assert many.start(numbers(STEPS_PER_SLICE - 1), results.append, pytest.fail) is None
+    assert (results, many.count, many.pending) == ([9], 1, 0)
+
+
+@on_both_loops
+async def test_between_the_slices_of_long_work_others_get_their_turns() -> None:
+    turns, many = Turns(), counted_slices()
+    assert await many.complete(numbers(1000)) == 1000
+    assert 90 <= many.count <= 110
+    assert turns.count >= many.count - 2
+    turns.stop()
+
+
+@on_both_loops
+async def test_one_turn_of_the_loop_runs_one_slice_however_much_work_there_is() -> None:
+    turns, many = Turns(), counted_slices()
+    await asyncio.gather(*(many.complete(numbers(100)) for _ in range(20)))
+    # The first slices run where the work comes from.
+    assert turns.count >= many.count - 20 - 2
+    turns.stop()
+
+
+@on_both_loops
+async def test_pieces_of_work_take_turns() -> None:
+    many, log = counted_slices(), list[str]()
+    await asyncio.gather(many.complete(numbers(30, log, "a")), many.complete(numbers(30, log, "b")))
+    assert log.index("b0") < log.index("a29")
+    assert log.index("a15") < log.index("b29")
+
+
+@on_both_loops
+async def test_an_error_reaches_whoever_waits() -> None:
+    def failing(at: int) -> Steps[int]:
+        yield from numbers(at)
+        raise ValueError(f"after {at}")
+
+    for at in (1, 100):
+        with pytest.raises(ValueError, match=f"after {at}"):
+            await counted_slices().complete(failing(at))
+
+
+@on_both_loops
+async def test_cancelled_work_is_closed_where_it_stands_and_nobody_is_told() -> None:
+    many, closed = counted_slices(), list[str]()
+
+    def work() -> Steps[int]:
+        try:
+            yield from numbers(100)
+        finally:
+            closed.append("closed")
+        return 0
+
+    started = many.start(work(), pytest.fail, pytest.fail)
+    assert started is not None
+    started.cancel()
+    assert (closed, many.pending) == (["closed"], 0)
+    started.cancel()
+    waiting = asyncio.ensure_future(many.complete(work()))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await until(lambda: waiting.done() and not many.pending)
+    assert waiting.cancelled() and len(closed) == 2
+
+
+@on_both_loops
+async def test_work_that_is_cancelled_by_its_own_step_ends_with_that_step() -> None:
+    many, log = counted_slices(), list[str]()
+
+    def work() -> Steps[None]:
+        yield from numbers(15)
+        started.cancel()
+        log.append("last step")
+        yield None
+        log.append("too late")
+
+    started = many.start(work(), pytest.fail, pytest.fail)
+    assert started is not None
+    await until(lambda: not many.pending)
+    assert log == ["last step"]
+
+
+@on_both_loops
+async def test_what_is_long_in_one_piece_runs_in_a_thread() -> None:
+    here, many = threading.get_ident(), counted_slices()
+
+    def work() -> Steps[tuple[int, str]]:
+        where = yield from aside(threading.get_ident)
+        try:
+            yield from aside(lambda: [].pop())
+        except IndexError as error:
+            return where, str(error)
+        return where, "no error"
+
+    where, text = await many.complete(work())
+    assert where != here and "empty" in text
+    assert completed(work()) == (here, text)
+
+
+@on_both_loops
+async def test_what_a_thread_returns_to_cancelled_work_is_dropped() -> None:
+    gate, started, many = threading.Event(), threading.Event(), counted_slices()
+
+    def slow() -> int:
+        started.set()
+        gate.wait(10)
+        return 1
+
+    work = many.start(heavily(aside(slow)), pytest.fail, pytest.fail)
+    assert work is not None
+    await until(started.is_set)
+    work.cancel()
+    assert many.pending == 1, "the thread still holds what it works with"
+    gate.set()
+    await until(lambda: not many.pending)
+    await asyncio.gather(*(many.complete(heavily(numbers(20))) for _ in range(HEAVY_MAX)))
+
+
+@on_both_loops
+async def test_few_pieces_of_work_are_heavy_at_a_time() -> None:
+    many, heavy, most = counted_slices(), 0, 0
+
+    def body(fails: bool) -> Steps[None]:
+        nonlocal heavy, most
+        heavy += 1
+        most = max(most, heavy)
+        yield from numbers(40)
+        heavy -= 1
+        if fails:
+            raise ValueError("no")
+
+    def work(fails: bool) -> Steps[None]:
+        for _ in range(2):
+            yield from heavily(body(fails))
+
+    wanted = [many.complete(work(fails)) for fails in (False, True) * 6]
+    outcomes = await asyncio.gather(*wanted, return_exceptions=True)
+    assert most == HEAVY_MAX and heavy == 0
+    assert [isinstance(outcome, ValueError) for outcome in outcomes] == [False, True] * 6
+
+
+@on_both_loops
+async def test_a_place_for_heavy_work_is_free_again_when_its_holder_is_cancelled_or_ends_early() -> None:
+    many = counted_slices()
+
+    def greedy() -> Steps[None]:
+        yield Heavy.BEGINS
+        yield from numbers(20)
+
+    await asyncio.gather(*(many.complete(greedy()) for _ in range(3 * HEAVY_MAX)))
+    holders = [many.start(heavily(numbers(1000)), pytest.fail, pytest.fail) for _ in range(HEAVY_MAX)]
+    results: list[int] = []
+    waiting = many.start(heavily(numbers(20)), results.append, pytest.fail)
+    dropped = many.start(heavily(numbers(20)), pytest.fail, pytest.fail)
+    assert waiting is not None and dropped is not None
+    dropped.cancel()
+    for holder in holders:
+        assert holder is not None
+        holder.cancel()
+    await until(lambda: results == [20])
+    assert not many.pending
+
+
+@on_both_loops
+async def test_close_cancels_everything() -> None:
+    many, gate = counted_slices(), threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        in_threads = Slices(CountingClock(), executor)
+        in_threads.start(aside(lambda: gate.wait(10)), pytest.fail, pytest.fail)
+        many.start(numbers(1000), pytest.fail, pytest.fail)
+        many.close()
+        in_threads.close()
+        gate.set()
+        await until(lambda: not many.pending and not in_threads.pending)
+
+
+def test_each_gives_what_the_function_returns_with_a_step_per_item() -> None:
+    def items() -> Iterator[int]:
+        yield from (1, 2, 3)
+
+    assert completed(each(lambda item: item * 2, items())) == (2, 4, 6)
+    assert sum(1 for _ in each(str, range(5))) == 5

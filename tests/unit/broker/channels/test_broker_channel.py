@@ -1,0 +1,211 @@
+"""Brokers are asked by their ids, wherever they listen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.controllers import CLOCK, SETTINGS, FakeController, quorum_of
+from tests.support.eventually import eventually
+from tidelog.broker.api.in_process import InProcessRequests
+from tidelog.broker.channels.broker_channel import CONNECTIONS_MAX, BrokerChannel
+from tidelog.clients.config.environment import SystemEnvironment
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from tidelog.protocol.registry import ApiKey
+
+REQUEST = EndTxnRequest(transactional_id="tides", producer_id=4, producer_epoch=1, committed=True)
+
+
+class Brokers:
+    """Broker 1 is asked in process, the others listen; `addresses` is what is known of them."""
+
+    def __init__(self, own: FakeController, others: list[FakeController]) -> None:
+        self.own = own
+        self.others = others
+        self.addresses = {each.node_id: each.address for each in others}
+        self.channel: BrokerChannel
+
+    def find(self, broker_id: int) -> BrokerAddress:
+        if broker_id not in self.addresses:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker {broker_id}")
+        return self.addresses[broker_id]
+
+    async def ask(self, broker_id: int) -> EndTxnResponse:
+        return await self.channel.request(broker_id, REQUEST, EndTxnResponse)
+
+
+@asynccontextmanager
+async def brokers(request_timeout_ms: int = 5_000) -> AsyncIterator[Brokers]:
+    async with AsyncExitStack() as stack:
+        quorum = await stack.enter_async_context(quorum_of(2))
+        own = FakeController(9)
+        stack.push_async_callback(own.tasks.close)
+        made = Brokers(own, quorum.controllers)
+        made.channel = BrokerChannel(
+            node_id=9,
+            answer_here=InProcessRequests(own.dispatcher, CLOCK, "9").answer,
+            find=made.find,
+            environment=SystemEnvironment(),
+            settings=replace(SETTINGS, request_timeout_ms=request_timeout_ms),
+        )
+        stack.push_async_callback(made.channel.close)
+        for each in (own, *made.others):
+            each.active = True
+        yield made
+
+
+def image(known: Brokers, fenced: tuple[int, ...]) -> Any:
+    """The metadata, as far as a channel looks at it."""
+    return SimpleNamespace(brokers={each: SimpleNamespace(fenced=each in fenced) for each in known.addresses})
+
+
+def answers(broker: FakeController, handler: Callable[[], Any] | None = None) -> list[Any]:
+    """Have a broker answer EndTxn with its own id; the requests that it has seen."""
+    seen: list[Any] = []
+
+    async def answer(context: Any, request: EndTxnRequest) -> EndTxnResponse:
+        seen.append((context, request))
+        if handler is not None:
+            await handler()
+        return EndTxnResponse(producer_id=broker.node_id)
+
+    broker.register(ApiKey.END_TXN, answer)
+    return seen
+
+
+async def test_every_broker_is_asked_where_it_listens_and_this_one_without_a_network() -> None:
+    async with brokers() as known:
+        for each in known.others:
+            answers(each)
+        seen = answers(known.own)
+        assert [(await known.ask(broker_id)).producer_id for broker_id in (1, 2, 9)] == [1, 2, 9]
+        assert seen[0][1] is REQUEST
+
+
+async def test_a_broker_that_is_not_known_or_not_there_has_not_seen_the_request() -> None:
+    async with brokers() as known:
+        known.addresses[3] = BrokerAddress(3, "127.0.0.1", 1)
+        for broker_id in (3, 4):
+            with pytest.raises(KafkaError) as error:
+                await known.ask(broker_id)
+            assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+async def test_a_broker_that_has_moved_is_asked_at_its_new_address() -> None:
+    async with brokers() as known:
+        for each in known.others:
+            answers(each)
+        assert (await known.ask(1)).producer_id == 1
+        known.addresses[1] = known.addresses[2]
+        assert (await known.ask(1)).producer_id == 2
+
+
+async def test_a_lost_connection_fails_what_is_in_flight_and_is_opened_anew_for_the_next() -> None:
+    async with brokers() as known:
+        [broker, _] = known.others
+
+        async def is_cancelled_once() -> None:
+            if len(seen) == 1:
+                raise asyncio.CancelledError
+
+        seen = answers(broker, is_cancelled_once)
+        with pytest.raises(KafkaError) as error:
+            await known.ask(1)
+        assert error.value.code is ErrorCode.NETWORK_EXCEPTION
+        assert (await known.ask(1)).producer_id == 1
+
+
+async def test_an_answer_that_does_not_come_is_a_timeout() -> None:
+    async with brokers(request_timeout_ms=30) as known:
+        answers(known.others[0], asyncio.Event().wait)
+        with pytest.raises(KafkaError) as error:
+            await known.ask(1)
+        assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_more_requests_than_places_wait_for_their_turn() -> None:
+    async with brokers() as known:
+        answers(known.others[0])
+        found = await asyncio.gather(*(known.ask(1) for _ in range(5 * CONNECTIONS_MAX)))
+        assert len(found) == 5 * CONNECTIONS_MAX
+
+
+async def test_a_request_that_takes_long_keeps_no_other_waiting() -> None:
+    # A broker handles the requests of one connection one after the other.
+    async with brokers() as known:
+        gate = asyncio.Event()
+
+        async def first_waits() -> None:
+            if len(seen) == 1:
+                await gate.wait()
+
+        seen = answers(known.others[0], first_waits)
+        slow = asyncio.ensure_future(known.ask(1))
+        await eventually(lambda: seen)
+        assert (await known.ask(1)).producer_id == 1
+        assert not slow.done()
+        gate.set()
+        assert (await slow).producer_id == 1
+
+
+async def test_requests_one_after_the_other_use_one_connection() -> None:
+    async with brokers() as known:
+        seen = answers(known.others[0])
+        for _ in range(3):
+            await known.ask(1)
+        assert len({context.peer for context, _ in seen}) == 1
+
+
+@pytest.mark.parametrize("change", ["fenced", "gone", "moved"])
+async def test_a_broker_that_cannot_lead_any_more_fails_its_requests_at_once(change: str) -> None:
+    """Else markers and verifications wait for the request timeout, and nothing goes to the new leader."""
+    async with brokers(request_timeout_ms=60_000) as known:
+        broker = known.others[0]
+        seen = answers(broker, asyncio.Event().wait)
+        waiting = [asyncio.ensure_future(known.ask(1)) for _ in range(CONNECTIONS_MAX + 1)]
+        await eventually(lambda: len(seen) == CONNECTIONS_MAX)
+        known.channel.follow(image(known, fenced=()))
+        assert not any(one.done() for one in waiting)
+        if change == "gone":
+            del known.addresses[1]
+        elif change == "moved":
+            known.addresses[1] = known.addresses[2]
+        known.channel.follow(image(known, fenced=(1,) if change == "fenced" else ()))
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert {isinstance(each, KafkaError) and each.code for each in outcomes} == {
+            ErrorCode.NETWORK_EXCEPTION
+        }
+
+
+async def test_a_request_that_its_caller_gives_up_is_cancelled_and_not_failed() -> None:
+    async with brokers() as known:
+
+        async def first_waits() -> None:
+            if len(seen) == 1:
+                await asyncio.Event().wait()
+
+        seen = answers(known.others[0], first_waits)
+        waiting = asyncio.ensure_future(known.ask(1))
+        await eventually(lambda: seen)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await known.ask(1)).producer_id == 1
+
+
+async def test_a_closed_channel_asks_nobody() -> None:
+    async with brokers() as known:
+        seen = answers(known.own)
+        await known.channel.close()
+        with pytest.raises(KafkaError) as error:
+            await known.ask(9)
+        assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+        assert not seen

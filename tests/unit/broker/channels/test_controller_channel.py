@@ -1,0 +1,244 @@
+"""Typed requests find the active controller, wherever it is and whenever it moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from ssl import SSLContext
+from typing import Any
+
+import pytest
+
+from tests.support.controllers import CLOCK, SETTINGS, FakeController, channel_to, in_ms, quorum_of
+from tests.support.eventually import eventually
+from tidelog.broker.channels.controller_channel import MAX_IN_FLIGHT, ControllerChannel
+from tidelog.clients.config.environment import SystemEnvironment
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.protocol.registry import ApiKey
+
+REQUEST = AllocateProducerIdsRequest(broker_id=1, broker_epoch=5)
+
+
+def answers_its_id(controller: FakeController) -> list[Any]:
+    """Have it answer AllocateProducerIds with its own id; the requests it has seen."""
+    seen: list[Any] = []
+
+    def handler(context: Any, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+        seen.append((context, request))
+        return AllocateProducerIdsResponse(producer_id_start=controller.node_id)
+
+    controller.register(ApiKey.ALLOCATE_PRODUCER_IDS, handler)
+    return seen
+
+
+async def test_the_active_controller_is_asked_over_the_network() -> None:
+    async with quorum_of(2) as quorum, channel_to(quorum) as channel:
+        for each in quorum.controllers:
+            answers_its_id(each)
+        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(5_000))
+        assert answer.producer_id_start == 1
+        quorum.move(quorum.controllers[1])
+        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(5_000))
+        assert answer.producer_id_start == 2
+
+
+async def test_the_controller_in_the_same_node_is_asked_without_a_network() -> None:
+    local = FakeController(1)
+    seen = answers_its_id(local)
+    async with quorum_of(0) as quorum, channel_to(quorum, local) as channel:
+        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(5_000))
+        assert answer.producer_id_start == 1
+        assert seen[0][1] is REQUEST
+
+
+async def test_an_unknown_controller_is_waited_for() -> None:
+    async with quorum_of(1) as quorum, channel_to(quorum) as channel:
+        [controller] = quorum.controllers
+        answers_its_id(controller)
+        quorum.leader = None
+        asking = asyncio.create_task(
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+        )
+        await asyncio.sleep(0)
+        quorum.leader = controller
+        channel.controller_changed()
+        assert (await asking).producer_id_start == 1
+
+
+async def test_no_controller_until_the_deadline_is_a_timeout() -> None:
+    async with quorum_of(1) as quorum, channel_to(quorum) as channel:
+        quorum.leader = None
+        with pytest.raises(KafkaError) as error:
+            await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(30))
+        assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_a_node_that_is_not_the_controller_any_more_is_left_for_the_new_one() -> None:
+    async with quorum_of(2) as quorum, channel_to(quorum) as channel:
+        first, second = quorum.controllers
+        for each in quorum.controllers:
+            answers_its_id(each)
+        await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(5_000))
+        first.active = False
+        asking = asyncio.create_task(
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+        )
+        await eventually(lambda: first.dispatcher.apis())
+        quorum.move(second)
+        assert (await asking).producer_id_start == 2
+
+
+async def test_not_controller_in_an_item_of_the_answer_counts_too() -> None:
+    async with quorum_of(1) as quorum, channel_to(quorum) as channel:
+        [controller] = quorum.controllers
+        codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS]
+
+        def handler(context: Any, request: CreateTopicsRequest) -> CreateTopicsResponse:
+            result = CreatableTopicResult(name=request.topics[0].name, error_code=codes.pop(0))
+            return CreateTopicsResponse(topics=(result,))
+
+        controller.register(ApiKey.CREATE_TOPICS, handler)
+        request = CreateTopicsRequest(topics=(CreatableTopic(name="tides", num_partitions=1),))
+        answer = await channel.request(request, CreateTopicsResponse, deadline=in_ms(60_000))
+        assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+        assert codes == []
+
+
+async def test_a_request_in_flight_is_sent_again_when_its_connection_is_lost() -> None:
+    async with quorum_of(1) as quorum, channel_to(quorum) as channel:
+        [controller] = quorum.controllers
+        calls = 0
+
+        async def handler(context: Any, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                for connection in list(controller.served.server.listeners["PLAINTEXT"].connections):
+                    connection.abort()
+                await asyncio.Event().wait()
+            return AllocateProducerIdsResponse(producer_id_start=calls)
+
+        controller.register(ApiKey.ALLOCATE_PRODUCER_IDS, handler)
+        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+        assert answer.producer_id_start == 2
+
+
+async def test_a_silent_former_controller_is_left_soon_after_another_is_known() -> None:
+    async with quorum_of(2) as quorum, channel_to(quorum) as channel:
+        first, second = quorum.controllers
+        reached = asyncio.Event()
+
+        async def silent(context: Any, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+            reached.set()
+            await asyncio.Event().wait()
+            return AllocateProducerIdsResponse()
+
+        first.register(ApiKey.ALLOCATE_PRODUCER_IDS, silent)
+        answers_its_id(second)
+        asking = asyncio.create_task(
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+        )
+        await reached.wait()
+        quorum.move(second)
+        channel.controller_changed()
+        assert (await asyncio.wait_for(asking, 4)).producer_id_start == 2
+
+
+async def test_an_attempt_to_reach_a_former_controller_ends_when_another_is_known() -> None:
+    async with quorum_of(2) as quorum:
+        first, second = quorum.controllers
+        answers_its_id(second)
+        environment = Unreachable(first.address.port)
+        channel = ControllerChannel(
+            find=quorum.address, environment=environment, settings=SETTINGS, clock=CLOCK
+        )
+        asking = asyncio.create_task(
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+        )
+        await environment.tried.wait()
+        quorum.move(second)
+        channel.controller_changed()
+        # The settings allow five seconds for an attempt.
+        assert (await asyncio.wait_for(asking, 4)).producer_id_start == 2
+        await channel.close()
+
+
+class Unreachable(SystemEnvironment):
+    """A network that swallows whatever is sent to one port."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._port = port
+        self.tried = asyncio.Event()
+
+    async def connect(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        ssl: SSLContext | None,
+        local_host: str | None = None,
+    ) -> None:
+        if port == self._port:
+            self.tried.set()
+            await asyncio.Event().wait()
+        await super().connect(protocol_factory, host, port, ssl, local_host)
+
+
+async def test_a_controller_that_does_not_know_the_api_is_not_asked_again() -> None:
+    async with quorum_of(1) as quorum, channel_to(quorum) as channel:
+        with pytest.raises(KafkaError) as error:
+            await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+        assert error.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_only_so_many_requests_are_on_their_way_at_once() -> None:
+    async with quorum_of(0) as quorum:
+        local = FakeController(1)
+        running = 0
+        most = 0
+        go = asyncio.Event()
+
+        async def handler(context: Any, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await go.wait()
+            running -= 1
+            return AllocateProducerIdsResponse()
+
+        local.register(ApiKey.ALLOCATE_PRODUCER_IDS, handler)
+        async with channel_to(quorum, local) as channel:
+            asking = [
+                asyncio.create_task(
+                    channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+                )
+                for _ in range(MAX_IN_FLIGHT + 10)
+            ]
+            await eventually(lambda: running == MAX_IN_FLIGHT)
+            go.set()
+            await asyncio.gather(*asking)
+        assert most == MAX_IN_FLIGHT
+
+
+async def test_what_waits_when_the_node_stops_fails() -> None:
+    async with quorum_of(1) as quorum, channel_to(quorum) as channel:
+        quorum.leader = None
+        asking = asyncio.create_task(
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+        )
+        await asyncio.sleep(0)
+        await channel.close()
+        with pytest.raises(KafkaError) as error:
+            await asking
+        assert error.value.code is ErrorCode.NOT_CONTROLLER

@@ -1,0 +1,316 @@
+"""What only the controller can answer, asked of any broker (KIP-590)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from tests.support.controllers import CLOCK, FakeController, FakeQuorum, channel_to, quorum_of
+from tests.support.eventually import eventually
+from tests.support.network import Client, Served, serving
+from tests.support.requests import request_context
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.channels.forwarding import Forwarder
+from tidelog.broker.controller.envelope import FORWARDABLE, EnvelopeHandler
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.framing import encode_request, read_response_header
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from tidelog.protocol.messages.metadata import MetadataRequest
+from tidelog.protocol.principal_data import decode_principal, encode_principal
+from tidelog.protocol.registry import APIS, ApiKey, response_type
+from tidelog.protocol.schema import ApiMessage
+
+CREATE = CreateTopicsRequest(topics=(CreatableTopic(name="tides", num_partitions=3, replication_factor=1),))
+
+
+@dataclass
+class Broker:
+    """A broker that forwards CreateTopics and ElectLeaders."""
+
+    forwarder: Forwarder
+    served: Served
+
+
+@asynccontextmanager
+async def broker_of(
+    quorum: FakeQuorum, local: FakeController | None = None, timeout_ms: int = 60_000
+) -> AsyncIterator[Broker]:
+    tasks = RequestChannel(100)
+    async with channel_to(quorum, local) as channel:
+        forwarder = Forwarder(channel, tasks, CLOCK, timeout_ms)
+        dispatcher = Dispatcher(tasks, RequestMetrics(), CLOCK, Slices(CLOCK))
+        dispatcher.register_raw(ApiKey.CREATE_TOPICS, forwarder.handle)
+        dispatcher.register_raw(ApiKey.ELECT_LEADERS, forwarder.handle)
+        async with serving(dispatcher.dispatch) as served:
+            yield Broker(forwarder, served)
+        await tasks.close()
+
+
+async def ask(client: Client, message: ApiMessage, version: int, correlation_id: int = 9) -> Any:
+    await client.send(encode_request(message.api_key, version, correlation_id, "client", message))
+    frame = memoryview(await client.receive())
+    answered, position = read_response_header(frame, message.api_key, version)
+    assert answered == correlation_id
+    return decode(response_type(message.api_key), frame[position:], version)
+
+
+def creates(controller: FakeController) -> list[RequestContext]:
+    contexts: list[RequestContext] = []
+
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        contexts.append(context)
+        topics = tuple(
+            CreatableTopicResult(name=topic.name, num_partitions=controller.node_id)
+            for topic in request.topics
+        )
+        return CreateTopicsResponse(topics=topics)
+
+    controller.register(ApiKey.CREATE_TOPICS, handler)
+    return contexts
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+async def test_the_controllers_answer_reaches_the_client_as_it_is(version: int) -> None:
+    async with quorum_of(1) as quorum, broker_of(quorum) as broker:
+        contexts = creates(quorum.controllers[0])
+        client = await broker.served.connect()
+        answer = await ask(client, CREATE, version)
+        assert [topic.name for topic in answer.topics] == ["tides"]
+        [context] = contexts
+        assert context.header == (ApiKey.CREATE_TOPICS, version, 9, "client")
+        assert (context.principal, context.client_host) == ("User:ANONYMOUS", "/127.0.0.1")
+
+
+async def test_the_active_controllers_own_broker_answers_without_a_network() -> None:
+    local = FakeController(1)
+    creates(local)
+    async with quorum_of(0) as quorum, broker_of(quorum, local) as broker:
+        answer = await ask(await broker.served.connect(), CREATE, 7)
+        assert answer.topics[0].num_partitions == 1
+
+
+async def test_a_request_in_flight_when_the_controller_changes_is_answered_once_by_the_new_one() -> None:
+    async with quorum_of(2) as quorum, broker_of(quorum) as broker:
+        first, second = quorum.controllers
+        reached, go = asyncio.Event(), asyncio.Event()
+
+        async def slow(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+            reached.set()
+            await go.wait()
+            return CreateTopicsResponse()
+
+        first.register(ApiKey.CREATE_TOPICS, slow)
+        creates(second)
+        client = await broker.served.connect()
+        asking = asyncio.create_task(ask(client, CREATE, 7))
+        await reached.wait()
+        quorum.move(second)
+        go.set()
+        answer = await asking
+        assert answer.topics[0].num_partitions == 2
+        # The next answer on this connection is that of the next request: nothing came twice.
+        assert (await ask(client, CREATE, 7, 10)).topics[0].num_partitions == 2
+
+
+async def test_a_broker_whose_own_controller_resigns_asks_the_next_one() -> None:
+    async with quorum_of(2) as quorum:
+        first, second = quorum.controllers
+        async with broker_of(quorum, first) as broker:
+
+            async def resigns(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+                quorum.move(second)
+                return CreateTopicsResponse()
+
+            first.register(ApiKey.CREATE_TOPICS, resigns)
+            creates(second)
+            answer = await ask(await broker.served.connect(), CREATE, 7)
+            assert answer.topics[0].num_partitions == 2
+
+
+async def test_without_a_controller_the_apis_own_answer_says_that_time_is_up() -> None:
+    async with quorum_of(1) as quorum, broker_of(quorum, timeout_ms=30) as broker:
+        quorum.leader = None
+        client = await broker.served.connect()
+        answer = await ask(client, CREATE, 7)
+        assert [topic.error_code for topic in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+        elected = await ask(client, ElectLeadersRequest(), 2)
+        assert elected.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_errors_of_the_handler_are_the_clients() -> None:
+    async with quorum_of(1) as quorum, broker_of(quorum) as broker:
+
+        def refuses(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+            raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
+
+        quorum.controllers[0].register(ApiKey.ELECT_LEADERS, refuses)
+        answer = await ask(await broker.served.connect(), ElectLeadersRequest(), 2)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_a_version_that_the_controller_does_not_serve_ends_the_clients_connection() -> None:
+    async with quorum_of(1) as quorum, broker_of(quorum) as broker:
+        client = await broker.served.connect()
+        await client.send(encode_request(ApiKey.CREATE_TOPICS, 7, 1, None, CREATE))
+        assert await client.is_closed()
+
+
+async def test_a_body_that_cannot_be_read_ends_the_clients_connection() -> None:
+    async with quorum_of(1) as quorum, broker_of(quorum) as broker:
+        creates(quorum.controllers[0])
+        client = await broker.served.connect()
+        frame = encode_request(ApiKey.CREATE_TOPICS, 7, 1, None, CREATE)[4:-9]
+        await client.send(len(frame).to_bytes(4, "big") + frame)
+        assert await client.is_closed()
+
+
+async def test_a_client_that_goes_away_disturbs_nobody() -> None:
+    async with quorum_of(1) as quorum, broker_of(quorum) as broker:
+        reached, go = asyncio.Event(), asyncio.Event()
+
+        async def slow(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+            reached.set()
+            await go.wait()
+            return CreateTopicsResponse()
+
+        quorum.controllers[0].register(ApiKey.CREATE_TOPICS, slow)
+        leaves, stays = await broker.served.connect(), await broker.served.connect()
+        await leaves.send(encode_request(ApiKey.CREATE_TOPICS, 7, 1, None, CREATE))
+        await reached.wait()
+        leaves.reset()
+        await eventually(lambda: len(broker.served.server.listeners["PLAINTEXT"].connections) == 1)
+        go.set()
+        assert (await ask(stays, CREATE, 7)).topics == ()
+
+
+async def test_a_message_can_be_passed_on_in_a_clients_name() -> None:
+    async with quorum_of(1) as quorum, broker_of(quorum) as broker:
+        contexts = creates(quorum.controllers[0])
+        context = request_context(5, api_key=ApiKey.CREATE_TOPICS)
+        context.principal = "User:alice"
+        answer = await broker.forwarder.forward(context, CREATE, CreateTopicsResponse)
+        assert answer.topics[0].name == "tides"
+        assert (contexts[0].principal, contexts[0].header.api_version) == ("User:alice", 5)
+
+
+async def test_a_broker_offers_no_version_that_the_controller_does_not_serve() -> None:
+    create, elect, metadata = (APIS[key] for key in (ApiKey.CREATE_TOPICS, ApiKey.ELECT_LEADERS, 3))
+    async with quorum_of(1) as quorum, broker_of(quorum) as broker:
+        creates(quorum.controllers[0])
+        offered = [create, elect, metadata]
+        assert broker.forwarder.served(offered) == offered
+        entry = quorum.controllers[0].dispatcher._entries[ApiKey.CREATE_TOPICS]
+        entry.api = replace(entry.api, highest=5)
+        await ask(await broker.served.connect(), CREATE, 5)
+        assert broker.forwarder.served(offered) == [replace(create, highest=5), metadata]
+
+
+# ---- the controller's side
+
+
+async def envelope_answer(controller: FakeController, request: EnvelopeRequest) -> EnvelopeResponse:
+    handler = EnvelopeHandler(controller.dispatcher, lambda: controller.active)
+    return await handler.handle(request_context(0, api_key=ApiKey.ENVELOPE), request)
+
+
+def envelope(message: ApiMessage = CREATE, version: int = 7, **changes: Any) -> EnvelopeRequest:
+    values: dict[str, Any] = {
+        "request_data": encode_request(message.api_key, version, 1, "client", message)[4:],
+        "request_principal": encode_principal("User:bob"),
+        "client_host_address": ip_address("10.1.2.3").packed,
+    }
+    return EnvelopeRequest(**(values | changes))
+
+
+async def test_an_inner_request_has_the_principal_and_the_address_of_its_client() -> None:
+    controller = FakeController(1)
+    contexts = creates(controller)
+    await envelope_answer(controller, envelope())
+    await envelope_answer(controller, envelope(client_host_address=ip_address("fe80::1").packed))
+    assert [context.client_host for context in contexts] == ["/10.1.2.3", "/fe80::1"]
+    assert contexts[0].principal == "User:bob"
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (envelope(request_principal=b"\0\1"), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (envelope(request_principal=None), ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        (envelope(client_host_address=b"\1\2\3"), ErrorCode.INVALID_REQUEST),
+        (envelope(MetadataRequest(), 9), ErrorCode.INVALID_REQUEST),
+        (envelope(envelope(), 0), ErrorCode.INVALID_REQUEST),
+        (envelope(request_data=b""), ErrorCode.UNSUPPORTED_VERSION),
+        (envelope(request_data=b"\0\x13\0\7\0\0\0\1\xff\xff\0"), ErrorCode.UNSUPPORTED_VERSION),
+        (envelope(request_data=b"\0\x13\0\x70\0\0\0\1\xff\xff\0"), ErrorCode.UNSUPPORTED_VERSION),
+        (envelope(request_data=b"\x7f\0\0\0\0\0\0\1\xff\xff"), ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+async def test_an_envelope_that_is_wrong_is_refused(request_: EnvelopeRequest, code: ErrorCode) -> None:
+    controller = FakeController(1)
+    creates(controller)
+    with pytest.raises(KafkaError) as error:
+        await envelope_answer(controller, request_)
+    assert error.value.code is code
+
+
+async def test_only_the_active_controller_opens_envelopes() -> None:
+    controller = FakeController(1, active=False)
+    creates(controller)
+    with pytest.raises(KafkaError) as error:
+        await envelope_answer(controller, envelope())
+    assert error.value.code is ErrorCode.NOT_CONTROLLER
+
+
+async def test_an_inner_not_controller_is_the_envelopes_error_so_that_the_broker_asks_elsewhere() -> None:
+    controller = FakeController(1)
+
+    def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        result = CreatableTopicResult(name="tides", error_code=ErrorCode.NOT_CONTROLLER)
+        return CreateTopicsResponse(topics=(result,))
+
+    controller.register(ApiKey.CREATE_TOPICS, handler)
+    with pytest.raises(KafkaError) as error:
+        await envelope_answer(controller, envelope())
+    assert error.value.code is ErrorCode.NOT_CONTROLLER
+
+
+def test_nothing_that_brokers_answer_themselves_may_be_inside_an_envelope() -> None:
+    for key in (ApiKey.ENVELOPE, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS):
+        assert key not in FORWARDABLE
+
+
+# ---- principals
+
+
+def test_a_principal_has_kafkas_bytes() -> None:
+    assert encode_principal("User:ANONYMOUS") == b"\0\0\5User\x0aANONYMOUS\0\0"
+    assert decode_principal(encode_principal("User:a:b")) == "User:a:b"
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\1\5User\1\0\0", b"\0\0\5Us"])
+def test_bytes_that_are_no_principal_are_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError):
+        decode_principal(data)
+
+
+def test_an_envelope_survives_the_wire() -> None:
+    request = envelope()
+    assert decode(EnvelopeRequest, encode(request, 0), 0) == request

@@ -1,0 +1,213 @@
+"""What may be set for brokers while they run, and what of it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.support.paths import GOLDEN_FILES
+from tidelog.broker.config.config_synonyms import broker_definition, broker_synonyms
+from tidelog.broker.config.dynamic_checks import check_broker_change
+from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig, effective_config, usable_configs
+from tidelog.broker.config.dynamic_keys import LISTENER_SECURITY_KEYS, PER_BROKER_KEYS
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+
+IMAGE = MetadataImage(cluster_id="test")
+CONFIG = BrokerConfig({"node.id": "1"})
+GOLDEN = GOLDEN_FILES / "broker" / "dynamic_configs.txt"
+
+
+def answers_of_kafka() -> list[tuple[str, str, str]]:
+    """Outcomes, key and value per line, as Apache Kafka 4.3.1 has answered IncrementalAlterConfigs.
+
+    The outcomes are those of the key for the broker, of the key for all brokers, and of both with the
+    prefix `listener.name.plaintext.`: `+` accepted, `-` INVALID_REQUEST, `c` refused by the controller.
+    The value is the one in force, or 1 for a key without a value.
+    """
+    found = []
+    for line in GOLDEN.read_text().splitlines():
+        outcomes, _, setting = line.partition(" ")
+        key, _, value = setting.partition("=")
+        found.append((outcomes, key, value))
+    return found
+
+
+def is_accepted(config: BrokerConfig, name: str, configs: Mapping[str, str]) -> bool:
+    try:
+        check_broker_change(config, IMAGE, name, configs)
+    except KafkaError as error:
+        assert error.code is ErrorCode.INVALID_REQUEST
+        return False
+    return True
+
+
+def refusal(name: str, configs: Mapping[str, str], config: BrokerConfig = CONFIG) -> str:
+    with pytest.raises(KafkaError) as refused:
+        check_broker_change(config, IMAGE, name, configs)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    return str(refused.value)
+
+
+def with_stored(name: str, configs: Mapping[str, str]) -> tuple[MetadataDelta, MetadataImage]:
+    delta = MetadataDelta(IMAGE)
+    for key, value in configs.items():
+        delta.replay(
+            ConfigRecord(resource_type=ResourceType.BROKER, resource_name=name, name=key, value=value)
+        )
+    return delta, delta.image(1, 1)
+
+
+def test_every_key_is_accepted_or_refused_as_apache_kafka_does() -> None:
+    answers = answers_of_kafka()
+    values = {key: value for _, key, value in answers}
+    own = ("listeners", "controller.quorum.voters", "log.dirs")
+    config = BrokerConfig(
+        {
+            "node.id": "1",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": values["listener.security.protocol.map"],
+            **{key: values[key] for key in own},
+        }
+    )
+    different = []
+    for outcomes, key, value in answers:
+        attempts = [("1", key), ("", key), ("1", f"listener.name.plaintext.{key}")]
+        attempts.append(("", f"listener.name.plaintext.{key}"))
+        for outcome, (name, tried) in zip(outcomes, attempts, strict=True):
+            if is_accepted(config, name, {tried: value}) != (outcome in "+c"):
+                different.append((name, tried, value, outcome))
+    assert not different
+    assert len(answers) == 340
+
+
+def test_ten_keys_need_the_prefix_of_a_listener_and_no_other_security_key_does() -> None:
+    assert len(LISTENER_SECURITY_KEYS) == 10
+    for key in LISTENER_SECURITY_KEYS:
+        assert "using the listener prefix: " + key in refusal("1", {key: "x"})
+        check_broker_change(CONFIG, IMAGE, "1", {f"listener.name.plaintext.{key}": "x"})
+    others = {key for key in PER_BROKER_KEYS - LISTENER_SECURITY_KEYS if key.startswith(("sasl.", "ssl."))}
+    assert len(others) == 23
+    for key in others - {"ssl.engine.factory.class"}:
+        definition = broker_definition(key)
+        assert definition is not None
+        check_broker_change(CONFIG, IMAGE, "1", {key: definition.default_text or "x"})
+        assert "broker id must be specified" in refusal("", {key: definition.default_text or "x"})
+
+
+def test_three_keys_of_listeners_may_be_set_for_all_brokers() -> None:
+    for key in ("max.connections", "max.connection.creation.rate", "num.network.threads"):
+        check_broker_change(CONFIG, IMAGE, "", {f"listener.name.plaintext.{key}": "3"})
+    assert "broker id must be specified" in refusal("", {"listener.name.plaintext.num.io.threads": "3"})
+
+
+@pytest.mark.parametrize("key", ["num.io.threads", "log.cleaner.threads", "remote.log.reader.threads"])
+@pytest.mark.parametrize("name", ["", "1"])
+def test_a_number_of_threads_changes_by_a_factor_of_two_at_most(key: str, name: str) -> None:
+    config = BrokerConfig({"node.id": "1", key: "5"})
+    accepted = [count for count in range(-1, 20) if is_accepted(config, name, {key: str(count)})]
+    assert accepted == list(range(2, 11))
+
+
+def test_the_number_of_threads_of_a_listener_follows_the_same_rule() -> None:
+    key = "listener.name.plaintext.num.network.threads"
+    assert is_accepted(CONFIG, "1", {key: "6"})
+    assert not is_accepted(CONFIG, "1", {key: "7"})
+    assert is_accepted(CONFIG, "1", {"listener.name.elsewhere.num.network.threads": "7"})
+    given = BrokerConfig({"node.id": "1", key: "many"})
+    assert not is_accepted(given, "1", {"num.io.threads": "9"})
+
+
+def test_java_classes_other_than_those_of_the_start_are_refused() -> None:
+    for key in ("principal.builder.class", "metric.reporters", "ssl.engine.factory.class"):
+        assert "could not be found" in refusal("1", {key: "com.example.Unknown"})
+        config = BrokerConfig({"node.id": "1", key: "com.example.Given"})
+        check_broker_change(config, IMAGE, "1", {key: "com.example.Given"})
+    prefixed = "listener.name.plaintext.sasl.server.callback.handler.class"
+    assert "could not be found" in refusal("1", {prefixed: "com.example.Unknown"})
+    check_broker_change(CONFIG, IMAGE, "", {"metric.reporters": ""})
+
+
+def test_limits_of_connections_must_be_positive_where_they_count() -> None:
+    for key in ("max.connections", "max.connection.creation.rate"):
+        assert "at least 1" in refusal("", {key: "0"})
+        assert "1" in refusal("", {f"listener.name.plaintext.{key}": "0"})
+
+
+@pytest.mark.parametrize("name", ["", "1"])
+@pytest.mark.parametrize("is_tiered", ["true", "false"])
+def test_local_retention_stays_within_the_total_one(name: str, is_tiered: str) -> None:
+    config = BrokerConfig({"node.id": "1", "remote.log.storage.system.enable": is_tiered})
+    allowed = {"log.retention.ms": "10", "log.local.retention.ms": "10"}
+    check_broker_change(config, IMAGE, name, allowed)
+    for local in ("11", "-1"):
+        refusal(name, {**allowed, "log.local.retention.ms": local}, config)
+    refusal(name, {"log.retention.bytes": "10", "log.local.retention.bytes": "11"}, config)
+
+
+def test_a_change_of_listeners_is_refused_as_none_is_opened_while_the_broker_runs() -> None:
+    config = BrokerConfig({"node.id": "1", "listeners": "PLAINTEXT://:9092"})
+    check_broker_change(config, IMAGE, "1", {"listeners": " PLAINTEXT://:9092"})
+    assert "PLAINTEXT://:9092" in refusal("1", {"listeners": "PLAINTEXT://:9093"}, config)
+
+
+def test_what_an_open_listener_works_with_does_not_change_with_the_keys_of_listeners() -> None:
+    prefix = "listener.name.plaintext."
+    changes = {"sasl.kerberos.kinit.cmd": "/bin/true", f"{prefix}ssl.keystore.location": "/nowhere"}
+    check_broker_change(CONFIG, IMAGE, "1", changes)
+    text = refusal("1", {**changes, f"{prefix}plain.sasl.jaas.config": "x"})
+    assert "listener that is open" in text
+    check_broker_change(CONFIG, IMAGE, "1", {f"{prefix}plain.sasl.jaas.config": "x"})
+    check_broker_change(CONFIG, IMAGE, "1", {**changes, "listener.name.other.plain.sasl.jaas.config": "x"})
+    given = BrokerConfig({"node.id": "1", f"{prefix}plain.sasl.jaas.config": "x"})
+    check_broker_change(given, IMAGE, "1", changes)
+
+
+def test_the_protocol_of_an_open_listener_does_not_change() -> None:
+    key = "listener.security.protocol.map"
+    check_broker_change(CONFIG, IMAGE, "1", {key: "PLAINTEXT:PLAINTEXT,NEW:SSL"})
+    for protocols in ("PLAINTEXT:SSL", "NEW:PLAINTEXT"):
+        assert "PLAINTEXT" in refusal("1", {key: protocols})
+
+
+def test_stored_configs_that_cannot_be_used_are_left_out_one_by_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stored = {
+        "num.io.threads": "12",
+        "num.partitions": "7",
+        "ssl.keystore.type": "PEM",
+        "sasl.kerberos.service.name": "kafka",
+        "log.retention.ms": "nonsense",
+        "log.roll.ms": "70000",
+    }
+    delta, image = with_stored("", stored)
+    usable = {"num.io.threads": "12", "log.roll.ms": "70000"}
+    assert usable_configs(stored, of_one_broker=False) == usable
+    assert usable_configs(stored, of_one_broker=True) == {**usable, "sasl.kerberos.service.name": "kafka"}
+    dynamic = DynamicBrokerConfig(CONFIG)
+    assert dynamic.apply(delta, image)
+    assert dynamic.current.num_io_threads == 12
+    assert dynamic.topic_defaults["segment.ms"] == "70000"
+    assert dynamic.current.num_partitions == 1
+    assert len(caplog.records) == 4
+
+
+def test_stored_configs_that_do_not_fit_together_do_not_keep_others_from_counting() -> None:
+    stored = {"num.io.threads": "12", "listener.name.elsewhere.max.connections": "0"}
+    _, image = with_stored("1", stored)
+    assert effective_config(CONFIG, image).num_io_threads == 12
+
+
+def test_keys_of_a_listener_have_the_definition_of_the_key_that_they_override() -> None:
+    assert broker_synonyms("listener.name.tls.ssl.keystore.type") == (
+        "listener.name.tls.ssl.keystore.type",
+        "ssl.keystore.type",
+    )
+    of_mechanism = broker_definition("listener.name.tls.plain.sasl.jaas.config")
+    assert of_mechanism is not None and of_mechanism.is_sensitive
+    assert broker_definition("listener.name.tls.unheard.of") is None

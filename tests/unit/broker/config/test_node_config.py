@@ -1,0 +1,347 @@
+"""A node's settings: sources and precedence, Kafka's defaults, and what must fit together."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.base.config_definition import ConfigError
+from tidelog.broker.config.dynamic_keys import (
+    CLUSTER_WIDE_KEYS,
+    DYNAMIC_KEYS,
+    DYNAMIC_ONLY_CONFIGS,
+    PER_BROKER_KEYS,
+)
+from tidelog.broker.config.keys.key import Key
+from tidelog.broker.config.keys.server import ServerKeys
+from tidelog.broker.config.node_config import BROKER_CONFIGS, BrokerConfig
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
+
+
+def config(**values: str) -> BrokerConfig:
+    texts = {"node.id": "1"} | {key.replace("_", "."): value for key, value in values.items()}
+    return BrokerConfig(texts)
+
+
+def refusal(**values: str) -> ConfigError:
+    with pytest.raises(ConfigError) as error:
+        config(**values)
+    assert "\n" not in str(error.value)
+    return error.value
+
+
+def test_what_is_given_later_counts_more() -> None:
+    loaded = BrokerConfig.load(
+        "node.id=1\nnum.partitions=2\nnum.io.threads=3\nbroker.rack=file",
+        {"KAFKA_NUM_PARTITIONS": "20", "KAFKA_BROKER_RACK": "environment", "PATH": "/bin"},
+        {"broker.rack": "override"},
+    )
+    assert (loaded.num_io_threads, loaded.num_partitions, loaded.broker_rack) == (3, 20, "override")
+    assert loaded.explicit["num.partitions"] == "20"
+
+
+def test_defaults_are_kafkas() -> None:
+    found = config()
+    assert found.num_io_threads == 8
+    assert found.socket_request_max_bytes == 104857600
+    assert found.log_retention_hours == 168
+    assert found.log_retention_ms is None
+    assert found.offsets_topic_replication_factor == 3
+    assert found.auto_create_topics_enable is True
+    assert found.group_consumer_assignors == ("uniform", "range")
+    assert found.log_cleaner_io_max_bytes_per_second == 1.7976931348623157e308
+    assert found.metrics_port is None
+    assert found.process_roles == ("broker", "controller")
+
+
+def test_buffers_and_accept_queues_of_sockets_are_left_to_the_operating_system_unlike_kafkas() -> None:
+    found = config()
+    assert found.socket_send_buffer_bytes == -1
+    assert found.socket_receive_buffer_bytes == -1
+    assert found.replica_socket_receive_buffer_bytes == -1
+    assert found.socket_listen_backlog_size == -1
+    assert config(socket_listen_backlog_size="50").socket_listen_backlog_size == 50
+
+
+def test_metrics_are_served_where_the_first_listener_is_unless_their_host_is_set() -> None:
+    local = {"listeners": "PLAINTEXT://127.0.0.1:9092,OTHER://:9091"}
+    protocols = {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"}
+    assert config(**local, **protocols).metrics_address == "127.0.0.1"
+    assert config(**local, **protocols, metrics_host="0.0.0.0").metrics_address == "0.0.0.0"
+    assert config().metrics_address == ""
+
+
+def test_every_key_is_described_in_words_and_has_a_default_that_is_allowed() -> None:
+    assert len(BROKER_CONFIGS) == 369
+    for key, definition in BROKER_CONFIGS.items():
+        assert definition.documentation.endswith("."), key
+        if definition.default_text is not None and key not in ("node.id",):
+            assert definition.parse(definition.default_text) == definition.default, key
+
+
+def test_a_key_is_a_typed_attribute_named_like_it() -> None:
+    for key, definition in BROKER_CONFIGS.items():
+        attribute = getattr(BrokerConfig, definition.field_name)
+        assert isinstance(attribute, Key)
+        assert attribute.definition.key == key
+    assert ServerKeys.num_io_threads.definition.minimum == 1
+
+
+def test_the_older_name_of_the_node_id_is_taken() -> None:
+    assert BrokerConfig({"broker.id": "7"}).node_id == 7
+    assert config().broker_id == 1
+
+
+def test_unknown_keys_are_reported_once_each_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        loaded = BrokerConfig.load("node.id=1\nzookeeper.connect=z\nnum.partition=3\nrsm.config.bucket=b")
+    assert loaded.unknown_keys == ("zookeeper.connect", "num.partition")
+    messages = [record.getMessage() for record in caplog.records]
+    assert [message for message in messages if "num.partition" in message] == [
+        "unknown config key, ignored: num.partition"
+    ]
+    assert len(messages) == 2
+
+
+CONTROLLER = {
+    "controller_quorum_voters": "1@a:1,2@b:2",
+    "controller_listener_names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:1,CONTROLLER://:2",
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"node_id": "-1"}, "node.id"),
+        ({"node_id": "x"}, "node.id"),
+        ({"broker_id": "2"}, "broker.id"),
+        ({"process_roles": "broker"}, "process.roles"),
+        ({"process_roles": "broker,zookeeper"}, "process.roles"),
+        ({"process_roles": "broker,broker"}, "process.roles"),
+        ({"process_roles": "controller"}, "process.roles"),
+        ({"controller_quorum_voters": "1@a:1,2@b:2"}, "controller.listener.names"),
+        ({"controller_quorum_voters": "1:a:1"}, "controller.quorum.voters"),
+        ({"controller_quorum_voters": "1@a:0"}, "controller.quorum.voters"),
+        ({"controller_quorum_voters": "1@a:1,1@b:2"}, "controller.quorum.voters"),
+        ({"controller_quorum_bootstrap_servers": "a"}, "controller.quorum.bootstrap.servers"),
+        ({**CONTROLLER, "controller_quorum_voters": "2@b:2"}, "controller.quorum.voters"),
+        ({**CONTROLLER, "listeners": "PLAINTEXT://:1"}, "listeners"),
+        ({**CONTROLLER, "process_roles": "controller"}, "listeners"),
+        ({**CONTROLLER, "process_roles": "broker"}, "node.id"),
+        ({**CONTROLLER, "process_roles": "broker", "controller_quorum_voters": "2@b:2"}, "listeners"),
+        ({"num_io_threads": "0"}, "num.io.threads"),
+        ({"num_partitions": "many"}, "num.partitions"),
+        ({"log_dirs": ""}, "log.dirs"),
+        ({"log_dirs": "/a,,/b"}, "log.dirs"),
+        ({"log_dirs": "/a,/a"}, "log.dirs"),
+        ({"log_dir": ""}, "log.dir"),
+        ({"log_dirs": "/a,/b", "cordoned_log_dirs": "/a,/c"}, "cordoned.log.dirs"),
+        ({"log_dirs": "/a,/b", "cordoned_log_dirs": "/a,*"}, "cordoned.log.dirs"),
+        ({"log_retention_ms": "0"}, "log.retention.ms"),
+        ({"log_retention_hours": "0"}, "log.retention.hours"),
+        ({"log_roll_ms": "0"}, "log.roll.ms"),
+        (
+            {"log_cleaner_min_compaction_lag_ms": "9", "log_cleaner_max_compaction_lag_ms": "8"},
+            "log.cleaner.min.compaction.lag.ms",
+        ),
+        ({"log_cleanup_policy": "compact,keep"}, "log.cleanup.policy"),
+        ({"fetch_max_bytes": "1023"}, "fetch.max.bytes"),
+        ({"queued_max_request_bytes": "5"}, "queued.max.request.bytes"),
+        ({"socket_send_buffer_bytes": "0"}, "socket.send.buffer.bytes"),
+        ({"replica_socket_receive_buffer_bytes": "0"}, "replica.socket.receive.buffer.bytes"),
+        ({"socket_listen_backlog_size": "0"}, "socket.listen.backlog.size"),
+        ({"max_connections_per_ip_overrides": "host"}, "max.connections.per.ip.overrides"),
+        ({"max_connections_per_ip_overrides": "host:x"}, "max.connections.per.ip.overrides"),
+        ({"max_connections_per_ip": "0"}, "max.connections.per.ip"),
+        ({"connections_max_idle_ms": "100"}, "connections.max.idle.ms"),
+        ({"replica_socket_timeout_ms": "499"}, "replica.socket.timeout.ms"),
+        ({"log_cleaner_dedupe_buffer_size": "1048576"}, "log.cleaner.dedupe.buffer.size"),
+        ({"listener_name_plaintext_max_connections": "0"}, "listener.name.plaintext.max.connections"),
+        ({"listener_name_plaintext_max_connections": "x"}, "listener.name.plaintext.max.connections"),
+        ({"default_replication_factor": "0"}, "default.replication.factor"),
+        ({"default_replication_factor": "32768"}, "default.replication.factor"),
+        (
+            {"replica_fetch_wait_max_ms": "30001", "replica_socket_timeout_ms": "40000"},
+            "replica.fetch.wait.max.ms",
+        ),
+        ({"broker_heartbeat_interval_ms": "8000"}, "broker.heartbeat.interval.ms"),
+        (
+            {"group_min_session_timeout_ms": "9", "group_max_session_timeout_ms": "8"},
+            "group.min.session.timeout.ms",
+        ),
+        ({"group_consumer_session_timeout_ms": "70000"}, "group.consumer.session.timeout.ms"),
+        ({"group_share_delivery_count_limit": "11"}, "group.share.delivery.count.limit"),
+        ({"offsets_topic_compression_codec": "5"}, "offsets.topic.compression.codec"),
+        ({"compression_type": "brotli"}, "compression.type"),
+        ({"metrics_port": "70000"}, "metrics.port"),
+        ({"listeners": "PLAINTEXT://:x"}, "listeners"),
+        ({"listeners": ""}, "listeners"),
+        ({"listeners": "SSL://:9093"}, "listeners"),
+        ({"listeners": "OTHER://:9093"}, "listeners"),
+        ({"listeners": "CONTROLLER://:1", "controller_listener_names": "CONTROLLER"}, "listeners"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners"),
+        ({"advertised_listeners": "PLAINTEXT://[::]:9092"}, "advertised.listeners"),
+        ({"advertised_listeners": "SSL://h:9092"}, "advertised.listeners"),
+        ({"inter_broker_listener_name": "OTHER"}, "inter.broker.listener.name"),
+        (
+            {"inter_broker_listener_name": "PLAINTEXT", "security_inter_broker_protocol": "PLAINTEXT"},
+            "inter.broker.listener.name",
+        ),
+        ({"listener_security_protocol_map": "PLAINTEXT"}, "listener.security.protocol.map"),
+    ],
+)
+def test_a_bad_value_stops_with_its_key(values: dict[str, str], key: str) -> None:
+    assert refusal(**values).key == key
+
+
+def test_without_a_node_id_nothing_starts() -> None:
+    with pytest.raises(ConfigError, match=r"node\.id=: must be set"):
+        BrokerConfig({})
+
+
+def test_the_line_of_an_error_says_what_is_allowed() -> None:
+    line = str(refusal(log_segment_bytes="14"))
+    assert line == "log.segment.bytes=14: allowed is a 32-bit number of at least 1048576"
+
+
+@given(st.sampled_from(sorted(BROKER_CONFIGS)), st.text(max_size=12))
+@settings(max_examples=300, deadline=None)
+def test_any_text_for_any_key_is_taken_or_a_config_error(key: str, text: str) -> None:
+    try:
+        BrokerConfig({"node.id": "1", key: text})
+    except ConfigError as error:
+        assert str(error).isprintable()
+
+
+def test_the_settings_of_the_docker_image_are_taken() -> None:
+    loaded = BrokerConfig.load(
+        """
+        process.roles=broker,controller
+        node.id=1
+        controller.quorum.voters=1@localhost:9093
+        listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+        advertised.listeners=PLAINTEXT://broker.example.org:9092
+        inter.broker.listener.name=PLAINTEXT
+        controller.listener.names=CONTROLLER
+        log.dirs=/tmp/kraft-combined-logs
+        offsets.topic.replication.factor=1
+        """
+    )
+    assert [listener.name for listener in loaded.broker_listeners] == ["PLAINTEXT"]
+    assert [listener.name for listener in loaded.controller_listeners] == ["CONTROLLER"]
+    (advertised,) = loaded.advertised("ignored", {})
+    assert str(advertised) == "PLAINTEXT://broker.example.org:9092"
+
+
+def test_a_controller_listener_needs_a_protocol_when_the_map_is_given() -> None:
+    values = {
+        "listeners": "PLAINTEXT://:1,CONTROLLER://:2",
+        "controller_listener_names": "CONTROLLER",
+        "listener_security_protocol_map": "PLAINTEXT:PLAINTEXT",
+    }
+    assert refusal(**values).key == "listeners"
+
+
+def test_what_is_advertised_is_filled_in_from_the_machine() -> None:
+    loaded = config(
+        listeners="INSIDE://:0,OUTSIDE://10.0.0.1:9093",
+        listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        inter_broker_listener_name="inside",
+    )
+    advertised = loaded.advertised("my-host", {"INSIDE": 40001})
+    assert [str(listener) for listener in advertised] == ["INSIDE://my-host:40001", "OUTSIDE://10.0.0.1:9093"]
+    assert loaded.inter_broker_listener == "INSIDE"
+
+
+def test_several_listeners_may_advertise_one_port_as_behind_a_proxy() -> None:
+    settings = {
+        "listeners": "INTERNAL://:9092,EXTERNAL://:9094",
+        "advertised_listeners": "INTERNAL://broker-1:9092,EXTERNAL://example.com:9092",
+        "listener_security_protocol_map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
+        "inter_broker_listener_name": "INTERNAL",
+    }
+    told = [str(listener) for listener in config(**settings).advertised("", {})]
+    assert told == ["INTERNAL://broker-1:9092", "EXTERNAL://example.com:9092"]
+
+
+def test_log_directories_are_the_list_or_the_one() -> None:
+    assert config(log_dir="/one").log_directories == ("/one",)
+    found = config(log_dir="/one", log_dirs="/a, /b")
+    assert found.log_directories == ("/a", "/b")
+    assert found.metadata_log_directory == "/a"
+    assert config(metadata_log_dir="/m").metadata_log_directory == "/m"
+
+
+def test_topic_defaults_come_from_broker_keys() -> None:
+    defaults = config(
+        log_retention_hours="2",
+        log_segment_bytes="2097152",
+        log_roll_hours="1",
+        log_roll_jitter_ms="5",
+        message_max_bytes="77",
+        log_flush_scheduler_interval_ms="1234",
+        log_cleanup_policy="compact",
+    ).topic_defaults()
+    assert defaults["retention.ms"] == "7200000"
+    assert defaults["segment.ms"] == "3600000"
+    found = log_config_from(defaults)
+    assert (found.retention_ms, found.segment_bytes, found.segment_jitter_ms) == (7_200_000, 2_097_152, 5)
+    assert (found.max_message_bytes, found.flush_ms, found.cleanup_policy) == (77, 1234, ("compact",))
+
+
+def test_topic_defaults_of_an_empty_file_are_kafkas() -> None:
+    assert log_config_from(config().topic_defaults()) == LogConfig()
+
+
+@pytest.mark.parametrize(
+    ("values", "retention_ms"),
+    [
+        ({"log_retention_ms": "5", "log_retention_minutes": "6", "log_retention_hours": "7"}, 5),
+        ({"log_retention_minutes": "6", "log_retention_hours": "7"}, 360_000),
+        ({"log_retention_ms": "-1", "log_retention_hours": "7"}, -1),
+        ({"log_retention_hours": "-1"}, -1),
+    ],
+)
+def test_the_finest_unit_that_is_set_counts(values: dict[str, str], retention_ms: int) -> None:
+    assert log_config_from(config(**values).topic_defaults()).retention_ms == retention_ms
+
+
+def test_every_synonym_of_a_topic_config_is_a_broker_key_of_the_same_kind() -> None:
+    for definition in TOPIC_CONFIGS.values():
+        for synonym in definition.synonyms:
+            assert synonym.key in BROKER_CONFIGS
+            if synonym.factor == 1:
+                assert BROKER_CONFIGS[synonym.key].kind is definition.kind
+
+
+def test_dynamic_settings_stand_over_the_file() -> None:
+    static = config(num_io_threads="4", log_retention_minutes="9")
+    found = static.with_dynamic(
+        {"num.io.threads": "5", "log.retention.ms": "7", "num.partitions": "50"}, {"num.io.threads": "6"}
+    )
+    assert (found.num_io_threads, found.num_partitions) == (6, 1)
+    assert found.topic_defaults()["retention.ms"] == "7"
+    assert static.with_dynamic({}, {}) is static
+
+
+def test_dynamic_keys_are_broker_keys() -> None:
+    assert set(BROKER_CONFIGS) | set(DYNAMIC_ONLY_CONFIGS) >= DYNAMIC_KEYS
+    assert not CLUSTER_WIDE_KEYS & PER_BROKER_KEYS
+
+
+def test_the_budgets_in_the_document_of_memory_bounds_are_the_defaults() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "memory.md").read_text()
+    rows = re.findall(r"\| `([a-z.]+)` \| (\d+) \|", text)
+    assert len(rows) == 5
+    for key, default in rows:
+        assert BROKER_CONFIGS[key].default == int(default), key
+    fixed = 1_024 * 1_048_576
+    total = sum(int(default) for key, default in rows if not key.startswith("remote."))
+    assert total == fixed, "the sum in the text"

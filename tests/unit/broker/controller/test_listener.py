@@ -1,0 +1,101 @@
+"""What a controller answers on its own listener, to clients that ask it directly (KIP-919)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.eventually import wait_until
+from tests.support.raw_client import RawClient
+from tests.support.three_nodes import ThreeNodes
+from tidelog.broker.controller.envelope import FORWARDABLE
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from tidelog.protocol.registry import ApiKey
+from tidelog.testing.embedded import EmbeddedCluster
+
+# Delegation tokens come with authentication.
+NOT_SERVED = {
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+}
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[ThreeNodes]:
+    with EmbeddedCluster(nodes=3) as cluster:
+        nodes = ThreeNodes(cluster)
+        wait_until(lambda: nodes.brokers() == {1, 2, 3} and nodes.controller() is not None)
+        wait_until(lambda: all(_controllers(nodes, each) == {1, 2, 3} for each in (1, 2, 3)))
+        yield nodes
+
+
+def _controllers(three: ThreeNodes, node_id: int) -> set[int]:
+    return three.cluster.run(lambda node: set(node.services.image().controllers), node_id)
+
+
+def port(three: ThreeNodes, node_id: int) -> int:
+    return three.cluster.run(lambda node: node.bound_port("CONTROLLER"), node_id)
+
+
+def controller_client(three: ThreeNodes, node_id: int) -> RawClient:
+    return RawClient("127.0.0.1", port(three, node_id))
+
+
+def described(client: RawClient, version: int, **fields: int) -> DescribeClusterResponse:
+    return client.ask(DescribeClusterRequest(**fields), version, DescribeClusterResponse)
+
+
+def test_a_controller_lists_what_it_serves(three: ThreeNodes) -> None:
+    with controller_client(three, 1) as client:
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        keys = {each.api_key for each in client.ask(request, 4, ApiVersionsResponse).api_keys}
+    assert keys >= FORWARDABLE - NOT_SERVED
+    assert keys >= {ApiKey.ENVELOPE, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.VOTE}
+    assert not keys & {ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.JOIN_GROUP, ApiKey.FIND_COORDINATOR}
+
+
+@pytest.mark.parametrize("node_id", [1, 2, 3])
+def test_every_controller_knows_all_of_them_and_the_active_one(three: ThreeNodes, node_id: int) -> None:
+    with controller_client(three, node_id) as client:
+        for version in (1, 2):
+            found = described(client, version, endpoint_type=2)
+            assert found.error_code == ErrorCode.NONE
+            assert found.controller_id == three.controller()
+            assert {(each.broker_id, each.port) for each in found.brokers} == {
+                (each, port(three, each)) for each in (1, 2, 3)
+            }
+
+
+def test_a_controller_does_not_speak_for_brokers_nor_a_broker_for_controllers(three: ThreeNodes) -> None:
+    with controller_client(three, 1) as client:
+        assert described(client, 1, endpoint_type=1).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        assert described(client, 0).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        assert described(client, 1, endpoint_type=7).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+    host, _, broker_port = three.servers.split(",")[0].rpartition(":")
+    with RawClient(host, int(broker_port)) as client:
+        assert described(client, 1, endpoint_type=2).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+def test_only_the_active_controller_changes_metadata(three: ThreeNodes) -> None:
+    active = three.controller()
+    assert active is not None
+    request = CreateTopicsRequest(
+        topics=(CreatableTopic(name="direct", num_partitions=1, replication_factor=1),), validate_only=True
+    )
+    for node_id in (1, 2, 3):
+        with controller_client(three, node_id) as client:
+            [topic] = client.ask(request, 7, CreateTopicsResponse).topics
+        expected = ErrorCode.NONE if node_id == active else ErrorCode.NOT_CONTROLLER
+        assert topic.error_code == expected
+
+
+def test_configs_are_described_by_controllers_too(three: ThreeNodes) -> None:
+    with controller_client(three, 2) as client:
+        answer = client.ask(DescribeConfigsRequest(), 4, DescribeConfigsResponse)
+    assert answer.results == ()

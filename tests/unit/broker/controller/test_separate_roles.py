@@ -1,0 +1,146 @@
+"""Controllers that are no brokers, and brokers that are no controllers: everything goes over the network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.eventually import eventually
+from tests.support.metadata import CLUSTER_ID
+from tests.support.quorum_nodes import DIRECTORY, QUICK, QuorumNodes
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.node import BrokerNode
+from tidelog.clients.admin.admin import Admin
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.disk.files import FileSystem
+
+SETTINGS = {"broker.heartbeat.interval.ms": "100", "broker.session.timeout.ms": "1000"}
+
+
+class Brokers:
+    """Brokers of a quorum of controllers, by id."""
+
+    def __init__(self, controllers: QuorumNodes) -> None:
+        self.controllers = controllers
+        self.running: dict[int, BrokerNode] = {}
+        self.disks: dict[int, FileSystem] = {}
+
+    async def start(self, node_id: int) -> BrokerNode:
+        voters = ",".join(f"{each}@127.0.0.1:{port}" for each, port in self.controllers.ports.items())
+        config = BrokerConfig(
+            {
+                "process.roles": "broker",
+                "node.id": str(node_id),
+                "log.dirs": DIRECTORY,
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": voters,
+                **QUICK,
+                **SETTINGS,
+            }
+        )
+        disk = self.disks.setdefault(node_id, CrashFileSystem())
+        node = BrokerNode(config, fs=disk, cluster_id=CLUSTER_ID)
+        await node.start()
+        self.running[node_id] = node
+        return node
+
+    def serving(self, observer: int) -> set[int]:
+        """The brokers that one of them knows to be let in."""
+        brokers = self.running[observer].services.image().brokers.values()
+        return {broker.id for broker in brokers if not broker.fenced}
+
+    @property
+    def servers(self) -> str:
+        return ",".join(f"127.0.0.1:{node.bound_port()}" for node in self.running.values())
+
+
+@asynccontextmanager
+async def cluster() -> AsyncIterator[Brokers]:
+    """Three controllers, 101 to 103, and brokers 1 and 2."""
+    controllers = QuorumNodes([101, 102, 103], settings=SETTINGS)
+    brokers = Brokers(controllers)
+    async with asyncio.timeout(120):
+        try:
+            await controllers.start()
+            await asyncio.gather(*(brokers.start(node_id) for node_id in (1, 2)))
+            await eventually(lambda: all(brokers.serving(each) == {1, 2} for each in (1, 2)), 30)
+            yield brokers
+        finally:
+            for node in brokers.running.values():
+                await node.abandon()
+            await controllers.end()
+
+
+async def test_clients_change_metadata_through_brokers_also_when_the_controller_dies() -> None:
+    async with cluster() as brokers:
+        leader = brokers.running[1].services.store.leader
+        assert leader in {101, 102, 103}
+        async with Admin(brokers.servers) as admin:
+            created = await admin.create_topic("tides", num_partitions=2, replication_factor=2)
+            assert created.replication_factor == 2
+            await brokers.controllers.crash(leader)
+            try:
+                await admin.create_topic("moons", num_partitions=1, replication_factor=1)
+            except KafkaError as error:
+                # Its first attempt may have been done by a controller whose answer was lost.
+                assert error.code is ErrorCode.TOPIC_ALREADY_EXISTS
+            created_again = await admin.create_topics([])
+            assert created_again == {}
+        for node in brokers.running.values():
+            await eventually(
+                lambda node=node: {"tides", "moons"} <= set(node.services.image().topics_by_name)
+            )
+            assert node.services.store.leader != leader
+            producer_ids = {await node.services.producer_ids.next() for _ in range(3)}
+            assert len(producer_ids) == 3
+
+
+async def test_a_broker_that_stops_gives_its_leadership_away_first_and_comes_back() -> None:
+    async with cluster() as brokers:
+        async with Admin(brokers.servers) as admin:
+            await admin.create_topic("tides", num_partitions=4, replication_factor=2)
+        observer = brokers.running[2]
+
+        def leaders() -> set[int]:
+            topic = observer.services.image().topics_by_name.get("tides")
+            return set() if topic is None else {each.leader for each in topic.partitions.values()}
+
+        def is_whole() -> bool:
+            topic = observer.services.image().topics_by_name["tides"]
+            return all(set(each.isr) == {1, 2} for each in topic.partitions.values())
+
+        await eventually(lambda: leaders() == {1, 2} and is_whole(), 30)
+        stopping = brokers.running.pop(1)
+        await stopping.stop()
+        await eventually(lambda: leaders() == {2} and brokers.serving(2) == {2}, 30)
+        epoch = observer.services.image().brokers[1].epoch
+        # Nobody waits for the former session: it ended with the shutdown.
+        await brokers.start(1)
+        assert observer.services.image().brokers[1].epoch > epoch
+        await eventually(lambda: brokers.serving(2) == {1, 2} and is_whole(), 30)
+
+
+async def test_a_broker_that_dies_is_fenced_and_its_id_is_free_again_after_a_session() -> None:
+    async with cluster() as brokers:
+        dead = brokers.running.pop(1)
+        await dead.abandon()
+        await eventually(lambda: brokers.serving(2) == {2}, 30)
+        await brokers.start(1)
+        await eventually(lambda: brokers.serving(2) == {1, 2}, 30)
+
+
+async def test_an_unregistered_broker_is_forgotten() -> None:
+    async with cluster() as brokers:
+        dead = brokers.running.pop(1)
+        await dead.abandon()
+        async with Admin(brokers.servers) as admin:
+            await admin.unregister_broker(1)
+            await eventually(lambda: set(brokers.running[2].services.image().brokers) == {2}, 30)
+            try:
+                await admin.unregister_broker(1)
+                raise AssertionError("it was there still")
+            except KafkaError as error:
+                assert error.code is ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -1,0 +1,181 @@
+"""What the active controller does without being asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.metadata import SeededRandomness
+from tests.support.metadata_store import FixedClock
+from tests.support.single_controller import store_with_brokers, write
+from tidelog.base.clock import Clock, SystemClock
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
+from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreateTopicsRequest,
+)
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+
+SETTINGS = ControllerSettings(node_id=1)
+NEVER = TaskIntervals(fences=False, balance_ms=None, unclean_election_ms=None, idle_ms=None)
+
+
+@asynccontextmanager
+async def tasks(
+    store: MetadataStore,
+    intervals: TaskIntervals = NEVER,
+    session_ms: int = 60_000,
+    clock: Clock | None = None,
+) -> AsyncIterator[BrokerHeartbeats]:
+    clock = clock or SystemClock()
+    heartbeats = BrokerHeartbeats(session_ms)
+    heartbeats.activate(store.image, clock.monotonic_ms())
+    running = ControllerTasks(store, SETTINGS, heartbeats, clock, intervals)
+    running.start()
+    try:
+        async with asyncio.timeout(20):
+            yield heartbeats
+    finally:
+        running.stop()
+
+
+def intervals(**changes: Any) -> TaskIntervals:
+    values = {"fences": False, "balance_ms": None, "unclean_election_ms": None, "idle_ms": None}
+    return TaskIntervals(**(values | changes))
+
+
+async def topic_on(store: MetadataStore, *replicas: int) -> None:
+    assignment = (CreatableReplicaAssignment(partition_index=0, broker_ids=replicas),)
+    topic = CreatableTopic(name="tides", num_partitions=-1, replication_factor=-1, assignments=assignment)
+    request = CreateTopicsRequest(topics=(topic,))
+    reply = await store.submit(lambda image: create_topics(image, SETTINGS, request, SeededRandomness()))
+    assert reply.topics[0].error_code == 0
+
+
+def leader(store: MetadataStore) -> int:
+    return store.image.topics_by_name["tides"].partitions[0].leader
+
+
+async def test_a_broker_that_is_silent_for_a_session_is_fenced_and_others_are_not() -> None:
+    async with store_with_brokers(1, 2) as store:
+        await topic_on(store, 1, 2)
+        clock = SystemClock()
+        async with tasks(store, intervals(fences=True), session_ms=150) as heartbeats:
+
+            def one_is_fenced() -> bool:
+                heartbeats.contact(store.image, 2, 102, clock.monotonic_ms())
+                return store.image.brokers[1].fenced
+
+            await eventually(one_is_fenced)
+            assert not store.image.brokers[2].fenced
+            assert leader(store) == 2
+
+
+async def test_a_fault_does_not_end_the_watch_over_silent_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    next_deadline_ms = BrokerHeartbeats.next_deadline_ms
+    faults = [RuntimeError("a bug")]
+
+    def failing_once(heartbeats: BrokerHeartbeats, image: MetadataImage, now_ms: int) -> int | None:
+        if faults:
+            raise faults.pop()
+        return next_deadline_ms(heartbeats, image, now_ms)
+
+    monkeypatch.setattr(BrokerHeartbeats, "next_deadline_ms", failing_once)
+    async with store_with_brokers(1) as store, tasks(store, intervals(fences=True), session_ms=50):
+        await eventually(lambda: store.image.brokers[1].fenced)
+
+
+async def test_fencing_that_the_log_refuses_is_tried_again_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At once and for ever it would take the loop from everybody else, and fill the operator's log."""
+    attempts: list[float] = []
+    loop = asyncio.get_running_loop()
+
+    def refuse(*_: object) -> ControllerResult[bool]:
+        attempts.append(loop.time())
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    monkeypatch.setattr("tidelog.broker.controller.tasks.fence_stale_broker", refuse)
+    async with store_with_brokers(1) as store, tasks(store, intervals(fences=True), session_ms=20):
+        await eventually(lambda: len(attempts) == 2)
+    assert attempts[1] - attempts[0] > 0.2
+
+
+async def test_a_controller_that_was_held_up_fences_nobody_whose_heartbeats_wait_to_be_read() -> None:
+    async with store_with_brokers(1, 2) as store:
+        clock = FixedClock()
+        async with tasks(store, intervals(fences=True), session_ms=40, clock=clock) as heartbeats:
+            await asyncio.sleep(0)
+            clock.now_ms += 10_000
+            offset = store.image.offset
+            await eventually(lambda: heartbeats.has_session(1, 101, clock.now_ms))
+            assert store.image.offset == offset
+            clock.now_ms += 41
+            await eventually(lambda: store.image.brokers[1].fenced and store.image.brokers[2].fenced)
+
+
+async def test_preferred_replicas_get_their_leadership_back() -> None:
+    async with store_with_brokers(1, 2) as store:
+        await topic_on(store, 1, 2)
+        topic_id = store.image.topics_by_name["tides"].id
+        await write(store, [PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=2)])
+        async with tasks(store):
+            assert leader(store) == 2
+        async with tasks(store, intervals(balance_ms=5)):
+            await eventually(lambda: leader(store) == 1)
+
+
+async def test_a_topic_that_allows_it_gets_any_leader() -> None:
+    async with store_with_brokers(1, 2) as store:
+        await topic_on(store, 1, 2)
+        topic_id = store.image.topics_by_name["tides"].id
+        lost = PartitionChangeRecord(topic_id=topic_id, partition_id=0, leader=-1, isr=())
+        allowed = ConfigRecord(
+            resource_type=2, resource_name="tides", name="unclean.leader.election.enable", value="true"
+        )
+        await write(store, [lost, allowed])
+        async with tasks(store, intervals(unclean_election_ms=5)):
+            await eventually(lambda: leader(store) == 1)
+
+
+async def test_an_idle_controller_shows_that_it_is_alive() -> None:
+    async with store_with_brokers(1) as store:
+        offset = store.image.offset
+        async with tasks(store, intervals(idle_ms=5)):
+            await eventually(lambda: store.image.offset >= offset + 3)
+        offset = store.image.offset
+        async with tasks(store):
+            await asyncio.sleep(0)
+        assert store.image.offset == offset
+
+
+def test_how_often_comes_from_the_settings() -> None:
+    def of(**texts: str) -> TaskIntervals:
+        values = {"node.id": "1"} | {key.replace("_", "."): text for key, text in texts.items()}
+        return TaskIntervals.of(BrokerConfig(values))
+
+    alone = of()
+    assert (alone.fences, alone.idle_ms, alone.balance_ms) == (False, None, 300_000)
+    one_of_many = of(
+        controller_quorum_voters="1@localhost:9093,2@localhost:9094",
+        controller_listener_names="CONTROLLER",
+        listeners="PLAINTEXT://:9092,CONTROLLER://:9093",
+    )
+    assert (one_of_many.fences, one_of_many.idle_ms) == (True, 500)
+    assert of(auto_leader_rebalance_enable="false").balance_ms is None

@@ -1,0 +1,56 @@
+"""Deadlines against a dictionary that is searched for the smallest."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
+
+KEYS = [DeadlineKey(DeadlineKind.SESSION, "g", str(index)) for index in range(5)]
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.sampled_from(KEYS), st.integers(0, 50)),
+        st.tuples(st.just("cancel"), st.sampled_from(KEYS), st.just(0)),
+        st.tuples(st.just("pop"), st.sampled_from(KEYS), st.integers(0, 50)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=operations)
+def test_deadlines_come_in_their_order_however_they_are_moved(
+    steps: list[tuple[str, DeadlineKey, int]],
+) -> None:
+    deadlines, model = Deadlines(), dict[DeadlineKey, int]()
+    for operation, key, time_ms in steps:
+        if operation == "set":
+            deadlines.set(key, time_ms)
+            model[key] = time_ms
+        elif operation == "cancel":
+            deadlines.cancel(key)
+            model.pop(key, None)
+        else:
+            popped = deadlines.pop_due(time_ms)
+            due = {key: due_ms for key, due_ms in model.items() if due_ms <= time_ms}
+            if popped is None:
+                assert not due
+            else:
+                assert due[popped] == min(due.values())
+                del model[popped]
+        assert deadlines.next_due_ms() == min(model.values(), default=None)
+        assert len(deadlines) == len(model)
+
+
+def test_members_that_come_and_go_do_not_fill_the_heap() -> None:
+    deadlines = Deadlines()
+    for index in range(10_000):
+        key = DeadlineKey(DeadlineKind.SESSION, "g", str(index))
+        deadlines.set(key, 300_000)
+        deadlines.set(key, 10_000)
+        deadlines.cancel(key)
+    assert len(deadlines) == 0
+    assert len(deadlines._heap) <= 70
+    assert deadlines.next_due_ms() is None

@@ -1,0 +1,246 @@
+"""How members join: ids, waiting, leaders, protocols, and every refusal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.group_bench import GroupBench
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import completed
+
+
+def test_the_first_member_is_given_an_id_and_leads_when_the_initial_delay_is_over() -> None:
+    bench = GroupBench()
+    first = bench.join()
+    assert (first.error, first.got.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-1")
+    assert bench.state() == "Empty"
+    join = bench.join(member_id="c-1", protocols=(("range", b"wishes"),))
+    assert bench.state() == "PreparingRebalance"
+    bench.pass_time(2_999)
+    assert join.is_waiting
+    bench.pass_time(1)
+    assert join.error is ErrorCode.NONE
+    assert (join.got.generation_id, join.got.leader, join.got.member_id) == (1, "c-1", "c-1")
+    assert (join.got.protocol_type, join.got.protocol_name) == ("consumer", "range")
+    assert [(m.member_id, m.metadata) for m in join.got.members] == [("c-1", b"wishes")]
+    assert bench.state() == "CompletingRebalance"
+
+
+def test_a_member_of_an_old_version_joins_without_being_sent_back_for_an_id() -> None:
+    bench = GroupBench()
+    join = bench.join(version=3)
+    assert join.is_waiting
+    bench.pass_time(3_000)
+    assert (join.error, join.got.member_id) == (ErrorCode.NONE, "c-1")
+
+
+def test_only_the_leader_learns_who_the_others_are() -> None:
+    bench = GroupBench()
+    _, leader = bench.come_in()
+    _, follower = bench.come_in()
+    bench.pass_time(6_000)
+    assert [m.member_id for m in leader.got.members] == ["c-1", "c-2"]
+    assert (follower.got.members, follower.got.leader) == ((), "c-1")
+
+
+def test_the_initial_delay_starts_again_while_members_come_but_ends_with_the_rebalance_timeout() -> None:
+    bench = GroupBench()
+    joins = [bench.come_in(rebalance_ms=8_000)[1]]
+    for _ in range(2):
+        bench.pass_time(2_000)
+        joins.append(bench.come_in(rebalance_ms=8_000)[1])
+        bench.pass_time(1_000)
+    bench.pass_time(1_999)
+    assert all(join.is_waiting for join in joins)
+    joins.append(bench.come_in(rebalance_ms=8_000)[1])
+    bench.pass_time(1)
+    assert all(join.error is ErrorCode.NONE for join in joins)
+
+
+def test_the_initial_delay_is_not_extended_without_new_members() -> None:
+    bench = GroupBench()
+    _, join = bench.come_in()
+    bench.pass_time(3_000)
+    assert join.error is ErrorCode.NONE
+
+
+def test_without_an_initial_delay_the_group_is_complete_at_once() -> None:
+    bench = GroupBench(GroupConfig(group_initial_rebalance_delay_ms=0))
+    _, join = bench.come_in()
+    bench.pass_time(0)
+    assert join.error is ErrorCode.NONE
+
+
+def test_a_member_that_joins_a_stable_group_makes_all_members_join_again() -> None:
+    bench = GroupBench()
+    one, two = bench.stable_group()
+    three, join = bench.come_in()
+    assert bench.state() == "PreparingRebalance"
+    assert bench.heartbeat(one, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    joins = [join, bench.join(member_id=two)]
+    assert all(j.is_waiting for j in joins)
+    joins.append(bench.join(member_id=one))
+    assert [j.got.generation_id for j in joins] == [2, 2, 2]
+    assert {j.got.leader for j in joins} == {one}
+    assert [m.member_id for m in joins[2].got.members] == [one, two, three]
+
+
+def test_members_that_do_not_join_again_in_time_are_dropped() -> None:
+    bench = GroupBench()
+    one, two = bench.stable_group(rebalance_ms=5_000)
+    _, join = bench.come_in(rebalance_ms=5_000)
+    again = bench.join(member_id=two, rebalance_ms=5_000)
+    bench.pass_time(4_999)
+    assert again.is_waiting
+    bench.pass_time(1)
+    assert (again.got.generation_id, again.got.leader) == (2, two)
+    assert join.got.leader == two
+    assert bench.heartbeat(one, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_was_given_an_id_is_waited_for_and_forgotten_after_its_session() -> None:
+    bench = GroupBench()
+    (one,) = bench.stable_group(1)
+    pending = bench.join(session_ms=7_000).got.member_id
+    _, two = bench.come_in()
+    again = bench.join(member_id=one)
+    assert again.is_waiting
+    bench.pass_time(7_000)
+    assert (again.error, two.error) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert bench.join(member_id=pending).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_pending_member_cannot_come_back_as_a_static_one() -> None:
+    bench = GroupBench()
+    member_id = bench.join().got.member_id
+    assert bench.join(member_id=member_id, instance="i").error is ErrorCode.INVALID_REQUEST
+
+
+def test_a_new_member_that_waits_for_five_minutes_is_dropped_with_unknown_member_id() -> None:
+    bench = GroupBench()
+    bench.stable_group(rebalance_ms=1_000_000, session_ms=1_800_000)
+    _, join = bench.come_in(rebalance_ms=1_000_000, session_ms=1_800_000)
+    bench.pass_time(299_999)
+    assert join.is_waiting
+    bench.pass_time(1)
+    assert (join.error, join.got.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
+
+
+def test_a_second_join_of_a_waiting_member_answers_the_first() -> None:
+    bench = GroupBench()
+    member_id, first = bench.come_in()
+    second = bench.join(member_id=member_id)
+    assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
+    bench.pass_time(3_000)
+    assert second.error is ErrorCode.NONE
+
+
+def test_most_votes_choose_the_protocol_among_those_that_all_support() -> None:
+    bench = GroupBench()
+    wishes = [("a", "b", "c"), ("c", "b"), ("b", "c")]
+    joins = [bench.come_in(protocols=[(name, name.encode()) for name in names])[1] for names in wishes]
+    bench.pass_time(6_000)
+    assert {join.got.protocol_name for join in joins} == {"b"}
+    assert [m.metadata for m in joins[0].got.members] == [b"b", b"b", b"b"]
+
+
+def test_a_protocol_named_twice_counts_once() -> None:
+    bench = GroupBench()
+    _, join = bench.come_in(protocols=[("range", b"1"), ("range", b"2")])
+    bench.pass_time(3_000)
+    assert (join.got.protocol_name, join.got.members[0].metadata) == ("range", b"1")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"protocols": [("sticky", b"")]},
+        {"protocols": []},
+        {"protocol_type": "connect"},
+        {"protocol_type": ""},
+    ],
+)
+def test_a_member_that_cannot_work_with_the_others_is_refused(options: dict[str, object]) -> None:
+    bench = GroupBench()
+    (one,) = bench.stable_group(1)
+    assert bench.join(**options).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # type: ignore[arg-type]
+    refused = bench.join(member_id=one, **options)  # type: ignore[arg-type]
+    assert (refused.error, refused.got.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, one)
+    assert bench.state() == "Stable"
+
+
+@pytest.mark.parametrize("options", [{"protocols": []}, {"protocol_type": ""}])
+def test_a_new_group_is_not_made_for_a_member_without_protocols(options: dict[str, object]) -> None:
+    bench = GroupBench()
+    assert bench.join(**options).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # type: ignore[arg-type]
+    assert completed(bench.coordinator.list_groups((), ())) == []
+    assert bench.log == []
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
+def test_a_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
+    assert GroupBench().join(session_ms=session_ms).error is ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+def test_a_group_needs_an_id() -> None:
+    assert GroupBench().join("").error is ErrorCode.INVALID_GROUP_ID
+
+
+def test_a_member_id_that_nobody_gave_out_is_unknown() -> None:
+    bench = GroupBench()
+    assert bench.join(member_id="invented").error is ErrorCode.UNKNOWN_MEMBER_ID
+    bench.stable_group(1)
+    refused = bench.join(member_id="invented")
+    assert (refused.error, refused.got.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "invented")
+
+
+def test_a_full_group_takes_no_new_member_but_its_own() -> None:
+    bench = GroupBench(GroupConfig(group_max_size=2))
+    one, two = bench.stable_group(2)
+    refused = bench.join()
+    assert (refused.error, refused.got.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    joins = [bench.join(member_id=one), bench.join(member_id=two)]
+    assert [j.error for j in joins] == [ErrorCode.NONE, ErrorCode.NONE]
+
+
+def test_members_that_hold_an_id_are_turned_away_when_the_group_filled_up_meanwhile() -> None:
+    bench = GroupBench(GroupConfig(group_max_size=1))
+    first = bench.join().got.member_id
+    second = bench.join().got.member_id
+    join = bench.join(member_id=first)
+    assert bench.join(member_id=second).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    bench.pass_time(3_000)
+    assert join.error is ErrorCode.NONE
+    assert bench.join(member_id=second).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_a_lowered_limit_drops_the_last_members_to_join_again_after_a_reload() -> None:
+    bench = GroupBench()
+    one, two = bench.stable_group(2)
+    smaller = bench.reloaded(GroupConfig(group_max_size=1))
+    assert smaller.state() == "PreparingRebalance"
+    assert smaller.commit({("t", 0): 5}, member_id=two, generation=1) == [ErrorCode.NONE]
+    join = smaller.join(member_id=two)
+    assert smaller.join(member_id=one).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    smaller.pass_time(60_000)
+    assert (join.error, join.got.leader) == (ErrorCode.NONE, two)
+
+
+def test_a_failed_write_of_a_new_group_leaves_no_trace_of_it() -> None:
+    bench = GroupBench(append_error=ErrorCode.NOT_ENOUGH_REPLICAS)
+    join = bench.join(version=3)
+    assert join.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert completed(bench.coordinator.list_groups((), ())) == []
+    assert bench.coordinator.next_due_ms() is None
+    bench.append_error = None
+    assert bench.stable_group(1)
+
+
+def test_a_monstrous_client_id_gives_a_member_id_that_can_be_written() -> None:
+    bench = GroupBench()
+    member_id, _ = bench.come_in(client="x" * 32_000)
+    bench.pass_time(3_000)
+    assert len(member_id) < 300
+    bench.sync(member_id, 1, {})
+    assert bench.reloaded().heartbeat(member_id, 1) is ErrorCode.NONE

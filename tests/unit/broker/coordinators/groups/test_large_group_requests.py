@@ -1,0 +1,112 @@
+"""Requests for very many groups or partitions let other requests run: counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+import pytest
+
+from tests.support.loops import until
+from tests.support.state_log import MemoryStateLog
+from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+
+MANY = 3_000
+SLICES_OF_MANY = MANY // STEPS_PER_SLICE
+
+
+class Bench:
+    """A service over one partition; ten steps make a slice."""
+
+    def __init__(self) -> None:
+        self.time, self.log = VirtualTime(), MemoryStateLog(1)
+        self.slices = counted_slices()
+        self.service = GroupService(GroupConfig(), self.log, self.time, self.time, self.slices)
+
+    async def commit(self, group_id: str, partitions: int = 1) -> None:
+        wanted = tuple(
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=index)
+            for index in range(partitions)
+        )
+        topic = OffsetCommitRequestTopic(name="t", topic_id=UUID(int=1), partitions=wanted)
+        await self.service.commit_offsets(OffsetCommitRequest(group_id=group_id, topics=(topic,)), 9)
+
+    async def fetch_everything(self, *group_ids: str) -> list[tuple[int, int]]:
+        groups = [OffsetFetchRequestGroup(group_id=group_id, topics=None) for group_id in group_ids]
+        answers = await self.service.fetch_offsets(groups, True)
+        return [
+            (answer.error_code, sum(len(topic.partitions) for topic in answer.topics)) for answer in answers
+        ]
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    made.service.start()
+    made.service.on_leadership(0)
+    for _ in range(20):
+        await asyncio.sleep(0)
+    yield made
+    await made.service.stop()
+
+
+async def test_offsets_of_very_many_groups_are_fetched_in_slices(bench: Bench) -> None:
+    await bench.commit("g1")
+    turns, before = Turns(), bench.slices.count
+    found = await bench.fetch_everything(*(f"g{number}" for number in range(MANY)))
+    turns.stop()
+    assert found == [(0, 1 if number == 1 else 0) for number in range(MANY)]
+    assert bench.slices.count - before >= 2 * SLICES_OF_MANY
+    assert turns.count >= 2 * SLICES_OF_MANY - 5
+
+
+async def test_very_many_offsets_of_one_group_are_committed_and_fetched_in_slices(bench: Bench) -> None:
+    await bench.commit("g", MANY)
+    assert bench.slices.count >= SLICES_OF_MANY
+    before = bench.slices.count
+    assert await bench.fetch_everything("g") == [(0, MANY)]
+    assert bench.slices.count - before >= SLICES_OF_MANY
+    topics = (OffsetFetchRequestTopics(name="t", partition_indexes=tuple(range(MANY))),)
+    group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+    (answer,) = await bench.service.fetch_offsets((group,), False)
+    assert [found.committed_offset for found in answer.topics[0].partitions] == list(range(MANY))
+
+
+async def test_a_commit_whose_group_moves_before_it_is_written_writes_nothing(bench: Bench) -> None:
+    committing = asyncio.ensure_future(bench.commit("g", MANY))
+    await until(lambda: bench.slices.pending > 0)
+    bench.service.on_resignation(0)
+    with pytest.raises(KafkaError) as refused:
+        await committing
+    assert refused.value.code is ErrorCode.NOT_COORDINATOR
+    assert bench.log.end_offset(0) == 0
+
+
+async def test_offsets_whose_group_moves_while_they_are_read_are_not_told(bench: Bench) -> None:
+    await bench.commit("g", MANY)
+    fetching = asyncio.ensure_future(bench.fetch_everything("g"))
+    await until(lambda: bench.slices.pending > 0)
+    bench.service.on_resignation(0)
+    assert await fetching == [(ErrorCode.NOT_COORDINATOR, 0)]
+
+
+async def test_very_many_groups_are_deleted_in_slices(bench: Bench) -> None:
+    await bench.commit("g7")
+    before = bench.slices.count
+    results = await bench.service.delete_groups(f"g{number}" for number in range(MANY))
+    assert bench.slices.count - before >= SLICES_OF_MANY
+    assert [result.error_code for result in results] == [
+        ErrorCode.NONE if number == 7 else ErrorCode.GROUP_ID_NOT_FOUND for number in range(MANY)
+    ]
+    assert await bench.fetch_everything("g7") == [(0, 0)]

@@ -1,0 +1,33 @@
+"""What a group coordinator reports."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.support.exposed import exposed
+from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.testing.embedded import EmbeddedCluster
+
+PREFIX = "kafka_coordinator_group_groupmetadatamanager_"
+
+
+def read(metrics: BrokerMetrics) -> dict[str, float]:
+    return {name: value for name, value in exposed(metrics, PREFIX).items() if value}
+
+
+def test_groups_are_counted_by_their_states() -> None:
+    with EmbeddedCluster() as cluster:
+
+        async def join_and_leave() -> dict[str, float]:
+            async with Admin(cluster.bootstrap_servers) as admin:
+                await admin.create_topic("tides", 1)
+            async with Consumer(cluster.bootstrap_servers, group_id="harbour") as consumer:
+                consumer.subscribe(["tides"])
+                while not consumer.assignment():
+                    await consumer.poll(timeout_ms=100)
+                return cluster.run(lambda node: read(node.metrics))
+
+        assert asyncio.run(join_and_leave()) == {"numgroups": 1, "numgroupsstable": 1}
+        assert cluster.run(lambda node: read(node.metrics)) == {"numgroups": 1, "numgroupsempty": 1}

@@ -1,0 +1,144 @@
+"""When offsets and groups are forgotten (KIP-211), and when they must not be (KAFKA-8069)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.group_bench import GroupBench, subscription
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.records import GroupMetadataRecord, decode_record
+from tidelog.protocol.codec import encode
+from tidelog.protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import completed
+
+MINUTE_MS = 60_000
+CONFIG = GroupConfig(offsets_retention_minutes=10)
+RETENTION_MS = 10 * MINUTE_MS
+
+
+def group_ids(bench: GroupBench) -> list[str]:
+    return [group.group_id for group in completed(bench.coordinator.list_groups((), ()))]
+
+
+def test_a_simple_consumers_offsets_expire_each_by_itself_after_its_commit() -> None:
+    bench = GroupBench(CONFIG)
+    bench.commit({("t", 0): 1})
+    bench.pass_time(5 * MINUTE_MS)
+    bench.commit({("t", 1): 2})
+    bench.pass_time(5 * MINUTE_MS - 1)
+    assert bench.expire() == 0
+    bench.pass_time(1)
+    assert bench.expire() == 1
+    assert bench.offsets() == {("t", 1): 2}
+    bench.pass_time(5 * MINUTE_MS)
+    assert bench.expire() == 2
+    assert group_ids(bench) == []
+    assert completed(bench.reloaded().coordinator.list_groups((), ())) == []
+
+
+def test_offsets_of_a_group_expire_after_it_became_empty_however_old_they_are() -> None:
+    bench = GroupBench(CONFIG)
+    (one,) = bench.stable_group(1, session_ms=RETENTION_MS)
+    bench.commit({("t", 0): 1}, member_id=one, generation=1)
+    bench.pass_time(RETENTION_MS - 1)
+    bench.leave((one, None))
+    bench.pass_time(RETENTION_MS - 1)
+    assert bench.expire() == 0
+    bench.pass_time(1)
+    assert bench.expire() == 2
+    assert (bench.offsets(), group_ids(bench)) == ({}, [])
+
+
+def test_a_stable_group_keeps_offsets_of_its_topics_forever_and_loses_those_of_others() -> None:
+    bench = GroupBench(CONFIG)
+    (one,) = bench.stable_group(1, protocols=[("range", subscription("t"))], session_ms=RETENTION_MS * 2)
+    bench.commit({("t", 0): 1, ("u", 0): 2}, member_id=one, generation=1)
+    bench.pass_time(RETENTION_MS)
+    assert bench.expire() == 1
+    assert bench.offsets() == {("t", 0): 1}
+    assert bench.state() == "Stable"
+
+
+def test_a_rebalancing_group_and_one_that_does_not_consume_keep_all_offsets() -> None:
+    bench = GroupBench(CONFIG)
+    (one,) = bench.stable_group(1, protocols=[("range", subscription("t"))], session_ms=RETENTION_MS * 2)
+    bench.commit({("u", 0): 2}, member_id=one, generation=1)
+    bench.pass_time(RETENTION_MS)
+    bench.join()
+    bench.join(member_id=one, session_ms=RETENTION_MS * 2)
+    assert bench.state() == "PreparingRebalance"
+    assert bench.expire() == 0
+
+    other = GroupBench(CONFIG)
+    (one,) = other.stable_group(
+        1, protocol_type="connect", protocols=[("compatible", b"")], session_ms=RETENTION_MS * 2
+    )
+    other.commit({("u", 0): 2}, member_id=one, generation=1)
+    other.pass_time(RETENTION_MS)
+    assert other.expire() == 0
+
+
+def test_a_commit_that_says_how_long_it_is_kept_has_that_instead() -> None:
+    bench = GroupBench(CONFIG)
+    bench.commit({("t", 0): 1}, retention_ms=1_000, version=2)
+    bench.commit({("t", 1): 2}, retention_ms=3 * RETENTION_MS, version=2)
+    reloaded = bench.reloaded()
+    for each in (bench, reloaded):
+        each.pass_time(999)
+        assert each.expire() == 0
+        each.pass_time(1)
+        assert each.expire() == 1
+        each.pass_time(2 * RETENTION_MS)
+        assert each.expire() == 0
+        assert each.offsets() == {("t", 1): 2}
+
+
+def test_an_empty_group_without_offsets_is_forgotten_unless_a_member_is_about_to_join() -> None:
+    bench = GroupBench(CONFIG)
+    member_id = bench.join(session_ms=20_000).got.member_id
+    assert bench.expire() == 0
+    join = bench.join(member_id=member_id)
+    bench.pass_time(3_000)
+    assert join.error is ErrorCode.NONE
+    assert bench.expire() == 0
+    bench.leave((member_id, None))
+    assert bench.expire() == 1
+    assert group_ids(bench) == []
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_kafka_8069_offsets_do_not_expire_on_reload_when_the_record_does_not_say_since_when_it_is_empty(
+    version: int,
+) -> None:
+    bench = GroupBench(CONFIG)
+    value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol=None, leader=None)
+    raw = version.to_bytes(2, "big") + encode(value, version)
+    key = b"\0\2" + encode(GroupMetadataKey(group="g"), 0)
+    record = decode_record(key, raw)
+    assert isinstance(record, GroupMetadataRecord)
+    bench.commit({("t", 0): 7})
+    bench.log.append((key, raw))
+    bench.pass_time(MINUTE_MS)
+
+    loaded = bench.reloaded()
+    assert loaded.state() == "Empty"
+    assert loaded.expire() == 0
+    assert loaded.offsets() == {("t", 0): 7}
+    loaded.pass_time(RETENTION_MS - MINUTE_MS)
+    assert loaded.expire() == 2
+
+
+def test_kafka_8069_offsets_of_a_group_with_members_do_not_expire_on_reload_however_old_they_are() -> None:
+    bench = GroupBench(CONFIG)
+    (one,) = bench.stable_group(1, session_ms=1_800_000, protocols=[("range", subscription("t"))])
+    bench.commit({("t", 0): 7}, member_id=one, generation=1)
+    bench.now_ms += 100 * RETENTION_MS
+    loaded = bench.reloaded()
+    assert loaded.expire() == 0
+    loaded.pass_time(1_800_000)
+    assert loaded.state() == "Empty"
+    assert loaded.expire() == 0
+    assert loaded.offsets() == {("t", 0): 7}
+    loaded.pass_time(RETENTION_MS)
+    assert loaded.expire() == 2

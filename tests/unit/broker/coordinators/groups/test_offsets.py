@@ -1,0 +1,223 @@
+"""Committing, fetching and deleting offsets: who may, and what is seen when."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.support.group_bench import GroupBench, subscription
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestTopics
+from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import completed
+
+ID_1, ID_2 = UUID(int=1), UUID(int=2)
+
+
+def delete(bench: GroupBench, *partitions: tuple[str, int], group_id: str = "g") -> list[ErrorCode]:
+    request = OffsetDeleteRequest(
+        group_id=group_id,
+        topics=tuple(
+            OffsetDeleteRequestTopic(
+                name=topic, partitions=(OffsetDeleteRequestPartition(partition_index=index),)
+            )
+            for topic, index in partitions
+        ),
+    )
+    reply = bench.finish(bench.coordinator.delete_offsets(request))
+    return [ErrorCode(p.error_code) for topic in reply.topics for p in topic.partitions]
+
+
+def commit_with_id(bench: GroupBench, topic_id: UUID, offset: int) -> None:
+    partition = OffsetCommitRequestPartition(
+        partition_index=0, committed_offset=offset, committed_leader_epoch=3
+    )
+    topic = OffsetCommitRequestTopic(name="t", topic_id=topic_id, partitions=(partition,))
+    bench.finish(
+        bench.coordinator.commit_offsets(OffsetCommitRequest(group_id="g", topics=(topic,)), 10, bench.now)
+    )
+
+
+def test_a_simple_consumer_commits_without_ever_joining() -> None:
+    bench = GroupBench()
+    assert bench.commit({("t", 0): 5, ("u", 1): 7}) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert bench.offsets() == {("t", 0): 5, ("u", 1): 7}
+    assert bench.state() == "Empty"
+    assert bench.reloaded().offsets() == bench.offsets()
+
+
+def test_the_group_without_a_name_may_commit_as_ever() -> None:
+    bench = GroupBench()
+    assert bench.commit({("t", 0): 5}, group_id="") == [ErrorCode.NONE]
+    assert bench.offset("t", 0, group_id="") == (5, ErrorCode.NONE)
+
+
+def test_an_offset_that_was_never_committed_is_minus_one() -> None:
+    bench = GroupBench()
+    assert bench.offset("t", 0) == (-1, ErrorCode.NONE)
+    bench.commit({("t", 0): 5})
+    assert bench.offset("t", 1) == (-1, ErrorCode.NONE)
+    assert bench.offset("u", 0) == (-1, ErrorCode.NONE)
+
+
+def test_an_offset_may_go_back() -> None:
+    bench = GroupBench()
+    bench.commit({("t", 0): 5})
+    bench.commit({("t", 0): 2})
+    assert bench.offsets() == {("t", 0): 2}
+
+
+def test_leader_epoch_and_metadata_are_kept() -> None:
+    bench = GroupBench()
+    commit_with_id(bench, ID_1, 5)
+    asked = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
+    for coordinator in (bench.coordinator, bench.reloaded().coordinator):
+        (topic,) = completed(coordinator.fetch_offsets("g", asked, False))
+        assert topic.partitions[0].committed_leader_epoch == 3
+        (everything,) = completed(coordinator.fetch_all_offsets("g", False))
+        assert everything.topic_id == ID_1
+
+
+def test_an_offset_of_another_topic_of_the_same_name_does_not_count() -> None:
+    bench = GroupBench()
+    commit_with_id(bench, ID_1, 5)
+    found = {
+        topic_id: completed(
+            bench.coordinator.fetch_offsets(
+                "g", (OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=(0,)),), False
+            )
+        )[0]
+        .partitions[0]
+        .committed_offset
+        for topic_id in (ID_1, ID_2, ZERO_UUID)
+    }
+    assert found == {ID_1: 5, ID_2: -1, ZERO_UUID: 5}
+
+
+def test_only_members_of_the_generation_may_commit_while_there_are_members() -> None:
+    bench = GroupBench()
+    (one,) = bench.stable_group(1)
+    offsets = {("t", 0): 1}
+    assert bench.commit(offsets) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert bench.commit(offsets, member_id="m", generation=1) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert bench.commit(offsets, member_id=one, generation=0) == [ErrorCode.ILLEGAL_GENERATION]
+    assert bench.commit(offsets, member_id=one) == [ErrorCode.ILLEGAL_GENERATION]
+    assert bench.offsets() == {}
+    assert bench.commit(offsets, member_id=one, generation=1) == [ErrorCode.NONE]
+
+
+def test_members_may_still_commit_when_a_rebalance_begins_but_not_while_the_leader_thinks() -> None:
+    bench = GroupBench()
+    (one,) = bench.stable_group(1)
+    _, join = bench.come_in()
+    assert bench.commit({("t", 0): 1}, member_id=one, generation=1) == [ErrorCode.NONE]
+    bench.join(member_id=one)
+    assert join.error is ErrorCode.NONE
+    assert bench.commit({("t", 0): 2}, member_id=one, generation=2) == [ErrorCode.REBALANCE_IN_PROGRESS]
+    assert bench.offsets() == {("t", 0): 1}
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)],
+)
+def test_a_member_of_an_unknown_group_cannot_commit(version: int, error: ErrorCode) -> None:
+    bench = GroupBench()
+    assert bench.commit({("t", 0): 1}, member_id="m", generation=1, version=version) == [error]
+
+
+def test_anybody_may_commit_for_a_group_whose_members_have_all_left() -> None:
+    bench = GroupBench()
+    (one,) = bench.stable_group(1)
+    bench.leave((one, None))
+    assert bench.commit({("t", 0): 9}) == [ErrorCode.NONE]
+    assert bench.commit({("t", 0): 9}, member_id=one, generation=1) == [ErrorCode.UNKNOWN_MEMBER_ID]
+
+
+def test_metadata_over_the_limit_is_refused_for_that_partition_only() -> None:
+    bench = GroupBench(GroupConfig(offset_metadata_max_bytes=4))
+    assert bench.commit({("t", 0): 1}, metadata="12345") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert completed(bench.coordinator.list_groups((), ())) == []
+    assert bench.commit({("t", 0): 1}, metadata="1234") == [ErrorCode.NONE]
+    (topic,) = completed(bench.coordinator.fetch_all_offsets("g", False))
+    assert topic.partitions[0].metadata == "1234"
+
+
+def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
+    bench = GroupBench(append_error=ErrorCode.NOT_ENOUGH_REPLICAS)
+    assert bench.commit({("t", 0): 1}) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    bench.append_error = None
+    assert bench.offsets() == {}
+    assert completed(bench.coordinator.list_groups((), ())) == []
+
+
+def test_an_offset_is_seen_when_it_is_committed_in_the_log_and_not_before() -> None:
+    bench = GroupBench()
+    bench.commit({("t", 0): 1})
+    bench.holds_commits = True
+    bench.commit({("t", 0): 2})
+    bench.commit({("t", 0): 3, ("t", 1): 4})
+    assert bench.offsets() == {("t", 0): 1}
+    bench.coordinator.advance(2)
+    assert bench.offsets() == {("t", 0): 2}
+    bench.commit_all()
+    assert bench.offsets() == {("t", 0): 3, ("t", 1): 4}
+
+
+def test_offsets_of_topics_that_nobody_consumes_are_deleted() -> None:
+    bench = GroupBench()
+    (one,) = bench.stable_group(1, protocols=[("range", subscription("t"))])
+    bench.commit({("t", 0): 1, ("u", 0): 2}, member_id=one, generation=1)
+    assert delete(bench, ("t", 0), ("u", 0), ("u", 1)) == [
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+    ]
+    assert bench.offsets() == {("t", 0): 1}
+    assert bench.reloaded().offsets() == {("t", 0): 1}
+    bench.leave((one, None))
+    assert delete(bench, ("t", 0)) == [ErrorCode.NONE]
+    assert bench.offsets() == {}
+
+
+def test_subscriptions_that_cannot_be_read_keep_all_offsets() -> None:
+    bench = GroupBench()
+    (one,) = bench.stable_group(1, protocols=[("range", b"\0\0garbage")])
+    bench.commit({("u", 0): 2}, member_id=one, generation=1)
+    assert delete(bench, ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def test_offsets_are_not_deleted_for_groups_that_are_unknown_or_no_consumers() -> None:
+    bench = GroupBench()
+    for group_id, error in [("", ErrorCode.INVALID_GROUP_ID), ("g", ErrorCode.GROUP_ID_NOT_FOUND)]:
+        with pytest.raises(KafkaError) as raised:
+            delete(bench, ("t", 0), group_id=group_id)
+        assert raised.value.code is error
+    bench.stable_group(1, protocol_type="connect", protocols=[("compatible", b"")])
+    with pytest.raises(KafkaError) as raised:
+        delete(bench, ("t", 0))
+    assert raised.value.code is ErrorCode.NON_EMPTY_GROUP
+
+
+def test_offsets_in_a_deleted_topic_are_forgotten_but_not_those_of_its_namesake() -> None:
+    bench = GroupBench()
+    commit_with_id(bench, ID_1, 5)
+    bench.commit({("u", 0): 6})
+    bench.perform(bench.coordinator.forget_topics({"t": ID_2}))
+    assert bench.offsets() == {("t", 0): 5, ("u", 0): 6}
+    bench.perform(bench.coordinator.forget_topics({"t": ID_1}))
+    assert bench.offsets() == {("u", 0): 6}
+    bench.perform(bench.coordinator.forget_topics({"u": ID_2}))
+    assert bench.offsets() == {}

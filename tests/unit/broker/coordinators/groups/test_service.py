@@ -1,0 +1,626 @@
+"""The shell: loading, leadership, replies that wait for the log, and what happens when the log fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from uuid import UUID
+
+import pytest
+
+from tests.support.state_log import MemoryStateLog
+from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.member import Client
+from tidelog.broker.coordinators.groups.records import (
+    CommittedOffset,
+    GroupMetadataRecord,
+    encode_record,
+    offset_commit,
+)
+from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.node.wiring.topic_followers import CoordinatorRoles
+from tidelog.broker.partitions.role_changes import RoleChanges
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
+from tidelog.protocol.coordinator_records.group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidelog.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from tidelog.protocol.messages.sync_group import (
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
+    SyncGroupResponse,
+)
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.steps import completed
+
+CONFIG = GroupConfig(offsets_commit_timeout_ms=40)
+GROUP = "c"  # kept in partition 0 of 3, "a" in partition 1
+CLIENT = Client("c", "/127.0.0.1")
+
+
+class Bench:
+    """A service with its log and its time."""
+
+    def __init__(self, log: MemoryStateLog | None = None, config: GroupConfig = CONFIG) -> None:
+        self.log = log or MemoryStateLog()
+        self.time = VirtualTime()
+        self.service = GroupService(config, self.log, self.time, self.time, Slices(self.time))
+
+    async def serving(self, *partitions: int) -> Bench:
+        self.service.start()
+        for partition in partitions:
+            self.service.on_leadership(partition)
+        await self.settle()
+        return self
+
+    async def settle(self) -> None:
+        """Let everything run that can run now."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def commit(
+        self, offset: int, group_id: str = GROUP, generation: int = -1, member_id: str = ""
+    ) -> ErrorCode:
+        partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            topics=(OffsetCommitRequestTopic(name="t", topic_id=UUID(int=1), partitions=(partition,)),),
+        )
+        try:
+            response = await self.service.commit_offsets(request, 9)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    async def fetch(self, group_id: str = GROUP, *, require_stable: bool = False) -> tuple[int, ErrorCode]:
+        topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
+        group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+        (response,) = await self.service.fetch_offsets((group,), require_stable)
+        if response.error_code:
+            return -1, ErrorCode(response.error_code)
+        found = response.topics[0].partitions[0]
+        return found.committed_offset, ErrorCode(found.error_code)
+
+    def join(
+        self, member_id: str = "", version: int = 3, group_id: str = GROUP
+    ) -> Awaitable[JoinGroupResponse]:
+        request = JoinGroupRequest(
+            group_id=group_id,
+            member_id=member_id,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=(JoinGroupRequestProtocol(name="range"),),
+        )
+        return self.service.join(CLIENT, request, version)
+
+    def sync(self, member_id: str, generation: int) -> Awaitable[SyncGroupResponse]:
+        assignment = SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")
+        request = SyncGroupRequest(
+            group_id=GROUP, member_id=member_id, generation_id=generation, assignments=(assignment,)
+        )
+        return self.service.sync(request)
+
+    def heartbeat(self, member_id: str, generation: int = 1, group_id: str = GROUP) -> ErrorCode:
+        request = HeartbeatRequest(group_id=group_id, member_id=member_id, generation_id=generation)
+        return ErrorCode(self.service.heartbeat(request).error_code)
+
+    async def stable_member(self) -> str:
+        joined = self.join()
+        self.time.pass_time(3_000)
+        member_id = (await joined).member_id
+        assert (await self.sync(member_id, 1)).assignment == b"all"
+        return member_id
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = await Bench().serving(0)
+    yield made
+    await made.service.stop()
+
+
+async def test_a_member_joins_syncs_commits_and_leaves(bench: Bench) -> None:
+    member_id = await bench.stable_member()
+    assert bench.heartbeat(member_id) is ErrorCode.NONE
+    assert await bench.commit(5, generation=1, member_id=member_id) is ErrorCode.NONE
+    assert await bench.fetch() == (5, ErrorCode.NONE)
+    assert bench.service.group_counts() == {GroupState.STABLE: 1}
+    leaving = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member_id),))
+    assert (await bench.service.leave(leaving, 5)).members[0].error_code == 0
+    assert bench.service.describe_group(GROUP, 6).group_state == "Empty"
+
+
+async def test_a_session_ends_by_the_timer_alone(bench: Bench) -> None:
+    member_id = await bench.stable_member()
+    for _ in range(5):
+        bench.time.pass_time(8_000)
+        assert bench.heartbeat(member_id) is ErrorCode.NONE
+    bench.time.pass_time(10_001)
+    assert bench.service.describe_group(GROUP, 6).group_state == "Empty"
+
+
+async def test_a_jump_of_the_wall_clock_ends_no_session(bench: Bench) -> None:
+    member_id = await bench.stable_member()
+    bench.time.step_wall_clock(86_400_000)
+    bench.time.pass_time(1_000)
+    assert bench.heartbeat(member_id) is ErrorCode.NONE
+
+
+async def test_a_restart_keeps_offsets_and_members(bench: Bench) -> None:
+    member_id = await bench.stable_member()
+    await bench.commit(5, generation=1, member_id=member_id)
+    await bench.service.stop()
+    again = await Bench(bench.log).serving(0)
+    assert await again.fetch() == (5, ErrorCode.NONE)
+    assert again.heartbeat(member_id) is ErrorCode.NONE
+    assert (await again.sync(member_id, 1)).assignment == b"all"
+    await again.service.stop()
+
+
+async def test_requests_are_refused_where_the_group_is_not_kept(bench: Bench) -> None:
+    assert bench.service.partition_for(GROUP) == 0
+    assert bench.service.partition_for("a") == 1
+    expected = ErrorCode.NOT_COORDINATOR
+    assert await bench.commit(5, group_id="a") is expected
+    assert await bench.fetch("a") == (-1, expected)
+    assert (await bench.join(group_id="a")).error_code == expected
+    assert (await bench.service.sync(SyncGroupRequest(group_id="a"))).error_code == expected
+    assert bench.heartbeat("m", group_id="a") is expected
+    assert bench.service.describe_group("a", 6).error_code == expected
+    assert (await bench.service.delete_groups(("a",)))[0].error_code == expected
+
+
+async def test_requests_are_refused_before_the_start_and_after_the_stop() -> None:
+    bench = Bench()
+    expected = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for _ in range(2):
+        assert await bench.commit(5) is expected
+        assert (await bench.join()).error_code == expected
+        assert bench.heartbeat("m") is expected
+        with pytest.raises(KafkaError) as raised:
+            completed(bench.service.list_groups((), ()))
+        assert raised.value.code is expected
+        await bench.serving(0)
+        await bench.service.stop()
+
+
+async def test_while_a_partition_is_loading_clients_are_told_to_wait_and_heartbeats_are_fine() -> None:
+    bench = Bench()
+    await bench.serving()
+    bench.log.read_gate = asyncio.Event()
+    bench.service.on_leadership(0)
+    await bench.settle()
+    expected = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert await bench.commit(5) is expected
+    assert await bench.fetch() == (-1, expected)
+    assert (await bench.join()).error_code == expected
+    assert bench.heartbeat("m") is ErrorCode.NONE
+    with pytest.raises(KafkaError) as raised:
+        completed(bench.service.list_groups((), ()))
+    assert raised.value.code is expected
+    bench.log.read_gate.set()
+    await bench.settle()
+    assert await bench.commit(5) is ErrorCode.NONE
+    await bench.service.stop()
+
+
+async def test_a_partition_that_moves_away_while_loading_is_not_served() -> None:
+    bench = Bench()
+    await bench.serving()
+    bench.log.read_gate = asyncio.Event()
+    bench.service.on_leadership(0)
+    await bench.settle()
+    bench.service.on_resignation(0)
+    bench.log.read_gate.set()
+    await bench.settle()
+    assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
+    bench.service.on_leadership(0)
+    await bench.settle()
+    assert await bench.commit(5) is ErrorCode.NONE
+    await bench.service.stop()
+
+
+async def test_leadership_that_is_told_twice_changes_nothing(bench: Bench) -> None:
+    member_id = await bench.stable_member()
+    bench.service.on_leadership(0)
+    await bench.settle()
+    assert bench.heartbeat(member_id) is ErrorCode.NONE
+    bench.service.on_resignation(1)
+
+
+async def test_joins_and_syncs_that_wait_are_sent_away_when_the_partition_moves(bench: Bench) -> None:
+    joined = bench.join()
+    bench.service.on_resignation(0)
+    assert (await joined).error_code == ErrorCode.NOT_COORDINATOR
+    bench.time.pass_time(1_000_000)
+
+
+@pytest.mark.parametrize("error", [OSError(5, "EIO"), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)])
+async def test_a_partition_that_cannot_be_read_is_not_served(error: Exception) -> None:
+    bench = Bench()
+    bench.log.read_error = error
+    await bench.serving(0)
+    assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
+    assert completed(bench.service.list_groups((), ())) == []
+    bench.service.on_resignation(0)
+    bench.log.read_error = None
+    bench.service.on_leadership(0)
+    await bench.settle()
+    assert await bench.commit(5) is ErrorCode.NONE
+    await bench.service.stop()
+
+
+async def test_a_partition_that_could_not_be_read_is_loaded_when_its_leader_epoch_changes() -> None:
+    bench = Bench()
+    bench.log.read_error = OSError(5, "EIO")
+    await bench.serving(0)
+    bench.log.read_error = None
+    bench.service.on_leadership(0)
+    await bench.settle()
+    assert await bench.commit(5) is ErrorCode.NONE
+    await bench.service.stop()
+
+
+async def test_a_coordinator_that_has_stopped_loads_nothing_any_more(bench: Bench) -> None:
+    await bench.service.stop()
+    bench.service.on_leadership(0)
+    await bench.settle()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    bench.service.on_resignation(0)
+
+
+async def test_a_damaged_record_keeps_the_partition_from_being_served() -> None:
+    bench = Bench()
+    bench.log.append(0, [(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4damaged")])
+    await bench.serving(0)
+    assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
+    await bench.service.stop()
+
+
+async def test_a_group_record_that_makes_no_sense_keeps_its_partition_alone_from_being_served() -> None:
+    """Two members claim one instance id; the groups of this node could not even be listed any more."""
+    bench = Bench()
+    members = tuple(
+        MemberMetadata(
+            member_id=member_id,
+            group_instance_id="same",
+            client_id="c",
+            client_host="/127.0.0.1",
+            rebalance_timeout=1_000,
+            session_timeout=10_000,
+            subscription=b"",
+            assignment=b"",
+        )
+        for member_id in ("one", "other")
+    )
+    value = GroupMetadataValue(
+        protocol_type="consumer", generation=1, protocol="range", leader="one", members=members
+    )
+    record = GroupMetadataRecord(GroupMetadataKey(group=GROUP), value)
+    bench.log.append(0, [encode_record(record)])
+    await bench.serving(0, 1)
+    assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
+    assert await bench.commit(5, "a") is ErrorCode.NONE
+    assert [group.group_id for group in completed(bench.service.list_groups((), ()))] == ["a"]
+    await bench.service.stop()
+
+
+@pytest.mark.parametrize(
+    ("append_error", "told"),
+    [
+        (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
+        (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+async def test_kafka_15784_a_commit_that_is_not_appended_is_refused_and_leaves_no_trace(
+    bench: Bench, append_error: ErrorCode, told: ErrorCode
+) -> None:
+    bench.log.append_error = append_error
+    assert await bench.commit(5) is told
+    assert await bench.fetch() == (-1, ErrorCode.NONE)
+    bench.log.append_error = None
+    assert await bench.commit(6) is ErrorCode.NONE
+
+
+async def test_a_commit_is_answered_and_seen_when_it_is_committed(bench: Bench) -> None:
+    bench.log.holds_commits = True
+    commit = asyncio.ensure_future(bench.commit(5))
+    await bench.settle()
+    assert not commit.done()
+    assert await bench.fetch() == (-1, ErrorCode.NONE)
+    bench.log.commit_all()
+    assert await commit is ErrorCode.NONE
+    assert await bench.fetch() == (5, ErrorCode.NONE)
+
+
+async def test_a_slow_commit_is_answered_as_unavailable_but_counts_when_it_is_committed(bench: Bench) -> None:
+    bench.log.holds_commits = True
+    assert await bench.commit(5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await bench.fetch() == (-1, ErrorCode.NONE)
+    bench.log.commit_all()
+    await bench.settle()
+    assert await bench.fetch() == (5, ErrorCode.NONE)
+
+
+async def test_a_stable_fetch_waits_for_commits_under_way(bench: Bench) -> None:
+    bench.log.holds_commits = True
+    commit = asyncio.ensure_future(bench.commit(5))
+    await bench.settle()
+    fetch = asyncio.ensure_future(bench.fetch(require_stable=True))
+    await bench.settle()
+    assert not fetch.done()
+    bench.log.commit_all()
+    assert await fetch == (5, ErrorCode.NONE)
+    assert await commit is ErrorCode.NONE
+
+
+async def test_a_stable_fetch_waits_no_longer_than_a_commit_may_take(bench: Bench) -> None:
+    bench.log.holds_commits = True
+    commit = asyncio.ensure_future(bench.commit(5))
+    await bench.settle()
+    assert await bench.fetch(require_stable=True) == (-1, ErrorCode.NOT_COORDINATOR)
+    assert await commit is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+async def test_kafka_15784_an_append_that_fails_after_it_was_applied_makes_the_partition_load_again(
+    bench: Bench,
+) -> None:
+    member_id = await bench.stable_member()
+    bench.log.holds_commits = True
+    commit = asyncio.ensure_future(bench.commit(5, generation=1, member_id=member_id))
+    await bench.settle()
+    lost = bench.log.batches[0].pop()
+    bench.log.fail_commits(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert lost
+    assert await commit is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.log.holds_commits = False
+    await bench.settle()
+    assert await bench.fetch() == (-1, ErrorCode.NONE)
+    assert await bench.commit(6, generation=1, member_id=member_id) is ErrorCode.NONE
+
+
+async def test_commits_and_stable_fetches_under_way_fail_when_the_partition_moves(bench: Bench) -> None:
+    bench.log.holds_commits = True
+    commit = asyncio.ensure_future(bench.commit(5))
+    await bench.settle()
+    fetch = asyncio.ensure_future(bench.fetch(require_stable=True))
+    await bench.settle()
+    bench.service.on_resignation(0)
+    assert await commit is ErrorCode.NOT_COORDINATOR
+    assert await fetch == (-1, ErrorCode.NOT_COORDINATOR)
+    bench.log.commit_all()
+    await bench.settle()
+
+
+async def test_an_assignment_that_is_not_appended_sends_the_members_back(bench: Bench) -> None:
+    joined = bench.join()
+    bench.time.pass_time(3_000)
+    member_id = (await joined).member_id
+    bench.log.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await bench.sync(member_id, 1)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.log.append_error = None
+    again = await bench.join(member_id)
+    assert (again.error_code, again.generation_id) == (0, 2)
+
+
+async def test_a_client_that_went_away_does_not_disturb_the_others(bench: Bench) -> None:
+    gone, stays = bench.join(), bench.join()
+    task = asyncio.ensure_future(gone)
+    task.cancel()
+    bench.time.pass_time(6_000)
+    assert (await stays).error_code == 0
+
+
+async def test_offsets_expire_by_the_timer_alone_in_batches_that_fit() -> None:
+    bench = await Bench(config=GroupConfig(offsets_retention_minutes=1)).serving(0)
+    for start in range(0, 1_200, 400):
+        partitions = tuple(
+            OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
+            for index in range(start, start + 400)
+        )
+        topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
+        await bench.service.commit_offsets(OffsetCommitRequest(group_id=GROUP, topics=(topic,)), 9)
+    assert len(bench.log.batches[0]) == 3
+    bench.time.pass_time(600_000)
+    await bench.settle()
+    assert len(bench.log.batches[0]) == 3 + 3
+    assert completed(bench.service.list_groups((), ())) == []
+    assert await bench.fetch() == (-1, ErrorCode.NONE)
+    await bench.service.stop()
+
+
+async def test_offsets_are_deleted_on_request_and_with_their_topic(bench: Bench) -> None:
+    await bench.commit(5)
+    partition = OffsetDeleteRequestPartition(partition_index=0)
+    request = OffsetDeleteRequest(
+        group_id=GROUP, topics=(OffsetDeleteRequestTopic(name="t", partitions=(partition,)),)
+    )
+    response = await bench.service.delete_offsets(request)
+    assert response.topics[0].partitions[0].error_code == 0
+    assert await bench.fetch() == (-1, ErrorCode.NONE)
+    await bench.commit(6)
+    bench.service.on_topics_deleted({"t": UUID(int=1)})
+    assert await bench.fetch() == (-1, ErrorCode.NONE)
+
+
+async def test_a_group_is_deleted_for_good(bench: Bench) -> None:
+    await bench.commit(5)
+    assert (await bench.service.delete_groups((GROUP,)))[0].error_code == 0
+    again = await Bench(bench.log).serving(0)
+    assert completed(again.service.list_groups((), ())) == []
+    await again.service.stop()
+
+
+async def test_loading_lets_others_run_and_takes_every_record() -> None:
+    log = MemoryStateLog()
+    log.chunk_batches = 7
+    for number in range(40):
+        commits = (
+            offset_commit(GROUP, "t", index, CommittedOffset(offset=number, commit_wall_ms=1))
+            for index in range(100)
+        )
+        await Bench(log).settle()
+        log.append(0, [encode_record(commit) for commit in commits])
+    bench = Bench(log)
+    bench.service.start()
+    bench.service.on_leadership(0)
+    turns = 0
+    async with asyncio.timeout(10):
+        while await bench.fetch() != (39, ErrorCode.NONE):
+            turns += 1
+            await asyncio.sleep(0)
+    assert turns >= 4_000 // 500
+    await bench.service.stop()
+
+
+def transactional(offset: int, group_offset: int) -> BatchBuilder:
+    builder = BatchBuilder(
+        base_offset=offset, producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True
+    )
+    commit = offset_commit(GROUP, "t", 0, CommittedOffset(offset=group_offset, commit_wall_ms=1))
+    builder.append(1, *encode_record(commit))
+    return builder
+
+
+def marker(offset: int, kind: int) -> BatchBuilder:
+    builder = BatchBuilder(
+        base_offset=offset, producer_id=9, producer_epoch=0, is_transactional=True, is_control=True
+    )
+    builder.append(1, b"\0\0" + kind.to_bytes(2), b"\0\0\0\0\0\0")
+    return builder
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected", "stable"),
+    [
+        ([], (-1, ErrorCode.NONE), (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)),
+        ([0], (-1, ErrorCode.NONE), (-1, ErrorCode.NONE)),
+        ([1], (5, ErrorCode.NONE), (5, ErrorCode.NONE)),
+        ([2, 1], (5, ErrorCode.NONE), (5, ErrorCode.NONE)),
+    ],
+)
+async def test_transactions_in_the_log_are_loaded_by_their_end_markers(
+    kinds: list[int], expected: tuple[int, ErrorCode], stable: tuple[int, ErrorCode]
+) -> None:
+    bench = Bench()
+    bench.log.append_batch(0, lambda offset: transactional(offset, 5))
+    for kind in kinds:
+        bench.log.append_batch(0, lambda offset, kind=kind: marker(offset, kind))  # type: ignore[misc]
+    await bench.serving(0)
+    assert await bench.fetch() == expected
+    assert await bench.fetch(require_stable=True) == stable
+    await bench.service.stop()
+
+
+async def test_redpanda_9571_a_leader_that_followers_still_follow_may_have_a_successor_all_the_same() -> None:
+    """Its heartbeats were late, so the controller chose another; followers had not heard of that yet."""
+    bench = await Bench().serving(0, 1, 2)
+    assert await bench.commit(7) is ErrorCode.NONE
+    bench.log.is_succeeded = True
+    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    bench.log.is_succeeded = False
+    assert await bench.fetch() == (7, ErrorCode.NONE)
+
+
+async def test_a_coordinator_that_may_have_a_successor_answers_nothing_from_memory() -> None:
+    bench = await Bench().serving(0, 1, 2)
+    assert await bench.commit(7) is ErrorCode.NONE
+    member = await bench.stable_member()
+    bench.log.is_cut_off = True
+    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    assert await bench.commit(8) is ErrorCode.NOT_COORDINATOR
+    assert bench.heartbeat(member) is ErrorCode.NOT_COORDINATOR
+    bench.log.is_cut_off = False
+    assert await bench.fetch() == (7, ErrorCode.NONE)
+    assert bench.heartbeat(member) is ErrorCode.NONE
+
+
+async def test_a_coordinator_whose_disk_failed_sends_its_clients_to_another(bench: Bench) -> None:
+    """The log is lost before the controller has moved the leadership; clients take other errors for fatal."""
+    assert await bench.commit(7) is ErrorCode.NONE
+    member = await bench.stable_member()
+    bench.log.lost = ErrorCode.KAFKA_STORAGE_ERROR
+    assert await bench.commit(8, generation=1, member_id=member) is ErrorCode.NOT_COORDINATOR
+    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    assert await bench.fetch(require_stable=True) == (-1, ErrorCode.NOT_COORDINATOR)
+    assert (await bench.join(member)).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await bench.sync(member, 1)).error_code == ErrorCode.NOT_COORDINATOR
+    assert bench.heartbeat(member) is ErrorCode.NOT_COORDINATOR
+    assert bench.service.describe_group(GROUP, 6).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await bench.service.delete_groups((GROUP,)))[0].error_code == ErrorCode.NOT_COORDINATOR
+    leaving = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member),))
+    with pytest.raises(KafkaError) as refusal:
+        await bench.service.leave(leaving, 5)
+    assert refusal.value.code is ErrorCode.NOT_COORDINATOR
+
+
+async def test_joins_that_wait_at_a_coordinator_whose_disk_fails_are_sent_away_at_once(bench: Bench) -> None:
+    waiting = bench.join()
+    lost = RoleChanges(gone=[TopicPartition(GROUP_METADATA_TOPIC, 0), TopicPartition("t", 1)])
+    roles = CoordinatorRoles({GROUP_METADATA_TOPIC: bench.service})
+    roles.roles_changed(lost, MetadataImage(cluster_id="c"))
+    assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
+    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+
+
+async def test_a_new_member_whose_client_goes_before_it_has_joined_is_dropped_at_once() -> None:
+    """What it says about itself once stayed in memory until its session ended."""
+    bench = await Bench().serving(0)
+    gone, stays = asyncio.ensure_future(bench.join()), asyncio.ensure_future(bench.join())
+    await bench.settle()
+    memory = bench.service.member_memory
+    before_bytes = memory.used_bytes
+    gone.cancel()
+    await bench.settle()
+    assert memory.used_bytes == before_bytes // 2
+    bench.time.pass_time(10_000)
+    await bench.settle()
+    joined = stays.result()
+    assert (joined.error_code, len(joined.members)) == (0, 1)
+
+
+async def test_a_member_that_has_taken_part_keeps_its_place_when_its_client_goes_while_it_joins_again() -> (
+    None
+):
+    bench = await Bench().serving(0)
+    first = asyncio.ensure_future(bench.join())
+    bench.time.pass_time(10_000)
+    await bench.settle()
+    member_id = first.result().member_id
+    newcomer = asyncio.ensure_future(bench.join())
+    again = asyncio.ensure_future(bench.join(member_id, version=9))
+    await bench.settle()
+    third = asyncio.ensure_future(bench.join())
+    rejoined = asyncio.ensure_future(bench.join(member_id, version=9))
+    await bench.settle()
+    rejoined.cancel()
+    await bench.settle()
+    assert member_id in {member.member_id for member in bench.service.describe_group(GROUP, 5).members}
+    for task in (newcomer, again, third):
+        task.cancel()

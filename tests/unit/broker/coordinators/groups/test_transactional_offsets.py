@@ -1,0 +1,252 @@
+"""Offsets that transactions commit: unseen until the end marker, and replayed sanely from the log."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.support.group_bench import GroupBench
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.records import CommittedOffset, offset_commit
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tidelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tidelog.protocol.steps import completed
+
+PRODUCER, OTHER_PRODUCER = 77, 78
+TOPIC_ID = UUID(int=9)
+
+
+class Transactions(GroupBench):
+    """A bench that also replays what producers commit in transactions."""
+
+    def in_transaction(self, producer_id: int, partition: int, offset: int) -> None:
+        record = offset_commit(
+            "g", "t", partition, CommittedOffset(offset=offset, commit_wall_ms=self.now_ms)
+        )
+        self.coordinator.replay(record, len(self.log), producer_id)
+        self._appended()
+
+    def commit_in_transaction(
+        self,
+        offset: int = 5,
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str | None = None,
+    ) -> ErrorCode:
+        """A TxnOffsetCommit request; the error of its partition, or of the whole."""
+        partition = TxnOffsetCommitRequestPartition(
+            partition_index=0, committed_offset=offset, committed_metadata=metadata
+        )
+        request = TxnOffsetCommitRequest(
+            group_id="g",
+            producer_id=PRODUCER,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance,
+            topics=(TxnOffsetCommitRequestTopic(name="t", partitions=(partition,)),),
+        )
+        try:
+            reply, writes = self.coordinator.commit_transactional_offsets(request, {"t": TOPIC_ID}, self.now)
+        except KafkaError as error:
+            return error.code
+        for record in writes.records:
+            self.coordinator.replay(record, len(self.log), PRODUCER)
+            self._appended()
+        return ErrorCode(reply.topics[0].partitions[0].error_code)
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        self.append_end(producer_id, commit=commit)
+        self.replicate()
+
+    def append_end(self, producer_id: int, *, commit: bool) -> None:
+        """The marker is in the leader's log, and nowhere else."""
+        self.coordinator.replay_transaction_end(producer_id, commit, len(self.log))
+        self.log.append((b"", None))
+
+    def replicate(self) -> None:
+        self.coordinator.advance(len(self.log))
+
+    def _appended(self) -> None:
+        self.log.append((b"", None))
+        self.replicate()
+
+
+def test_an_offset_in_a_transaction_is_not_seen_before_the_transaction_commits() -> None:
+    bench = Transactions()
+    bench.in_transaction(PRODUCER, 0, 5)
+    assert bench.offset("t", 0) == (-1, ErrorCode.NONE)
+    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert bench.state() == "Empty"
+    bench.end(PRODUCER, commit=True)
+    assert bench.offset("t", 0, require_stable=True) == (5, ErrorCode.NONE)
+
+
+def test_an_offset_in_an_aborted_transaction_is_never_seen() -> None:
+    bench = Transactions()
+    bench.commit({("t", 0): 3})
+    bench.in_transaction(PRODUCER, 0, 5)
+    assert bench.offset("t", 0) == (3, ErrorCode.NONE)
+    bench.end(PRODUCER, commit=False)
+    assert bench.offset("t", 0, require_stable=True) == (3, ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("commit", [False, True])
+def test_an_offset_is_unstable_until_the_marker_of_its_transaction_is_replicated(commit: bool) -> None:
+    bench = Transactions()
+    bench.commit({("t", 0): 3})
+    bench.in_transaction(PRODUCER, 0, 5)
+    bench.append_end(PRODUCER, commit=commit)
+    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert bench.offset("t", 0) == (3, ErrorCode.NONE)
+    bench.replicate()
+    assert bench.offset("t", 0, require_stable=True) == (5 if commit else 3, ErrorCode.NONE)
+
+
+def test_partitions_outside_of_the_transaction_are_stable() -> None:
+    bench = Transactions()
+    bench.commit({("t", 1): 3})
+    bench.in_transaction(PRODUCER, 0, 5)
+    assert bench.offset("t", 1, require_stable=True) == (3, ErrorCode.NONE)
+
+
+def test_an_offset_that_was_committed_later_in_the_log_wins_over_the_transactions() -> None:
+    bench = Transactions()
+    bench.in_transaction(PRODUCER, 0, 5)
+    bench.commit({("t", 0): 9})
+    bench.end(PRODUCER, commit=True)
+    assert bench.offset("t", 0) == (9, ErrorCode.NONE)
+
+
+def test_two_open_transactions_on_one_partition_are_both_waited_for() -> None:
+    bench = Transactions()
+    bench.in_transaction(PRODUCER, 0, 5)
+    bench.in_transaction(PRODUCER, 0, 6)
+    bench.in_transaction(OTHER_PRODUCER, 0, 7)
+    bench.end(PRODUCER, commit=True)
+    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    bench.end(OTHER_PRODUCER, commit=False)
+    assert bench.offset("t", 0, require_stable=True) == (6, ErrorCode.NONE)
+
+
+def test_the_end_of_a_transaction_without_offsets_means_nothing() -> None:
+    bench = Transactions()
+    bench.end(PRODUCER, commit=True)
+    assert bench.offsets() == {}
+
+
+def test_neither_offset_nor_group_expires_while_a_transaction_is_open() -> None:
+    bench = Transactions(GroupConfig(offsets_retention_minutes=1))
+    bench.commit({("t", 0): 3})
+    bench.in_transaction(PRODUCER, 0, 5)
+    bench.pass_time(3_600_000)
+    assert bench.expire() == 0
+    bench.end(PRODUCER, commit=False)
+    assert bench.expire() == 2
+
+
+def test_deleting_an_offset_also_takes_it_out_of_open_transactions() -> None:
+    bench = Transactions()
+    bench.in_transaction(PRODUCER, 0, 5)
+    bench.in_transaction(OTHER_PRODUCER, 0, 6)
+    topic = OffsetDeleteRequestTopic(name="t", partitions=(OffsetDeleteRequestPartition(partition_index=0),))
+    bench.finish(bench.coordinator.delete_offsets(OffsetDeleteRequest(group_id="g", topics=(topic,))))
+    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.NONE)
+    bench.end(PRODUCER, commit=True)
+    bench.end(OTHER_PRODUCER, commit=True)
+    assert bench.offsets() == {}
+
+
+def test_deleting_the_group_also_takes_its_offsets_out_of_open_transactions() -> None:
+    bench = Transactions()
+    bench.commit({("t", 1): 3})
+    bench.in_transaction(PRODUCER, 0, 5)
+    (result,) = bench.finish(bench.coordinator.delete_groups(("g",)))
+    assert result.error_code == 0
+    bench.end(PRODUCER, commit=True)
+    assert bench.offsets() == {}
+
+
+def test_kip_447_a_producer_speaks_for_a_member_of_the_current_generation() -> None:
+    bench = Transactions()
+    (member,) = bench.stable_group(1)
+    assert bench.commit_in_transaction(member_id=member, generation=1) is ErrorCode.NONE
+    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    bench.end(PRODUCER, commit=True)
+    assert bench.offset("t", 0, require_stable=True) == (5, ErrorCode.NONE)
+
+
+def test_kip_447_a_zombie_that_has_lost_its_partitions_commits_nothing() -> None:
+    bench = Transactions()
+    zombie, other = bench.stable_group(2)
+    bench.leave((zombie, None))
+    assert bench.commit_in_transaction(member_id=zombie, generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
+    rejoined = bench.join(member_id=other)
+    assert rejoined.error is ErrorCode.NONE
+    assert bench.commit_in_transaction(member_id=other, generation=1) is ErrorCode.ILLEGAL_GENERATION
+    # Not even while the group awaits an assignment is the present generation refused.
+    assert bench.commit_in_transaction(member_id=other, generation=2) is ErrorCode.NONE
+
+
+def test_kip_447_a_replaced_static_member_is_fenced() -> None:
+    bench = Transactions()
+    first = bench.join(instance="i")
+    bench.pass_time(3_000)
+    member = first.got.member_id
+    bench.sync_all([member], 1)
+    again = bench.join(instance="i").got.member_id
+    fenced = bench.commit_in_transaction(member_id=member, generation=1, instance="i")
+    assert fenced is ErrorCode.FENCED_INSTANCE_ID
+    assert bench.commit_in_transaction(member_id=again, generation=1, instance="i") is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("has_members", [False, True])
+def test_producers_from_before_kip_447_say_nothing_and_may_commit(has_members: bool) -> None:
+    bench = Transactions()
+    if has_members:
+        bench.stable_group(1)
+    assert bench.commit_in_transaction() is ErrorCode.NONE
+
+
+def test_a_group_that_nobody_knows_has_no_generations() -> None:
+    bench = Transactions()
+    assert bench.commit_in_transaction(member_id="m", generation=3) is ErrorCode.ILLEGAL_GENERATION
+    assert bench.commit_in_transaction() is ErrorCode.NONE
+    assert bench.state() == "Empty"
+
+
+def test_a_commit_in_a_transaction_keeps_no_member_alive() -> None:
+    bench = Transactions()
+    (member,) = bench.stable_group(1)
+    bench.pass_time(6_000)
+    assert bench.commit_in_transaction(member_id=member, generation=1) is ErrorCode.NONE
+    bench.pass_time(5_000)
+    assert bench.state() == "Empty"
+
+
+def test_metadata_that_is_too_long_is_refused_in_a_transaction_as_well() -> None:
+    bench = Transactions(GroupConfig(offset_metadata_max_bytes=3))
+    assert bench.commit_in_transaction(metadata="four") is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert bench.commit_in_transaction(metadata="two") is ErrorCode.NONE
+    bench.end(PRODUCER, commit=True)
+    (topic,) = completed(bench.coordinator.fetch_all_offsets("g", True))
+    assert (topic.topic_id, topic.partitions[0].metadata) == (TOPIC_ID, "two")
+
+
+def test_the_offset_of_a_deleted_topic_does_not_come_back_with_the_end_of_a_transaction() -> None:
+    bench = Transactions()
+    bench.commit_in_transaction(5)
+    bench.perform(bench.coordinator.forget_topics({"t": TOPIC_ID}))
+    bench.end(PRODUCER, commit=True)
+    assert bench.offsets() == {}

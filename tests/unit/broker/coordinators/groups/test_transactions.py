@@ -1,0 +1,141 @@
+"""Random transactions that commit offsets, on a real log, against a naive model and against loading."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.transactional_node import OFFSETS, TransactionalNode
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.loading import replay_batches
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestTopics
+from tidelog.protocol.steps import completed
+
+PARTITIONS = (0, 1)
+PRODUCERS = (7, 8, 9)
+STEPS = 60
+
+View = tuple[tuple[int, int, ErrorCode], ...]
+"""Of each partition what is seen, what is told to those who ask for stable offsets, and with which error."""
+
+
+class Position(NamedTuple):
+    """An offset, and how much was in the log when it was committed."""
+
+    offset: int
+    written: int
+
+
+class Model:
+    """What TxnOffsetCommit and markers mean, in the fewest words."""
+
+    def __init__(self) -> None:
+        self.committed: dict[int, Position] = {}
+        self.pending: dict[int, dict[int, Position]] = defaultdict(dict)
+        self.written = 0
+
+    def commit(self, partition: int, offset: int, producer_id: int | None = None) -> None:
+        self.written += 1
+        offsets = self.committed if producer_id is None else self.pending[producer_id]
+        offsets[partition] = Position(offset, self.written)
+
+    def end(self, producer_id: int, *, commit: bool) -> None:
+        for partition, position in self.pending.pop(producer_id, {}).items():
+            newest = self.committed.get(partition, Position(-1, -1))
+            if commit and newest.written < position.written:
+                self.committed[partition] = position
+
+    def delete(self, partition: int) -> None:
+        for offsets in (self.committed, *self.pending.values()):
+            offsets.pop(partition, None)
+
+    def view(self) -> View:
+        seen = []
+        for partition in PARTITIONS:
+            offset = self.committed.get(partition, Position(-1, -1)).offset
+            is_unstable = any(partition in offsets for offsets in self.pending.values())
+            error = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else ErrorCode.NONE
+            seen.append((offset, -1 if is_unstable else offset, error))
+        return tuple(seen)
+
+
+def view_of(coordinator: GroupCoordinator) -> View:
+    asked = (OffsetFetchRequestTopics(name="t", partition_indexes=PARTITIONS),)
+    (seen,) = completed(coordinator.fetch_offsets("g", asked, False))
+    (stable,) = completed(coordinator.fetch_offsets("g", asked, True))
+    return tuple(
+        (one.committed_offset, other.committed_offset, ErrorCode(other.error_code))
+        for one, other in zip(seen.partitions, stable.partitions, strict=True)
+    )
+
+
+async def one_step(node: TransactionalNode, model: Model, chance: random.Random, number: int) -> None:
+    """Something that producers, coordinators of transactions or administrators do."""
+    partition, producer_id = chance.choice(PARTITIONS), chance.choice(PRODUCERS)
+    match chance.choice(
+        ["transactional", "transactional", "plain", "end", "end", "fenced", "delete", "load"]
+    ):
+        case "transactional":
+            assert await node.commit_offset(number, partition, producer_id=producer_id) is ErrorCode.NONE
+            model.commit(partition, number, producer_id)
+        case "plain":
+            await node.commit_plainly(number, partition)
+            model.commit(partition, number)
+        case "end":
+            commit = chance.random() < 0.6
+            ended = await node.end(OFFSETS, commit=commit, producer_id=producer_id, coordinator_epoch=1)
+            assert ended == {OFFSETS: ErrorCode.NONE}
+            model.end(producer_id, commit=commit)
+        case "fenced":
+            commit = chance.random() < 0.5
+            answer = await node.end(OFFSETS, commit=commit, producer_id=producer_id, coordinator_epoch=0)
+            # Until a coordinator has shown a higher epoch, this one is the newest.
+            if answer == {OFFSETS: ErrorCode.NONE}:
+                model.end(producer_id, commit=commit)
+            else:
+                assert answer == {OFFSETS: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+        case "delete" if model.written:
+            await node.delete_offset(partition)
+            model.delete(partition)
+        case "load":
+            await node.load_groups()
+
+
+async def seen(node: TransactionalNode) -> View:
+    found = []
+    for partition in PARTITIONS:
+        offset, _ = await node.offset(partition, require_stable=False)
+        found.append((offset, *await node.offset(partition)))
+    return tuple(found)
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_offsets_of_transactions_are_what_a_naive_model_says_however_often_they_are_loaded(
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    node, model = await TransactionalNode().started(), Model()
+    log = node.partition(OFFSETS).log
+    views: dict[int, View] = {0: model.view()}
+    for number in range(STEPS):
+        await one_step(node, model, chance, number)
+        views[log.log_end_offset] = model.view()
+        assert await seen(node) == model.view(), f"seed {seed}, step {number}"
+    await node.stop()
+
+    # Another coordinator that loads the log sees at each of its offsets what this one saw there.
+    records = log.read(0, 1 << 20, at_least_one=True).records
+    assert records is not None
+    loading = GroupCoordinator(GroupConfig(), lambda: "x")
+    compared = 0
+    for _, next_offset in replay_batches(loading, records.read()):
+        loading.advance(next_offset)
+        if next_offset in views:
+            assert view_of(loading) == views[next_offset], f"seed {seed}, offset {next_offset}"
+            compared += 1
+    assert compared == len(views) - 1

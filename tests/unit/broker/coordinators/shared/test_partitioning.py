@@ -1,0 +1,27 @@
+"""Where a group is kept: Java's string hash, also for what UTF-16 splits in two and for the lowest int.
+
+The expected numbers are those that Kafka 4.3.1's own classes give.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.broker.coordinators.shared.partitioning import java_string_hash, partition_for
+
+
+@pytest.mark.parametrize(
+    ("group_id", "java_hash", "partition"),
+    [
+        ("", 0, 0),
+        ("a", 97, 47),
+        ("console-consumer-12345", 158455506, 6),
+        ("my-group", -1906497762, 12),
+        ("connect-cluster", 1440343063, 13),
+        ("\U0001f600-gruppe", 1503238373, 23),
+        ("polygenelubricants", -2147483648, 0),
+    ],
+)
+def test_groups_are_where_kafka_keeps_them(group_id: str, java_hash: int, partition: int) -> None:
+    assert java_string_hash(group_id) == java_hash % 2**32
+    assert partition_for(group_id, 50) == partition

@@ -1,0 +1,104 @@
+"""Internal topics as coordinators read and write them, on the partitions of a node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.replica_pair import ReplicaPair
+from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.replication.leadership_lease import LeadershipLease
+from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.record import read_records
+
+PARTITION = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[ReplicaPair]:
+    """A topic of which the follower, which is in sync, has not fetched anything."""
+    made = ReplicaPair()
+    made.create(TRANSACTION_STATE_TOPIC)
+    yield made
+    await made.fetchers.close()
+
+
+def log_of(pair: ReplicaPair, *, loads_committed: bool) -> TopicStateLog:
+    topic = StateTopic(
+        name=TRANSACTION_STATE_TOPIC,
+        num_partitions=7,
+        load_buffer_size=1_000,
+        loads_committed=loads_committed,
+    )
+    leader = pair.leader
+    lease = LeadershipLease(leader.clock, 9_000, leader.clock.monotonic_ms)
+    fetches = Purgatory("Fetch", VirtualTime())
+    return TopicStateLog(topic, leader.manager, lambda: leader.image, fetches, leader.clock, lease)
+
+
+async def values(log: TopicStateLog) -> list[bytes | None]:
+    """What a coordinator knows when it has loaded the partition."""
+    found: list[bytes | None] = []
+    end_offset = 0
+    async for batches in log.read(0):
+        for position, header in iterate_headers(batches):
+            found += [record.value for record in read_records(batches, position, header)]
+            end_offset = header.next_offset
+    await log.settled(0, end_offset)
+    return found
+
+
+async def test_what_is_appended_is_read_from_the_start(pair: ReplicaPair) -> None:
+    log = log_of(pair, loads_committed=False)
+    for number in range(100):
+        log.append(0, [(b"key", b"%d" % number)])
+    assert await values(log) == [b"%d" % number for number in range(100)]
+
+
+async def test_an_append_is_committed_when_the_follower_has_it(pair: ReplicaPair) -> None:
+    appended = log_of(pair, loads_committed=True).append(0, [(b"key", b"value"), (b"key", None)])
+    committed = asyncio.ensure_future(appended.committed)
+    await asyncio.sleep(0)
+    assert (appended.base_offset, committed.done()) == (0, False)
+    pair.begin()
+    await asyncio.wait_for(committed, 10)
+
+
+async def test_a_coordinator_of_transactions_loads_until_what_it_has_read_is_committed(
+    pair: ReplicaPair,
+) -> None:
+    """A decision of the former leader that the followers lack may be lost with this one, too."""
+    pair.append(PARTITION, "prepared")
+    log = log_of(pair, loads_committed=True)
+    loading = asyncio.create_task(values(log))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not loading.done()
+    assert await values(log_of(pair, loads_committed=False)) == [b"prepared"]
+    pair.begin()
+    assert await asyncio.wait_for(loading, 10) == [b"prepared"]
+
+
+async def test_loading_ends_when_the_leadership_is_lost(pair: ReplicaPair) -> None:
+    pair.append(PARTITION, "prepared")
+    loading = asyncio.create_task(values(log_of(pair, loads_committed=True)))
+    await asyncio.sleep(0)
+    topic_id = pair.leader.image.topics_by_name[TRANSACTION_STATE_TOPIC].id
+    pair.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2))
+    with pytest.raises(KafkaError):
+        await asyncio.wait_for(loading, 10)
+
+
+async def test_before_the_topic_is_there_it_counts_as_large_as_it_will_be() -> None:
+    pair = ReplicaPair()
+    assert log_of(pair, loads_committed=False).partition_count() == 7
+    pair.create(TRANSACTION_STATE_TOPIC, 2)
+    assert log_of(pair, loads_committed=False).partition_count() == 2

@@ -1,0 +1,54 @@
+"""Transactions are described and listed by state, producer, age and pattern."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.transaction_bench import ID, A, B, TransactionBench
+from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
+from tidelog.broker.coordinators.transactions.administration import TransactionFilter
+from tidelog.broker.coordinators.transactions.states import TransactionState
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import completed
+
+ONGOING = TransactionState.ONGOING
+
+
+def bench() -> TransactionBench:
+    made = TransactionBench()
+    made.put(state=ONGOING, partitions=frozenset({A, B, A._replace(partition=4)}), start_wall_ms=made.now_ms)
+    return made.start()
+
+
+def test_an_id_is_described_with_its_transaction() -> None:
+    described = bench().core.describe(ID)
+    assert (described.error_code, described.transaction_state) == (0, "Ongoing")
+    assert (described.producer_id, described.producer_epoch) == (7, 3)
+    assert (described.transaction_timeout_ms, described.transaction_start_time_ms) == (60_000, 1_000_000)
+    assert [(topic.topic, topic.partitions) for topic in described.topics] == [("a", (0, 4)), ("b", (1,))]
+
+
+def test_an_id_that_is_not_known_is_not_found() -> None:
+    assert bench().core.describe("other").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_listed"),
+    [
+        (TransactionFilter(), True),
+        (TransactionFilter(states=frozenset({ONGOING})), True),
+        (TransactionFilter(states=frozenset()), False),
+        (TransactionFilter(states=frozenset({TransactionState.EMPTY})), False),
+        (TransactionFilter(producer_ids={7, 8}), True),
+        (TransactionFilter(producer_ids={8}), False),
+        (TransactionFilter(duration_ms=99), True),
+        (TransactionFilter(duration_ms=100), False),
+        (TransactionFilter(pattern=RegularExpression("t.*s")), True),
+        (TransactionFilter(pattern=RegularExpression("t")), False),
+    ],
+)
+def test_filters_leave_out_what_is_not_wanted(wanted: TransactionFilter, is_listed: bool) -> None:
+    made = bench()
+    made.now_ms += 100
+    listed = completed(made.core.list(wanted, made.now()))
+    assert [one.transactional_id for one in listed] == ([ID] if is_listed else [])

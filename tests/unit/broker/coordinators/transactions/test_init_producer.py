@@ -1,0 +1,139 @@
+"""InitProducerId of a transactional id, in every state and with every epoch that a producer may have."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.transaction_bench import ID, STARTED_MS, A, B, TransactionBench, refusal
+from tidelog.broker.coordinators.transactions.config import TransactionConfig
+from tidelog.broker.coordinators.transactions.metadata import EPOCH_MAX
+from tidelog.broker.coordinators.transactions.states import TransactionState
+from tidelog.protocol.errors import ErrorCode
+
+AT_REST = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
+
+
+def test_a_new_id_begins_with_epoch_zero_whatever_its_producer_had() -> None:
+    assert TransactionBench().start().init() == (101, 0)
+    assert TransactionBench().start().init((55, 9)) == (101, 0)
+
+
+@pytest.mark.parametrize("state", AT_REST)
+def test_a_second_producer_gets_the_next_epoch_and_fences_the_first(state: TransactionState) -> None:
+    bench = TransactionBench()
+    bench.put(state=state, last_producer_epoch=2)
+    bench.start()
+    assert bench.init(timeout_ms=5_000) == (7, 4)
+    assert (bench.state, bench.metadata.timeout_ms) == (TransactionState.EMPTY, 5_000)
+    assert refusal(lambda: bench.add((7, 3), A)) is ErrorCode.PRODUCER_FENCED
+    assert refusal(lambda: bench.init((7, 3))) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("state", AT_REST)
+def test_a_producer_that_goes_on_gets_the_next_epoch_and_may_ask_again(state: TransactionState) -> None:
+    bench = TransactionBench()
+    bench.put(state=state)
+    bench.start()
+    assert bench.init((7, 3)) == (7, 4)
+    assert bench.init((7, 3)) == (7, 4)
+    assert bench.init((7, 4)) == (7, 5)
+    assert refusal(lambda: bench.init((7, 3))) is ErrorCode.PRODUCER_FENCED
+    assert refusal(lambda: bench.init((8, 5))) is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_producer_without_epochs_left_gets_a_new_id_and_may_ask_again() -> None:
+    bench = TransactionBench()
+    bench.put(producer_epoch=EPOCH_MAX - 1)
+    bench.start()
+    assert bench.init((7, EPOCH_MAX - 1)) == (101, 0)
+    assert bench.init((7, EPOCH_MAX - 1)) == (101, 0)
+    assert bench.init() == (101, 1)
+    assert refusal(lambda: bench.init((7, EPOCH_MAX - 1))) is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_new_producer_without_epochs_left_gets_a_new_id() -> None:
+    bench = TransactionBench()
+    bench.put(producer_epoch=EPOCH_MAX - 1)
+    bench.start()
+    assert bench.init() == (101, 0)
+
+
+def test_an_old_epoch_of_an_id_without_epochs_left_is_fenced() -> None:
+    bench = TransactionBench()
+    bench.put(producer_epoch=EPOCH_MAX - 1)
+    bench.start()
+    assert refusal(lambda: bench.init((7, 5))) is ErrorCode.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize(("version", "epoch"), [(0, 4), (1, 4), (2, 5)])
+def test_an_ongoing_transaction_is_aborted_first(version: int, epoch: int) -> None:
+    bench = TransactionBench(transaction_version=version)
+    bench.put(state=TransactionState.ONGOING, partitions=frozenset({A, B}), start_wall_ms=STARTED_MS)
+    bench.start()
+    assert bench.init() == (-1, -1), "CONCURRENT_TRANSACTIONS"
+    assert bench.state is TransactionState.PREPARE_ABORT
+    assert bench.metadata.producer_epoch == epoch
+    [marking] = bench.markings
+    assert (marking.partitions, marking.is_commit, marking.producer_epoch) == ({A, B}, False, epoch)
+    assert marking.transaction_version == (2 if version == 2 else version)
+    assert refusal(bench.init) is ErrorCode.CONCURRENT_TRANSACTIONS
+    bench.mark()
+    assert bench.state is TransactionState.COMPLETE_ABORT
+    assert bench.init() == (7, epoch + 1)
+
+
+def test_an_ongoing_transaction_of_another_id_is_left_alone() -> None:
+    bench = TransactionBench()
+    bench.put(state=TransactionState.ONGOING, partitions=frozenset({A}))
+    bench.start()
+    assert refusal(lambda: bench.init((8, 3))) is ErrorCode.PRODUCER_FENCED
+    assert bench.state is TransactionState.ONGOING
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_producer_in_its_last_epoch_can_be_fenced_in_the_middle_of_a_transaction(version: int) -> None:
+    bench = TransactionBench(transaction_version=version)
+    bench.put(state=TransactionState.ONGOING, producer_epoch=EPOCH_MAX - 1, partitions=frozenset({A}))
+    bench.start()
+    bench.init()
+    assert bench.markings[0].producer_epoch == EPOCH_MAX
+    bench.mark()
+    assert bench.init() == (101, 0)
+
+
+@pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
+def test_a_prepared_transaction_is_waited_for(state: TransactionState) -> None:
+    bench = TransactionBench()
+    bench.put(state=state, partitions=frozenset({A}))
+    bench.start()
+    assert refusal(bench.init) is ErrorCode.CONCURRENT_TRANSACTIONS
+    bench.mark()
+    assert bench.init() == (7, 4)
+
+
+def test_a_step_that_is_not_committed_yet_is_waited_for() -> None:
+    bench = TransactionBench().start()
+    bench.holds_commits = True
+    assert bench.init() == (101, 0)
+    assert refusal(bench.init) is ErrorCode.CONCURRENT_TRANSACTIONS
+    bench.commit()
+    assert bench.init() == (101, 1)
+
+
+def test_a_fence_that_cannot_be_written_uses_up_no_epoch() -> None:
+    bench = TransactionBench()
+    bench.put(state=TransactionState.ONGOING, partitions=frozenset({A}))
+    bench.start()
+    bench.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    for _ in range(3):
+        assert refusal(bench.init) is ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.append_error = None
+    bench.init()
+    assert bench.metadata.producer_epoch == 5
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
+def test_a_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
+    bench = TransactionBench(TransactionConfig()).start()
+    assert refusal(lambda: bench.init(timeout_ms=timeout_ms)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert bench.core.registry.get(ID) is None

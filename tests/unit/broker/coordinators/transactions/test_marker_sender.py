@@ -1,0 +1,313 @@
+"""Markers go to whoever leads the partitions, until each is written or its partition is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.transactional_node import turns
+from tests.support.virtual_timer import VirtualTime
+from tidelog.broker.coordinators.transactions.marker_sender import (
+    PARTITIONS_PER_REQUEST,
+    REQUESTS_IN_FLIGHT,
+    RETRY_MS,
+    MarkerSender,
+)
+from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+class Brokers:
+    """Stands for the channel and the metadata: `leaders` of partitions, `errors` that they answer."""
+
+    def __init__(self) -> None:
+        self.leaders: dict[TopicPartition, int] = {T0: 1, T1: 2, U0: 1}
+        self.fenced: set[int] = set()
+        self.errors: dict[TopicPartition, ErrorCode] = {}
+        self.failures: list[Exception] = []
+        self.asked: list[tuple[int, WriteTxnMarkersRequest]] = []
+        self.gate: asyncio.Event | None = None
+
+    def image(self) -> Any:
+        topics: dict[str, Any] = {}
+        for (topic, index), leader in self.leaders.items():
+            placed = topics.setdefault(topic, SimpleNamespace(partitions={}))
+            placed.partitions[index] = SimpleNamespace(leader=leader)
+        brokers = {each: SimpleNamespace(fenced=each in self.fenced) for each in (1, 2)}
+        return SimpleNamespace(topics_by_name=topics, brokers=brokers)
+
+    async def request(self, broker: int, request: WriteTxnMarkersRequest, _: type) -> WriteTxnMarkersResponse:
+        self.asked.append((broker, request))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.failures:
+            raise self.failures.pop()
+        return WriteTxnMarkersResponse(
+            markers=tuple(
+                WritableTxnMarkerResult(
+                    producer_id=marker.producer_id,
+                    topics=tuple(
+                        WritableTxnMarkerTopicResult(
+                            name=topic.name,
+                            partitions=tuple(
+                                WritableTxnMarkerPartitionResult(
+                                    partition_index=index,
+                                    error_code=self.errors.get(TopicPartition(topic.name, index), 0),
+                                )
+                                for index in topic.partition_indexes
+                            ),
+                        )
+                        for topic in marker.topics
+                    ),
+                )
+                for marker in request.markers
+            )
+        )
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.brokers = Brokers()
+        self.time = VirtualTime()
+        self.marked: list[tuple[str, set[TopicPartition]]] = []
+        channel: Any = self.brokers
+        self.sender = MarkerSender(channel, self.brokers.image, self.time, self._on_marked)
+
+    def _on_marked(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+        self.marked.append((marking.transactional_id, set(partitions)))
+
+    def send(self, *partitions: TopicPartition, producer_id: int = 7) -> Marking:
+        marking = Marking(
+            transactional_id=f"id-{producer_id}",
+            state_partition=0,
+            coordinator_epoch=3,
+            producer_id=producer_id,
+            producer_epoch=5,
+            is_commit=True,
+            transaction_version=2,
+            partitions=frozenset(partitions),
+        )
+        self.sender.send(marking)
+        return marking
+
+    def done(self) -> set[TopicPartition]:
+        return {partition for _, partitions in self.marked for partition in partitions}
+
+    async def fill(self, partition: TopicPartition) -> None:
+        """Have as many requests in flight to its leader as may be; `release` lets them end."""
+        self.brokers.gate = asyncio.Event()
+        for number in range(REQUESTS_IN_FLIGHT):
+            self.send(partition, producer_id=100 + number)
+            await eventually(lambda: len(self.brokers.asked) == number + 1)  # noqa: B023
+
+    def release(self) -> None:
+        assert self.brokers.gate is not None
+        self.brokers.gate.set()
+
+    async def retry(self) -> None:
+        await eventually(lambda: self.sender.unplaced)
+        self.time.pass_time(RETRY_MS)
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    made = Bench()
+    yield made
+    await made.sender.close()
+
+
+async def test_every_leader_is_told_once_with_all_that_the_marker_needs(bench: Bench) -> None:
+    bench.send(T0, T1, U0)
+    await eventually(lambda: bench.done() == {T0, T1, U0})
+    assert sorted(broker for broker, _ in bench.brokers.asked) == [1, 2]
+    [marker] = dict(bench.brokers.asked)[1].markers
+    assert [(topic.name, topic.partition_indexes) for topic in marker.topics] == [("t", (0,)), ("u", (0,))]
+    assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 5, True)
+    assert (marker.coordinator_epoch, marker.transaction_version) == (3, 2)
+
+
+async def test_markers_that_are_sent_at_once_go_together(bench: Bench) -> None:
+    for producer_id in (7, 8, 9):
+        bench.send(T0, producer_id=producer_id)
+    await eventually(lambda: len(bench.marked) == 3)
+    assert [len(request.markers) for _, request in bench.brokers.asked] == [3]
+
+
+async def test_markers_do_not_wait_for_those_of_others_to_be_replicated(bench: Bench) -> None:
+    bench.brokers.gate = asyncio.Event()
+    bench.send(T0)
+    await eventually(lambda: bench.brokers.asked)
+    gate, bench.brokers.gate = bench.brokers.gate, None
+    bench.send(U0, producer_id=8)
+    await eventually(lambda: bench.done() == {U0})
+    gate.set()
+    await eventually(lambda: bench.done() == {T0, U0})
+
+
+async def test_what_comes_while_enough_requests_are_in_flight_goes_together_into_the_next(
+    bench: Bench,
+) -> None:
+    await bench.fill(T0)
+    for producer_id in (8, 9):
+        bench.send(T0, producer_id=producer_id)
+        await turns()
+    bench.release()
+    await eventually(lambda: len(bench.marked) == REQUESTS_IN_FLIGHT + 2)
+    sizes = [len(request.markers) for _, request in bench.brokers.asked]
+    assert sizes == [1] * REQUESTS_IN_FLIGHT + [2]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        KafkaError(ErrorCode.BROKER_NOT_AVAILABLE),
+        KafkaError(ErrorCode.REQUEST_TIMED_OUT),
+        RuntimeError("bug"),
+    ],
+)
+async def test_a_request_that_fails_is_sent_again_to_the_leader_of_then(
+    bench: Bench, failure: Exception
+) -> None:
+    bench.brokers.failures.append(failure)
+    bench.send(T0)
+    await eventually(lambda: bench.sender.unplaced)
+    bench.brokers.leaders[T0] = 2
+    await bench.retry()
+    await eventually(lambda: bench.done() == {T0})
+    assert [broker for broker, _ in bench.brokers.asked] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+async def test_a_partition_that_refuses_is_told_again_and_the_others_are_not(
+    bench: Bench, error: ErrorCode
+) -> None:
+    bench.brokers.errors[T0] = error
+    bench.send(T0, U0)
+    await eventually(lambda: bench.done() == {U0})
+    bench.brokers.errors.clear()
+    await bench.retry()
+    await eventually(lambda: bench.done() == {T0, U0})
+    [marker] = bench.brokers.asked[-1][1].markers
+    assert [topic.name for topic in marker.topics] == ["t"]
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
+)
+async def test_a_partition_where_nothing_is_left_to_end_counts_as_told(
+    bench: Bench, error: ErrorCode
+) -> None:
+    bench.brokers.errors[T0] = error
+    bench.send(T0)
+    await eventually(lambda: bench.done() == {T0})
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+async def test_a_partition_without_a_leader_is_waited_for(bench: Bench, is_fenced: bool) -> None:
+    if is_fenced:
+        bench.brokers.fenced.add(1)
+    else:
+        bench.brokers.leaders[T0] = -1
+    bench.send(T0)
+    await bench.retry()
+    assert not bench.brokers.asked
+    bench.brokers.fenced.clear()
+    bench.brokers.leaders[T0] = 2
+    await bench.retry()
+    await eventually(lambda: bench.done() == {T0})
+
+
+async def test_a_partition_that_is_deleted_needs_no_marker(bench: Bench) -> None:
+    gone = TopicPartition("deleted", 0)
+    bench.send(gone)
+    await eventually(lambda: bench.done() == {gone})
+    assert not bench.brokers.asked
+
+
+async def test_markers_of_another_coordinator_are_not_sent_and_not_told_of(bench: Bench) -> None:
+    bench.brokers.gate = asyncio.Event()
+    bench.send(T0, producer_id=8)
+    await eventually(lambda: bench.brokers.asked)
+    waiting = bench.send(T0, U0)
+    await asyncio.sleep(0)
+    waiting.is_cancelled = True
+    bench.brokers.gate.set()
+    await eventually(lambda: bench.done() == {T0})
+    bench.send(U0, producer_id=9)
+    await eventually(lambda: bench.done() == {T0, U0})
+    assert [marker.producer_id for _, request in bench.brokers.asked for marker in request.markers] == [8, 9]
+
+
+async def test_a_request_is_bounded(bench: Bench) -> None:
+    bench.brokers.gate = asyncio.Event()
+    half = [TopicPartition("big", index) for index in range(PARTITIONS_PER_REQUEST // 2 + 1)]
+    bench.brokers.leaders.update(dict.fromkeys(half, 1))
+    bench.send(T0)
+    await eventually(lambda: bench.brokers.asked)
+    for producer_id in (8, 9):
+        bench.send(*half, producer_id=producer_id)
+    await asyncio.sleep(0)
+    bench.brokers.gate.set()
+    await eventually(lambda: len(bench.marked) == 3)
+    assert [len(request.markers) for _, request in bench.brokers.asked] == [1, 1, 1]
+
+
+async def test_a_partition_that_refuses_is_not_asked_again_with_every_new_transaction(bench: Bench) -> None:
+    bench.brokers.errors[T1] = ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.send(T1)
+    await eventually(lambda: bench.sender.unplaced)
+    for producer_id in range(8, 12):
+        bench.send(T0, producer_id=producer_id)
+    await eventually(lambda: len(bench.marked) == 4)
+    assert [broker for broker, _ in bench.brokers.asked].count(2) == 1
+
+
+async def test_what_waits_behind_a_broker_that_is_gone_goes_to_those_who_lead_since(bench: Bench) -> None:
+    await bench.fill(T0)
+    bench.send(U0, producer_id=8)
+    await turns()
+    bench.brokers.leaders |= {T0: 2, U0: 2}
+    bench.brokers.failures = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
+    bench.release()
+    await bench.retry()
+    await eventually(lambda: bench.done() == {T0, U0})
+    assert [broker for broker, _ in bench.brokers.asked] == [1] * REQUESTS_IN_FLIGHT + [2]
+
+
+async def test_markers_that_cannot_be_written_for_hours_are_logged_in_one_line_a_request(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Every 50 ms a line for each of thousands of transactions would take all of the node's time.
+    caplog.set_level("INFO")
+    bench.brokers.errors = {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
+    for producer_id in range(100):
+        bench.send(T0, producer_id=producer_id)
+    await eventually(lambda: bench.sender.unplaced == 100)
+    assert len(caplog.records) == 1
+    assert "100 transactions" in caplog.text
+    assert str(int(ErrorCode.NOT_ENOUGH_REPLICAS)) in caplog.text

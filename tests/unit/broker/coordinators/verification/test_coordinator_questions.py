@@ -1,0 +1,168 @@
+"""Questions to one coordinator are sent together, several requests at a time; no caller waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar, cast
+
+import pytest
+
+from tests.support.replicas import Replicas
+from tests.support.transaction_coordinators import ScriptedCoordinator
+from tests.support.transactional_node import turns
+from tidelog.broker.coordinators.verification.coordinator_questions import (
+    REQUESTS_IN_FLIGHT,
+    CoordinatorQuestions,
+)
+from tidelog.broker.coordinators.verification.transaction import ClientSupport, ProducerTransaction
+from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+)
+from tidelog.protocol.schema import ApiMessage
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TRANSACTION = ProducerTransaction("tx", 7, 0, ClientSupport.ABORTABLE)
+
+
+class SaysNothing:
+    """A coordinator whose answers lack the transactions that were asked about."""
+
+    async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
+        return cast(ResponseT, AddPartitionsToTxnResponse())
+
+
+class LeavesOut:
+    """A coordinator whose answers have the transaction, and none of its partitions."""
+
+    async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
+        result = AddPartitionsToTxnResult(transactional_id=TRANSACTION.transactional_id)
+        return cast(ResponseT, AddPartitionsToTxnResponse(results_by_transaction=(result,)))
+
+
+class Breaks:
+    """A channel with a bug."""
+
+    async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
+        raise RuntimeError("a bug")
+
+
+def questions_to(brokers: ScriptedCoordinator | SaysNothing | LeavesOut | Breaks) -> CoordinatorQuestions:
+    replicas = Replicas()
+    replicas.register(1, 2)
+    replicas.create(TRANSACTION_STATE_TOPIC, 3, isr=(2,), leader=2)
+    return CoordinatorQuestions(brokers, lambda: replicas.image, replicas.clock.monotonic_ms)
+
+
+def transaction(name: str, epoch: int = 0) -> ProducerTransaction:
+    """A transaction by its transactional id."""
+    return TRANSACTION._replace(transactional_id=name, producer_epoch=epoch)
+
+
+def requested(coordinator: ScriptedCoordinator) -> list[list[str]]:
+    """The transactional ids of each request."""
+    return [[one.transactional_id for one in request.transactions] for _, request in coordinator.requests]
+
+
+async def test_several_requests_are_in_flight_and_the_next_takes_all_that_waits() -> None:
+    coordinator = ScriptedCoordinator()
+    coordinator.gate = asyncio.Event()
+    questions = questions_to(coordinator)
+    asked = []
+    for number in range(REQUESTS_IN_FLIGHT + 3):
+        asked.append(asyncio.ensure_future(questions.ask(transaction(f"id-{number}"), [T0])))
+        await turns()
+    in_flight = [[f"id-{number}"] for number in range(REQUESTS_IN_FLIGHT)]
+    assert requested(coordinator) == in_flight
+    coordinator.gate.set()
+    assert await asyncio.gather(*asked) == [{}] * len(asked)
+    waited = [f"id-{REQUESTS_IN_FLIGHT + number}" for number in range(3)]
+    assert requested(coordinator) == [*in_flight, waited]
+
+
+async def test_questions_of_one_turn_go_together() -> None:
+    coordinator = ScriptedCoordinator()
+    questions = questions_to(coordinator)
+    await asyncio.gather(*(questions.ask(transaction(name), [T0]) for name in ("a", "b", "c")))
+    assert requested(coordinator) == [["a", "b", "c"]]
+
+
+async def test_of_one_transactional_id_one_question_is_in_flight_and_others_are_merged() -> None:
+    # The coordinator would refuse the second while the first is not committed.
+    coordinator = ScriptedCoordinator()
+    coordinator.gate = asyncio.Event()
+    coordinator.refusals = {T1: ErrorCode.TRANSACTION_ABORTABLE}
+    questions = questions_to(coordinator)
+    asked = []
+    for epoch, partition in ((0, T0), (0, T1), (0, T0), (1, T0)):
+        asked.append(asyncio.ensure_future(questions.ask(transaction("tx", epoch), [partition])))
+        await turns()
+    assert requested(coordinator) == [["tx"]]
+    coordinator.gate.set()
+    assert await asyncio.gather(*asked) == [{}, {T1: ErrorCode.TRANSACTION_ABORTABLE}, {}, {}]
+    partitions = [(one.producer_epoch, one.topics[0].partitions) for one in coordinator.asked]
+    assert partitions == [(0, (0,)), (0, (1, 0)), (1, (0,))]
+
+
+async def test_a_question_that_nobody_waits_for_is_not_sent() -> None:
+    coordinator = ScriptedCoordinator()
+    coordinator.gate = asyncio.Event()
+    questions = questions_to(coordinator)
+    first = asyncio.ensure_future(questions.ask(transaction("tx"), [T0]))
+    await turns()
+    gone = asyncio.ensure_future(questions.ask(transaction("tx", 1), [T0]))
+    following = asyncio.ensure_future(questions.ask(transaction("tx", 2), [T0]))
+    await turns()
+    gone.cancel()
+    coordinator.gate.set()
+    assert await first == await following == {}
+    assert [one.producer_epoch for one in coordinator.asked] == [0, 2]
+
+
+async def test_who_waits_is_told_to_come_again_when_the_node_stops() -> None:
+    coordinator = ScriptedCoordinator()
+    coordinator.gate = asyncio.Event()
+    questions = questions_to(coordinator)
+    first = asyncio.ensure_future(questions.ask(TRANSACTION, [T0]))
+    await turns()
+    second = asyncio.ensure_future(questions.ask(TRANSACTION._replace(transactional_id="other"), [T0]))
+    await turns()
+    await questions.close()
+    assert await first == await second == {T0: ErrorCode.NETWORK_EXCEPTION}
+    assert await questions.ask(TRANSACTION, [T0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+
+
+@pytest.mark.parametrize(
+    ("brokers", "told"),
+    [
+        (SaysNothing(), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (LeavesOut(), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (Breaks(), ErrorCode.NETWORK_EXCEPTION),
+    ],
+    ids=["an answer without the transaction", "an answer without its partitions", "a bug"],
+)
+async def test_what_must_not_happen_lets_nothing_in(
+    brokers: SaysNothing | LeavesOut | Breaks, told: ErrorCode
+) -> None:
+    questions = questions_to(brokers)
+    assert await questions.ask(TRANSACTION, [T0]) == {T0: told}
+    # And it does not keep others from being asked about.
+    assert await questions.ask(TRANSACTION, [T0]) == {T0: told}
+    assert questions.failures == 2
+
+
+async def test_a_question_whose_asker_has_gone_keeps_nobody_else_waiting() -> None:
+    coordinator = ScriptedCoordinator()
+    coordinator.gate = asyncio.Event()
+    questions = questions_to(coordinator)
+    gone = asyncio.ensure_future(questions.ask(TRANSACTION, [T0]))
+    other = asyncio.ensure_future(questions.ask(TRANSACTION._replace(transactional_id="other"), [T0]))
+    await turns()
+    gone.cancel()
+    coordinator.gate.set()
+    assert await other == {}

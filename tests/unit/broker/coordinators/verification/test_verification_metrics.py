@@ -1,0 +1,35 @@
+"""Transactions that may hang are counted, and partitions that were in none."""
+
+from __future__ import annotations
+
+from tests.support.transactional_node import T0, TransactionalNode
+from tidelog.broker.coordinators.verification.metrics import LATE_TRANSACTION_BUFFER_MS, report_verification
+from tidelog.broker.observability.exposition import Exposition
+from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.protocol.errors import ErrorCode
+
+LONGEST_MS = 900_000
+
+
+async def test_what_hangs_and_what_was_refused_is_counted() -> None:
+    node, metrics = await TransactionalNode().started(), BrokerMetrics()
+    report_verification(metrics, node.replicas.manager, node.questions, node.clock, lambda: LONGEST_MS)
+
+    def value(name: str) -> str:
+        text, _ = Exposition(metrics).text()
+        (line,) = [one for one in text.decode().splitlines() if one.startswith(name)]
+        return line.split()[1]
+
+    late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    refused = "kafka_server_addpartitionstotxnmanager_verificationfailures_total"
+    await node.produced()
+    node.clock.now_ms += LONGEST_MS + LATE_TRANSACTION_BUFFER_MS
+    assert (value(late), value(refused)) == ("0.0", "0.0")
+    node.clock.now_ms += 1
+    assert value(late) == "1.0"
+    await node.end(T0)
+    assert value(late) == "0.0"
+    node.coordinator.refusals = {T0: ErrorCode.INVALID_TXN_STATE}
+    await node.produced(sequence=1)
+    assert value(refused) == "1.0"
+    await node.stop()

@@ -1,0 +1,193 @@
+"""Fetch sessions: opening, continuing, thinning out answers, closing and eviction (KIP-227)."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from tidelog.broker.fetching.fetch_sessions import FetchContext, FetchSessionCache
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.fetch_view import FetchPartition, FetchPartitionResult, FetchRequestView
+
+VERSION = 12
+IDLE_MS = 120_001
+
+
+def asked(index: int, offset: int = 0, topic: str = "t") -> FetchPartition:
+    return FetchPartition(topic, None, index, -1, offset, -1, -1, 1_000)
+
+
+def request(
+    partitions: list[FetchPartition],
+    session_id: int = 0,
+    epoch: int = 0,
+    *,
+    forgotten: list[tuple[str, int]] | None = None,
+    replica_id: int = -1,
+) -> FetchRequestView:
+    return FetchRequestView(
+        replica_id, -1, 500, 1, 1_000_000, 0, session_id, epoch, partitions, list(forgotten or []), "", None
+    )
+
+
+def result(
+    high_watermark: int = 5, records: bytes | None = None, error: ErrorCode = ErrorCode.NONE
+) -> FetchPartitionResult:
+    return FetchPartitionResult(
+        error_code=error, high_watermark=high_watermark, log_start_offset=0, records=records
+    )
+
+
+@pytest.fixture
+def cache() -> FetchSessionCache:
+    return FetchSessionCache(2, count(1).__next__)
+
+
+def open_session(
+    cache: FetchSessionCache, partitions: int, now_ms: int = 0, replica_id: int = -1
+) -> FetchContext:
+    wanted = [asked(index) for index in range(partitions)]
+    return cache.context(request(wanted, replica_id=replica_id), VERSION, now_ms)
+
+
+def sent(context: FetchContext, results: dict[int, FetchPartitionResult]) -> list[int]:
+    pairs = [(partition, results[partition.partition]) for partition in context.partitions]
+    return [partition.partition for partition, _ in context.select(pairs)]
+
+
+def failure(cache: FetchSessionCache, view: FetchRequestView, version: int = VERSION) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        cache.context(view, version, 0)
+    return caught.value.code
+
+
+def test_a_full_fetch_opens_a_session_and_answers_every_partition(cache: FetchSessionCache) -> None:
+    context = open_session(cache, 3)
+    assert context.session_id == 1
+    assert sent(context, dict.fromkeys(range(3), result())) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("epoch", [-1, 0])
+def test_of_a_partition_that_is_named_several_times_the_last_entry_counts(
+    cache: FetchSessionCache, epoch: int
+) -> None:
+    wanted = [asked(0, 1), asked(1, 2), asked(0, 3), asked(0, 4, topic="u"), asked(0, 5)]
+    context = cache.context(request(wanted, epoch=epoch), VERSION, 0)
+    found = [(each.topic, each.partition, each.fetch_offset) for each in context.partitions]
+    assert found == [("t", 0, 5), ("t", 1, 2), ("u", 0, 4)]
+    assert cache.partition_count == (3 if epoch == 0 else 0)
+
+
+def test_a_reader_that_wants_no_session_gets_none(cache: FetchSessionCache) -> None:
+    context = cache.context(request([asked(0)], epoch=-1), VERSION, 0)
+    assert context.session_id == 0
+    assert len(cache) == 0
+
+
+def test_the_next_fetch_names_nothing_and_is_answered_with_news_only(cache: FetchSessionCache) -> None:
+    first = open_session(cache, 3)
+    sent(first, dict.fromkeys(range(3), result(high_watermark=5)))
+    second = cache.context(request([], first.session_id, 1), VERSION, 0)
+    assert [partition.partition for partition in second.partitions] == [0, 1, 2]
+    news = {0: result(5), 1: result(5, b"batch"), 2: result(6)}
+    assert sent(second, news) == [1, 2]
+
+
+def test_a_partition_that_gave_data_is_served_last_the_next_time(cache: FetchSessionCache) -> None:
+    first = open_session(cache, 3)
+    sent(first, dict.fromkeys(range(3), result()))
+    second = cache.context(request([], first.session_id, 1), VERSION, 0)
+    sent(second, {0: result(5, b"batch"), 1: result(), 2: result()})
+    third = cache.context(request([], first.session_id, 2), VERSION, 0)
+    assert [partition.partition for partition in third.partitions] == [1, 2, 0]
+
+
+def test_an_error_is_news_and_so_is_its_end(cache: FetchSessionCache) -> None:
+    first = open_session(cache, 1)
+    sent(first, {0: result()})
+    second = cache.context(request([], 1, 1), VERSION, 0)
+    assert sent(second, {0: result(-1, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}) == [0]
+    third = cache.context(request([], 1, 2), VERSION, 0)
+    assert sent(third, {0: result()}) == [0]
+    fourth = cache.context(request([], 1, 3), VERSION, 0)
+    assert sent(fourth, {0: result()}) == []
+
+
+def test_an_incremental_fetch_moves_adds_and_forgets_partitions(cache: FetchSessionCache) -> None:
+    open_session(cache, 2)
+    context = cache.context(request([asked(0, offset=7), asked(2)], 1, 1, forgotten=[("t", 1)]), VERSION, 0)
+    assert [(p.partition, p.fetch_offset) for p in context.partitions] == [(0, 7), (2, 0)]
+
+
+def test_a_session_without_partitions_ends(cache: FetchSessionCache) -> None:
+    open_session(cache, 1)
+    context = cache.context(request([], 1, 1, forgotten=[("t", 0)]), VERSION, 0)
+    assert context.session_id == 0
+    assert failure(cache, request([], 1, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_an_unknown_session_and_a_wrong_epoch_are_told_apart(cache: FetchSessionCache) -> None:
+    open_session(cache, 1)
+    assert failure(cache, request([], 99, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert failure(cache, request([], 1, 5)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_a_session_keeps_to_names_or_to_ids(cache: FetchSessionCache) -> None:
+    open_session(cache, 1)
+    assert failure(cache, request([], 1, 1), version=13) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+def test_a_new_full_fetch_replaces_the_session_it_names(cache: FetchSessionCache) -> None:
+    open_session(cache, 1)
+    again = cache.context(request([asked(0)], session_id=1, epoch=0), VERSION, 0)
+    assert again.session_id == 2
+    assert len(cache) == 1
+
+
+def test_a_full_cache_serves_without_a_session(cache: FetchSessionCache) -> None:
+    open_session(cache, 1)
+    open_session(cache, 1)
+    assert open_session(cache, 1).session_id == 0
+    assert len(cache) == 2
+
+
+def test_a_session_idle_for_two_minutes_makes_room(cache: FetchSessionCache) -> None:
+    open_session(cache, 1, now_ms=0)
+    open_session(cache, 1, now_ms=100)
+    assert open_session(cache, 1, now_ms=IDLE_MS).session_id == 3
+    assert failure(cache, request([], 1, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_follower_takes_the_place_of_a_client_but_not_the_reverse(cache: FetchSessionCache) -> None:
+    open_session(cache, 9)
+    open_session(cache, 1)
+    assert open_session(cache, 1, replica_id=2).session_id == 3
+    assert open_session(cache, 1, replica_id=3).session_id == 4
+    assert open_session(cache, 9).session_id == 0
+
+
+def test_an_old_smaller_session_makes_room_although_a_young_one_is_smaller_still(
+    cache: FetchSessionCache,
+) -> None:
+    old = open_session(cache, 5, now_ms=0)
+    cache.context(request([], old.session_id, 1), VERSION, IDLE_MS)
+    open_session(cache, 1, now_ms=IDLE_MS)
+    assert open_session(cache, 9, now_ms=IDLE_MS).session_id == 3
+    assert failure(cache, request([], old.session_id, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_a_session_as_large_as_the_new_one_stays(cache: FetchSessionCache) -> None:
+    for _ in range(2):
+        session_id = open_session(cache, 5, now_ms=0).session_id
+        cache.context(request([], session_id, 1), VERSION, IDLE_MS)
+    assert open_session(cache, 5, now_ms=IDLE_MS).session_id == 0
+    assert open_session(cache, 6, now_ms=IDLE_MS).session_id == 3
+
+
+def test_the_epoch_wraps_to_one(cache: FetchSessionCache) -> None:
+    session = open_session(cache, 1).session
+    assert session is not None
+    session.next_epoch = 0x7FFFFFFF
+    cache.context(request([], 1, 0x7FFFFFFF), VERSION, 0)
+    assert cache.context(request([], 1, 1), VERSION, 0).session_id == 1

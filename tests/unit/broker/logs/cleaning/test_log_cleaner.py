@@ -1,0 +1,305 @@
+"""The log cleaner over real logs and threads: what it compacts, what stops it, and what it leaves alone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event
+from typing import Any
+
+import pytest
+
+from tests.support.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.eventually import eventually
+from tests.support.exposed import exposed
+from tests.support.log_managers import TOPIC_ID, started
+from tidelog.base.clock import SystemClock
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
+from tidelog.broker.logs.cleaning.metrics import report_cleaning
+from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.compaction.cleaning import Pace, fill_offset_map
+from tidelog.storage.compaction.offset_map import OffsetMap
+from tidelog.storage.compaction.plan import CleaningPlan
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.disk.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
+from tidelog.storage.log.partition_log import PartitionLog
+
+
+class HeldThread(ThreadPoolExecutor):
+    """A thread; the outcome of work number `held_at`, counted from 1, is told only when it is `free`."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.asked = 0
+        self.held_at = 0
+        self.free = Event()
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.asked += 1
+        is_held = self.asked == self.held_at
+
+        def held() -> Any:
+            try:
+                return work(*args, **kwargs)
+            finally:
+                assert not is_held or self.free.wait(10)
+
+        return super().submit(held)
+
+
+class World:
+    """A manager of logs on a disk that can fail, and a cleaner that looks every 10 ms."""
+
+    def __init__(self) -> None:
+        self.disk = CrashFileSystem()
+        self.logs: LogManager = started(self.disk)
+        self.thread = HeldThread()
+        self.values = {"log.cleaner.backoff.ms": "10", "log.cleaner.io.buffer.size": "8192"}
+        self.cleaner = LogCleaner(self.logs, self.thread, SystemClock(), self.config)
+
+    def config(self) -> BrokerConfig:
+        return BrokerConfig({"node.id": "1", "listeners": "PLAINTEXT://:9092", **self.values})
+
+    def log(self, name: str, *, rounds: int = 3, **config: Any) -> PartitionLog:
+        """A log with a few sealed segments that all have the same two keys."""
+        given = replace(COMPACTED, **config)
+        log = self.logs.get_or_create(TopicPartition(name, 0), TOPIC_ID, given, 0)
+        self.write(log, rounds)
+        return log
+
+    def write(self, log: PartitionLog, rounds: int = 3) -> None:
+        for number in range(rounds):
+            append_keyed(log, ("a", f"{number}"), ("b", "x" * 100))
+            roll(log)
+
+    def left_over(self, log: PartitionLog) -> list[str]:
+        names = self.disk.listdir(log.directory)
+        return [name for name in names if name.endswith((".cleaned", ".swap"))]
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    made.thread.free.set()
+    await made.cleaner.close()
+    made.thread.shutdown()
+
+
+def is_compacted(log: PartitionLog) -> bool:
+    return len(read_log(log)) == 2 and log.first_dirty_offset == log.log_end_offset
+
+
+async def test_dirty_logs_are_compacted_and_the_checkpoint_says_how_far(world: World) -> None:
+    first, second = world.log("first"), world.log("second", rounds=5)
+    plain = world.log("plain", cleanup_policy=("delete",))
+    world.cleaner.start()
+    await eventually(lambda: is_compacted(first) and is_compacted(second))
+    assert len(read_log(plain)) == 6 and plain.first_dirty_offset is None
+
+    def offsets() -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for directory in ("/a", "/b"):
+            found |= OffsetCheckpoint(world.disk, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").read()
+        return found
+
+    await eventually(lambda: offsets() == {first.topic_partition: 6, second.topic_partition: 10})
+    await world.cleaner.close()
+    world.logs.shutdown(0)
+    again = started(world.disk)
+    assert {log.topic_partition: log.first_dirty_offset for log in again.logs} == {
+        first.topic_partition: 6,
+        second.topic_partition: 10,
+        plain.topic_partition: None,
+    }
+
+
+async def test_a_deleted_partition_leaves_the_checkpoint(world: World) -> None:
+    log = world.log("t")
+    world.cleaner.start()
+    await eventually(lambda: is_compacted(log))
+    await world.cleaner.close()
+    world.logs.delete_all([log.topic_partition], 0)
+    for directory in ("/a", "/b"):
+        assert not OffsetCheckpoint(world.disk, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").read()
+    assert world.log("t", rounds=0).first_dirty_offset is None
+
+
+async def test_a_log_is_left_alone_until_it_is_dirty_enough(world: World) -> None:
+    log = world.log("t", min_cleanable_dirty_ratio=0.6)
+    world.cleaner.start()
+    await eventually(lambda: is_compacted(log))
+    before = len(read_log(log))
+    world.write(log, 1)
+    asked = world.thread.asked
+    await eventually(lambda: 0.4 < world.cleaner.max_dirty_ratio < 0.6)
+    assert world.thread.asked == asked and len(read_log(log)) == before + 2
+    world.write(log, 2)
+    await eventually(lambda: is_compacted(log))
+
+
+async def test_a_damaged_log_is_set_aside_and_the_others_go_on(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = world.log("damaged", rounds=6)
+    world.disk.flip_bit(damaged.segments.first.file.path, 8 * 80)
+    metrics = BrokerMetrics()
+    report_cleaning(metrics, world.cleaner, world.logs)
+    caplog.set_level(logging.ERROR)
+    world.cleaner.start()
+    await eventually(lambda: damaged in world.cleaner.uncleanable)
+    healthy = world.log("healthy")
+    await eventually(lambda: is_compacted(healthy))
+    assert "damaged-0 is not compacted any more" in caplog.text and "checksum" in caplog.text
+    assert len(world.logs.online_directories) == 2
+    found = exposed(metrics, "kafka_log_logcleaner")
+    assert found["manager_uncleanable_bytes"] in (0, damaged.size_bytes)
+    assert found["_deadthreadcount"] == 0
+    assert 0 < found["_cleaner_recopy_percent"] < 100
+
+
+async def test_a_full_disk_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    log = world.log("t")
+    world.disk.free_bytes = 10
+    world.cleaner.start()
+    await eventually(lambda: "cannot be compacted for now" in caplog.text)
+    assert len(world.logs.online_directories) == 2 and not world.cleaner.uncleanable
+    assert len(read_log(log)) == 6
+    world.disk.free_bytes = None
+    await eventually(lambda: is_compacted(log))
+
+
+async def test_a_log_that_does_not_fit_on_the_disk_keeps_no_other_from_being_compacted(world: World) -> None:
+    large = world.log("large", rounds=1)
+    for number in range(20):
+        append_keyed(large, (f"{number}", "x" * 1000))
+    roll(large)
+    small = world.log("small")
+    small.first_dirty_offset = 2  # less dirty than the other
+    world.disk.free_bytes = 2000
+    world.cleaner.start()
+    await eventually(lambda: is_compacted(small))
+    assert len(read_log(large)) == 22 and not world.cleaner.uncleanable
+    world.disk.free_bytes = None
+    await eventually(lambda: large.first_dirty_offset == large.log_end_offset)
+
+
+async def test_a_failing_disk_takes_its_directory_offline(world: World) -> None:
+    log = world.log("t")
+    world.disk.fail_next_fsync(".log.cleaned")
+    world.cleaner.start()
+    await eventually(lambda: len(world.logs.online_directories) == 1)
+    assert log.failure is not None
+
+
+async def test_what_was_cut_meanwhile_is_not_put_in_place(world: World) -> None:
+    log = world.log("t")
+    world.thread.held_at = 2
+    world.cleaner.start()
+    await eventually(lambda: world.thread.asked == 2)
+    await eventually(lambda: world.left_over(log))
+    log.truncate_to(3, below_high_watermark=True)
+    left = read_log(log)
+    assert log.log_end_offset == 2
+    roll(log)
+    world.thread.free.set()
+    await eventually(lambda: log.first_dirty_offset == 2)
+    assert read_log(log) == left
+    assert not world.left_over(log)
+
+
+async def test_a_log_that_is_cut_while_it_is_read_does_not_pass_for_a_damaged_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = world.log("t", rounds=1)
+    for number in range(3):
+        append_keyed(log, ("a", f"{number}" * 5000))
+    roll(log)
+    reading, was_cut = Event(), Event()
+
+    def held_fill(plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> int:
+        def held_pace(size_bytes: int) -> None:
+            if size_bytes > 5000 and not was_cut.is_set():
+                reading.set()
+                assert was_cut.wait(10)
+
+        return fill_offset_map(plan, offsets, held_pace)
+
+    monkeypatch.setattr("tidelog.broker.logs.cleaning.round.fill_offset_map", held_fill)
+    world.cleaner.start()
+    await eventually(reading.is_set)
+    log.truncate_to(3, below_high_watermark=True)
+    roll(log)
+    was_cut.set()
+    await eventually(lambda: log.first_dirty_offset == 3 or log in world.cleaner.uncleanable)
+    assert not world.cleaner.uncleanable
+
+
+async def test_what_retention_has_deleted_meanwhile_is_not_put_in_place(world: World) -> None:
+    log = world.log("t", cleanup_policy=("compact", "delete"))
+    world.thread.held_at = 1
+    world.cleaner.start()
+    await eventually(lambda: world.thread.asked == 1)
+    log.advance_log_start_offset(4)
+    log.apply_retention(0)
+    world.thread.free.set()
+    await eventually(lambda: is_compacted(log))
+    assert log.log_start_offset == 4
+    assert not world.left_over(log)
+
+
+async def test_a_deleted_partition_ends_its_compaction_in_silence(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    log = world.log("t")
+    world.thread.held_at = 1
+    world.cleaner.start()
+    await eventually(lambda: world.thread.asked == 1)
+    world.logs.delete_all([log.topic_partition], 0)
+    world.thread.free.set()
+    await eventually(lambda: not world.cleaner._in_progress)
+    assert len(world.logs.online_directories) == 2 and not world.cleaner.uncleanable
+    assert not caplog.records
+
+
+async def test_a_stop_ends_what_is_under_way(world: World) -> None:
+    log = world.log("t", rounds=200)
+    world.values["log.cleaner.io.max.bytes.per.second"] = "2000"
+    world.cleaner.start()
+    await eventually(lambda: world.thread.asked == 1)
+    await asyncio.wait_for(world.cleaner.close(), 5)
+    assert not world.left_over(log)
+    assert len(read_log(log)) == 400
+
+
+async def test_settings_are_followed_while_it_runs(world: World) -> None:
+    world.values["log.cleaner.enable"] = "false"
+    log = world.log("t")
+    world.cleaner.start()
+    assert world.cleaner.dead_count == 0 and world.thread.asked == 0
+    world.values["log.cleaner.enable"] = "true"
+    world.values["log.cleaner.threads"] = "2"
+    world.cleaner.follow_settings()
+    await eventually(lambda: is_compacted(log))
+    assert latest_of(read_log(log)) == {b"a": (4, b"2"), b"b": (5, b"x" * 100)}
+
+
+async def test_a_fault_of_ours_sets_a_log_aside_and_ends_no_cleaner(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def failing(*_: Any) -> None:
+        raise AssertionError("a fault of ours")
+
+    monkeypatch.setattr("tidelog.broker.logs.cleaning.round.fill_offset_map", failing)
+    log = world.log("t")
+    world.cleaner.start()
+    await eventually(lambda: log in world.cleaner.uncleanable)
+    assert "a fault of ours" in caplog.text
+    assert world.cleaner.dead_count == 0

@@ -1,0 +1,26 @@
+"""Which connections a process has descriptors for."""
+
+from __future__ import annotations
+
+from tidelog.broker.logs.descriptor_budget import DescriptorBudget
+
+REFUSAL = "there are {} connections, allowed are 448 of the 1024 files that the process may open (ulimit -n)"
+
+
+def test_partitions_get_half_of_the_descriptors_and_connections_what_the_reserve_leaves() -> None:
+    budget = DescriptorBudget(1024)
+    assert (budget.partitions_max, budget.reserve, budget.connections_max) == (512, 64, 448)
+    assert budget.connection_refusal(500, connections=447) is None
+    assert budget.connection_refusal(500, connections=448) == REFUSAL.format(448)
+
+
+def test_a_connection_within_the_reserve_is_refused_whatever_uses_the_others() -> None:
+    budget = DescriptorBudget(1024)
+    assert budget.connection_refusal(959, connections=1) is None
+    assert budget.connection_refusal(960, connections=1) == REFUSAL.format(1)
+
+
+def test_a_small_limit_leaves_a_reserve_too() -> None:
+    budget = DescriptorBudget(160)
+    assert (budget.partitions_max, budget.reserve, budget.connections_max) == (80, 32, 48)
+    assert DescriptorBudget(40).connections_max == 0

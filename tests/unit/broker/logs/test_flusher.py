@@ -1,0 +1,114 @@
+"""The flusher: what is asked for is durable when it is done, flushes are shared, a failed one is final."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import NOW_MS, batch, open_log
+from tests.support.replicas import HandClock
+from tidelog.broker.logs.flusher import Flusher
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.log.flush import FlushPlan
+from tidelog.storage.log.partition_log import PartitionLog
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as made:
+        yield made
+
+
+@pytest.fixture
+def fs() -> CrashFileSystem:
+    return CrashFileSystem()
+
+
+@pytest.fixture
+def log(fs: CrashFileSystem) -> PartitionLog:
+    return open_log(fs)
+
+
+class Flushes:
+    """A flusher with a record of its failures."""
+
+    def __init__(self, executor: ThreadPoolExecutor) -> None:
+        self.failures: list[tuple[PartitionLog, StorageFailure]] = []
+        self.flusher = Flusher(executor, HandClock(), lambda log, error: self.failures.append((log, error)))
+
+
+async def test_a_flush_moves_the_recovery_point_to_the_log_end(
+    executor: ThreadPoolExecutor, log: PartitionLog
+) -> None:
+    log.append_as_leader(batch(["a", "b"]), 0, NOW_MS)
+    await Flushes(executor).flusher.flush(log)
+    assert log.recovery_point == log.log_end_offset == 2
+
+
+async def test_those_who_ask_during_a_flush_share_the_next_one(
+    executor: ThreadPoolExecutor, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    runs: list[int] = []
+
+    def run(plan: FlushPlan) -> None:
+        runs.append(plan.end_offset)
+        assert go_on.wait(10)
+
+    monkeypatch.setattr(FlushPlan, "run", run)
+    flusher = Flushes(executor).flusher
+    log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    first = flusher.flush(log)
+    await asyncio.sleep(0)
+    log.append_as_leader(batch(["b"]), 0, NOW_MS)
+    later = [flusher.flush(log) for _ in range(5)]
+    assert not first.done()
+    go_on.set()
+    await asyncio.gather(first, *later)
+    assert runs == [1, 2]
+
+
+async def test_fsyncgate_a_failed_fsync_is_final_and_never_tried_again(
+    executor: ThreadPoolExecutor, log: PartitionLog, fs: CrashFileSystem
+) -> None:
+    log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    made = Flushes(executor)
+    fs.fail_next_fsync(".log")
+    with pytest.raises(KafkaError) as caught:
+        await made.flusher.flush(log)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [failed for failed, _ in made.failures] == [log]
+    assert log.recovery_point == 0
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(batch(["b"]), 0, NOW_MS)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_nobody_waits_for_ever_when_a_flush_fails_in_an_unknown_way(
+    executor: ThreadPoolExecutor, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(plan: FlushPlan) -> None:
+        raise RuntimeError("out of order")
+
+    monkeypatch.setattr(FlushPlan, "run", run)
+    log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    made = Flushes(executor)
+    async with asyncio.timeout(10):
+        with pytest.raises(KafkaError, match="out of order") as caught:
+            await made.flusher.flush(log)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [failed for failed, _ in made.failures] == [log]
+
+
+async def test_close_waits_for_what_is_running(executor: ThreadPoolExecutor, log: PartitionLog) -> None:
+    log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    flusher = Flushes(executor).flusher
+    done = flusher.flush(log)
+    await flusher.close()
+    assert done.done()

@@ -1,0 +1,152 @@
+"""Logs are made in a thread, in order, in pieces, while the loop does other things."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import cast
+
+import pytest
+
+from tests.support.loops import until
+from tidelog.broker.logs.log_maker import AT_ONCE, LogMaker, Outcome
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.directories.directory_work import LogCreation
+from tidelog.storage.directories.log_directory import LogDirectory, Retirement
+from tidelog.storage.log.partition_log import PartitionLog
+
+
+class Made:
+    """What the maker told, and in how many pieces."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[Outcome] = []
+        self.pieces: list[int] = []
+        self.thread = threading.get_ident()
+
+    def __call__(self, outcomes: Sequence[Outcome]) -> None:
+        assert threading.get_ident() == self.thread
+        self.outcomes += outcomes
+        self.pieces.append(len(outcomes))
+
+    @property
+    def numbers(self) -> list[int]:
+        """Which logs were made, and -1 for each time that some were put aside."""
+        return [
+            work.topic_partition.partition if isinstance(work, LogCreation) else -1
+            for work, _ in self.outcomes
+        ]
+
+
+class Work:
+    """Creations by number; `gate` holds up all, `failing` raise."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.begun = 0
+        self.failing: set[int] = set()
+
+    def creation(self, number: int) -> LogCreation:
+        def run() -> PartitionLog:
+            self.begun += 1
+            self.gate.wait()
+            if number in self.failing:
+                raise OSError(f"disk of {number}")
+            return cast(PartitionLog, number)
+
+        return LogCreation(cast(LogDirectory, None), TopicPartition("t", number), None, run)
+
+    def retirement(self) -> Retirement:
+        return Retirement(cast(LogDirectory, None), (), lambda: None)
+
+    def creations(self, *numbers: int) -> list[LogCreation]:
+        return [self.creation(number) for number in numbers]
+
+
+@pytest.fixture
+def thread() -> Iterator[ThreadPoolExecutor]:
+    executor = ThreadPoolExecutor(1)
+    yield executor
+    executor.shutdown()
+
+
+async def test_logs_are_made_in_order_and_in_pieces_while_the_loop_goes_on(
+    thread: ThreadPoolExecutor,
+) -> None:
+    made, work = Made(), Work()
+    maker = LogMaker(thread, made)
+    maker.make(work.creations(*range(AT_ONCE + 5)))
+    await until(lambda: work.begun == 1)
+    maker.make(work.creations(100, 101))
+    assert made.outcomes == []
+    work.gate.set()
+    await maker.settled()
+    assert made.numbers == [*range(AT_ONCE + 5), 100, 101]
+    assert made.pieces == [AT_ONCE, 7]
+    await maker.close()
+
+
+async def test_what_was_asked_for_later_is_not_waited_for(thread: ThreadPoolExecutor) -> None:
+    made, work = Made(), Work()
+    maker = LogMaker(thread, made)
+    await maker.settled()
+    maker.make(work.creations(0))
+    first = asyncio.create_task(maker.settled())
+    await until(lambda: work.begun == 1)
+    later = Work()
+    maker.make(later.creations(1))
+    work.gate.set()
+    await first
+    assert made.numbers == [0]
+    later.gate.set()
+    await maker.settled()
+    assert made.numbers == [0, 1]
+    await maker.close()
+
+
+async def test_a_log_that_cannot_be_made_is_told_and_the_others_are_made(thread: ThreadPoolExecutor) -> None:
+    made, work = Made(), Work()
+    work.failing = {1}
+    work.gate.set()
+    maker = LogMaker(thread, made)
+    maker.make(work.creations(0, 1, 2))
+    await maker.settled()
+    assert [str(outcome) for _, outcome in made.outcomes] == ["0", "disk of 1", "2"]
+    await maker.close()
+
+
+async def test_a_listener_that_fails_does_not_end_the_making(thread: ThreadPoolExecutor) -> None:
+    work, told = Work(), []
+    work.gate.set()
+
+    def on_made(outcomes: Sequence[Outcome]) -> None:
+        told.append(len(outcomes))
+        raise ValueError("a bug")
+
+    maker = LogMaker(thread, on_made)
+    maker.make(work.creations(0))
+    await maker.settled()
+    maker.make(work.creations(1))
+    await maker.settled()
+    assert told == [1, 1]
+    await maker.close()
+
+
+async def test_closing_waits_for_what_is_done_and_makes_nothing_more(thread: ThreadPoolExecutor) -> None:
+    made, work = Made(), Work()
+    maker = LogMaker(thread, made)
+    maker.make(work.creations(*range(AT_ONCE)))
+    await until(lambda: work.begun == 1)
+    maker.make([*work.creations(100), work.retirement(), *work.creations(101)])
+    waiting = asyncio.create_task(maker.settled())
+    closing = asyncio.create_task(maker.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    work.gate.set()
+    await closing
+    await waiting
+    maker.make(work.creations(200))
+    await maker.settled()
+    assert made.numbers == [*range(AT_ONCE), -1]

@@ -1,0 +1,150 @@
+"""Log directories learn which cluster and node they belong to, and refuse others."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
+from tests.support.crash_points import crash_points
+from tests.support.metadata import CLUSTER_ID, SeededRandomness
+from tidelog.base.config_definition import ConfigError
+from tidelog.broker.metadata.directories import Identity, prepare_directories
+from tidelog.broker.metadata.randomness import SystemRandomness
+from tidelog.protocol.ids import uuid_from_text, uuid_text
+from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
+from tidelog.storage.disk.files import FileSystem
+
+DIRECTORIES = ("/a", "/b")
+CHANCE = SeededRandomness()
+
+
+def prepare(
+    fs: FileSystem,
+    cluster_id: str | None = None,
+    node_id: int = 1,
+    directories: tuple[str, ...] = DIRECTORIES,
+) -> Identity:
+    return prepare_directories(fs, directories, node_id, cluster_id, CHANCE)
+
+
+def test_new_directories_get_one_cluster_and_an_id_each() -> None:
+    disk = CrashFileSystem()
+    identity = prepare(disk)
+    assert uuid_from_text(identity.cluster_id)
+    assert list(identity.directory_ids) == ["/a", "/b"]
+    assert len(set(identity.directory_ids.values())) == 2
+    for path, directory_id in identity.directory_ids.items():
+        assert MetaPropertiesFile(disk, path).read() == MetaProperties(
+            cluster_id=identity.cluster_id, node_id=1, directory_id=directory_id
+        )
+
+
+def test_a_given_cluster_id_is_taken() -> None:
+    assert prepare(CrashFileSystem(), CLUSTER_ID).cluster_id == CLUSTER_ID
+
+
+def test_directories_keep_what_they_are() -> None:
+    disk = CrashFileSystem()
+    assert prepare(disk, CLUSTER_ID) == prepare(disk) == prepare(disk, CLUSTER_ID)
+
+
+def test_a_directory_that_is_added_joins_the_others() -> None:
+    disk = CrashFileSystem()
+    first = prepare(disk, directories=("/a",))
+    both = prepare(disk)
+    assert both.cluster_id == first.cluster_id
+    assert both.directory_ids["/a"] == first.directory_ids["/a"]
+
+
+def test_a_directory_of_another_cluster_is_refused() -> None:
+    disk = CrashFileSystem()
+    prepare(disk, CLUSTER_ID, directories=("/a",))
+    prepare(disk, "another", directories=("/b",))
+    with pytest.raises(ConfigError, match=r"cluster\.id=another: /b"):
+        prepare(disk)
+    with pytest.raises(ConfigError, match=r"cluster\.id=MkU3"):
+        prepare(disk, "third", directories=("/a",))
+
+
+def test_a_directory_of_another_node_is_refused() -> None:
+    disk = CrashFileSystem()
+    prepare(disk, node_id=1)
+    with pytest.raises(ConfigError, match=r"node\.id=2: /a belongs to node 1"):
+        prepare(disk, node_id=2)
+
+
+def test_a_copy_of_a_directory_is_refused() -> None:
+    disk = CrashFileSystem()
+    prepare(disk, directories=("/a",))
+    disk.makedirs("/b")
+    disk.open("/b/meta.properties", create=True).append(disk.read("/a/meta.properties"))
+    with pytest.raises(ConfigError, match="one of them is a copy"):
+        prepare(disk)
+
+
+def test_a_directory_of_an_older_version_is_brought_up_to_date() -> None:
+    disk = CrashFileSystem()
+    disk.makedirs("/a")
+    disk.open("/a/meta.properties", create=True).append(b"version=0\nbroker.id=1\n")
+    identity = prepare(disk, CLUSTER_ID, directories=("/a",))
+    found = MetaPropertiesFile(disk, "/a").read()
+    assert (found.version, found.cluster_id, found.node_id) == (1, CLUSTER_ID, 1)
+    assert found.directory_id == identity.directory_ids["/a"]
+
+
+class RefusingFileSystem(CrashFileSystem):
+    """A disk that does not take one directory."""
+
+    refused = "/b"
+
+    def makedirs(self, path: str) -> None:
+        if path == self.refused:
+            raise PermissionError(13, "Permission denied", path)
+        super().makedirs(path)
+
+
+def test_a_directory_that_the_disk_refuses_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    assert list(prepare(RefusingFileSystem()).directory_ids) == ["/a"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "log directory cannot be used: /b: [Errno 13] Permission denied: '/b'"
+    ]
+
+
+def test_without_any_usable_directory_nothing_starts_and_that_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with pytest.raises(ConfigError, match=r"log\.dirs=/b: none can be used .*Permission denied"):
+        prepare(RefusingFileSystem(), directories=("/b",))
+    assert not caplog.records
+
+
+def test_whatever_crash_comes_the_next_start_finds_or_makes_one_cluster() -> None:
+    def workload(disk: CrashFileSystem, progress: list[str]) -> None:
+        progress.append(prepare(disk, CLUSTER_ID).cluster_id)
+
+    for point in crash_points(lambda disk: None, workload):
+        before = {
+            path: MetaPropertiesFile(point.disk, path).read()
+            for path in DIRECTORIES
+            if MetaPropertiesFile(point.disk, path).exists()
+        }
+        identity = prepare(point.disk, CLUSTER_ID)
+        assert identity.cluster_id == CLUSTER_ID, str(point)
+        for path, properties in before.items():
+            assert identity.directory_ids[path] == properties.directory_id, str(point)
+
+
+def test_a_directory_that_was_marked_survives_a_power_loss_with_its_parents() -> None:
+    disk = CrashFileSystem()
+    identity = prepare(disk, directories=("/new/deep/a", "/b"))
+    after = disk.crash(Survival.LOSE_UNSYNCED)
+    assert prepare(after, directories=("/new/deep/a", "/b")) == identity
+
+
+def test_new_ids_are_such_as_kafka_makes() -> None:
+    chance = SystemRandomness()
+    ids = {chance.uuid() for _ in range(500)}
+    assert len(ids) == 500
+    assert not any(uuid_text(each).startswith("-") for each in ids)
+    assert {chance.below(3) for _ in range(200)} == {0, 1, 2}

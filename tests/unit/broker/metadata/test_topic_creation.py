@@ -1,0 +1,150 @@
+"""Topics that are created because somebody asked, and producer ids out of blocks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.loops import on_both_loops, until
+from tests.support.metadata_store import FixedClock, InlineExecutor, channel_of, running_store
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.metadata import topic_creation
+from tidelog.broker.metadata.producer_ids import ProducerIds
+from tidelog.broker.metadata.topic_creation import TopicCreation, creatable_topic
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+CONFIG = BrokerConfig(
+    {
+        "node.id": "1",
+        "num.partitions": "3",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "7",
+    }
+)
+
+
+@on_both_loops
+async def test_the_asker_hears_that_there_is_no_such_topic_and_finds_it_later() -> None:
+    async with running_store() as store:
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        assert creation.request(["orders", "bad name"]) == {
+            "orders": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        }
+        await until(lambda: "orders" in store.image.topics_by_name)
+        assert len(store.image.topics_by_name["orders"].partitions) == 3
+        await creation.close()
+
+
+@on_both_loops
+async def test_a_topic_whose_creation_is_under_way_is_not_created_twice() -> None:
+    executor = InlineExecutor()
+    async with running_store(executor=executor) as store:
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        executor.held = True
+        for _ in range(3):
+            creation.request(["orders"])
+            await asyncio.sleep(0)
+        assert len(creation._tasks) == 1
+        executor.release()
+        await creation.close()
+        assert "orders" in store.image.topics_by_name
+
+
+@on_both_loops
+async def test_the_offsets_topic_gets_its_own_settings() -> None:
+    async with running_store() as store:
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        creation.ensure("__consumer_offsets")
+        await creation.close()
+        assert len(store.image.topics_by_name["__consumer_offsets"].partitions) == 7
+        assert store.image.topic_configs("__consumer_offsets") == {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "104857600",
+        }
+
+
+def test_the_other_topics_of_the_brokers_get_theirs() -> None:
+    transactions = creatable_topic(CONFIG, "__transaction_state")
+    assert (transactions.num_partitions, transactions.replication_factor) == (50, 3)
+    assert {config.name: config.value for config in transactions.configs} == {
+        "unclean.leader.election.enable": "false",
+        "compression.type": "uncompressed",
+        "cleanup.policy": "compact",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+    }
+    shares = creatable_topic(CONFIG, "__share_group_state")
+    assert shares.num_partitions == 50
+    assert {config.name: config.value for config in shares.configs}["retention.ms"] == "-1"
+
+
+@on_both_loops
+async def test_a_topic_that_cannot_be_created_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_store() as store:
+        creation = TopicCreation(channel_of(store), BrokerConfig({"node.id": "1"}), FixedClock())
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3):
+                assert creation.request(["__consumer_offsets"]) == {
+                    "__consumer_offsets": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                }
+                await creation.close()
+        messages = [record.getMessage() for record in caplog.records]
+        assert len(messages) == 1
+        assert "replication factor 3" in messages[0]
+        assert store.image.topics_by_name == {}
+
+
+@on_both_loops
+async def test_a_store_that_refuses_leaves_the_asker_to_ask_again(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_store() as store:
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        store.failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
+        creation.ensure("orders")
+        await creation.close()
+        assert "the disk is gone" in caplog.text
+        store.failure = None
+        creation.ensure("orders")
+        await creation.close()
+        assert "orders" in store.image.topics_by_name
+
+
+@on_both_loops
+async def test_a_stop_does_not_wait_for_a_controller_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_creation, "CLOSE_TIMEOUT_S", 0.01)
+    executor = InlineExecutor()
+    async with running_store(executor=executor) as store:
+        creation = TopicCreation(channel_of(store), CONFIG, FixedClock())
+        executor.held = True
+        creation.ensure("orders")
+        async with asyncio.timeout(10):
+            await creation.close()
+        executor.release()
+
+
+@on_both_loops
+async def test_producer_ids_never_repeat_even_after_a_restart() -> None:
+    disk = CrashFileSystem()
+    given: list[int] = []
+    for count in (1500, 5):
+        async with running_store(disk) as store:
+            ids = ProducerIds(channel_of(store), 1, lambda: store.image.brokers[1].epoch, FixedClock())
+            given += await asyncio.gather(*(ids.next() for _ in range(count)))
+    assert len(set(given)) == 1505
+    assert max(given[:1500]) == 1499
+    assert min(given[1500:]) == 2000
+
+
+@on_both_loops
+async def test_without_a_block_producers_are_told_to_ask_again() -> None:
+    async with running_store() as store:
+        ids = ProducerIds(channel_of(store), 1, lambda: 999, FixedClock())
+        with pytest.raises(KafkaError) as error:
+            await ids.next()
+        assert error.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

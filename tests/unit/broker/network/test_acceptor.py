@@ -1,0 +1,113 @@
+"""Bursts of connections: none is reset, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import selectors
+import socket
+from itertools import pairwise
+
+import pytest
+
+from tests.support.loops import on_both_loops, until
+from tests.support.network import Served, frame, serving
+from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
+from tidelog.broker.network import acceptor
+from tidelog.broker.network.acceptor import BATCH, Acceptor, accept_queue_size
+from tidelog.broker.network.config import NetworkConfig
+
+
+def connected_at_once(served: Served, count: int) -> list[socket.socket]:
+    """Connections that are all made while the loop does not run, so nothing is accepted meanwhile."""
+    sockets = []
+    with selectors.DefaultSelector() as selector:
+        for _ in range(count):
+            one = socket.socket()
+            one.setblocking(False)
+            assert one.connect_ex(("127.0.0.1", served.port)) in (0, errno.EINPROGRESS)
+            selector.register(one, selectors.EVENT_WRITE)
+            assert selector.select(timeout=10), "the accept queue is full"
+            selector.unregister(one)
+            assert one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+            sockets.append(one)
+    return sockets
+
+
+async def answers_of(sockets: list[socket.socket]) -> list[bytes]:
+    loop = asyncio.get_running_loop()
+
+    async def one(each: socket.socket) -> bytes:
+        await loop.sock_sendall(each, frame(b"hello"))
+        return await loop.sock_recv(each, 100)
+
+    return await asyncio.gather(*map(one, sockets))
+
+
+def test_by_default_the_accept_queue_is_as_long_as_the_system_allows() -> None:
+    assert accept_queue_size(NetworkConfig().socket_listen_backlog_size) >= min(socket.SOMAXCONN, 128)
+    assert accept_queue_size(50) == 50
+
+
+@on_both_loops
+async def test_a_burst_of_connections_waits_in_the_accept_queue_and_none_is_lost() -> None:
+    raise_open_file_limit()
+    async with serving() as served:
+        count = min(1_000, accept_queue_size(-1))
+        sockets = connected_at_once(served, count)
+        assert await answers_of(sockets) == [frame(b"hello")] * count
+        for one in sockets:
+            one.close()
+        await until(lambda: served.server.quota.count == 0)
+
+
+@on_both_loops
+async def test_in_a_burst_a_bounded_batch_of_connections_is_accepted_in_each_turn_of_the_loop() -> None:
+    loop = asyncio.get_running_loop()
+    async with serving() as served:
+        accepted = [0]
+
+        def note() -> None:
+            accepted.append(served.server.counters.connections_accepted)
+            if accepted[-1] < len(sockets):
+                loop.call_soon(note)
+
+        sockets = connected_at_once(served, min(6 * BATCH, accept_queue_size(-1)))
+        note()
+        await until(lambda: accepted[-1] == len(sockets))
+        steps = [after - before for before, after in pairwise(accepted)]
+        assert BATCH // 2 <= max(steps) <= BATCH
+        for one in sockets:
+            one.close()
+
+
+class Exhausted(socket.socket):
+    """A listening socket of a process that has no descriptors left, until `is_exhausted` is reset."""
+
+    is_exhausted = True
+
+    def accept(self) -> tuple[socket.socket, tuple[str, int]]:
+        if self.is_exhausted:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+@on_both_loops
+async def test_without_descriptors_connections_wait_in_the_accept_queue(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(acceptor, "RETRY_S", 0.02)
+    listening = Exhausted()
+    listening.bind(("127.0.0.1", 0))
+    listening.setblocking(False)
+    accepted: list[socket.socket] = []
+    accepting = Acceptor("PLAINTEXT", listening, asyncio.get_running_loop(), accepted.append)
+    accepting.start(10)
+    with caplog.at_level(logging.ERROR), socket.create_connection(listening.getsockname()):
+        await until(lambda: len(caplog.records) >= 2)
+        assert "listener PLAINTEXT cannot accept connections: Too many open files" in caplog.text
+        listening.is_exhausted = False
+        await until(lambda: bool(accepted))
+    accepting.stop()
+    accepted[0].close()

@@ -1,0 +1,246 @@
+"""The socket rows of the list of hostile input: each may cost its own connection and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import time
+
+import pytest
+
+from tests.support.loops import on_both_loops, until
+from tests.support.network import Client, FakeClock, Served, echo, frame, serving
+from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.receive_buffer import GRANT_BYTES
+from tidelog.broker.network.request import Request
+
+MEBIBYTE = 1024 * 1024
+
+
+def held_bytes(served: Served) -> int:
+    return sum(connection._buffer.capacity for connection in served.server.connections())
+
+
+@on_both_loops
+async def test_half_open_connections_do_not_disturb_others() -> None:
+    async with serving() as served:
+        silent = [await served.connect() for _ in range(50)]
+        partial = [await served.connect() for _ in range(50)]
+        for client in partial:
+            await client.send(frame(b"never finished")[:7])
+        good = await served.connect()
+        for _ in range(20):
+            assert await good.ask(b"good") == b"good"
+        for client in silent + partial:
+            client.reset()
+        await until(lambda: served.server.quota.count == 1)
+        assert await good.ask(b"good") == b"good"
+
+
+@on_both_loops
+async def test_a_thousand_half_open_and_slow_connections_cost_a_hundred_clients_little() -> None:
+    """Of processor time, which other work on the machine does not change as it does latencies."""
+    raise_open_file_limit()
+    config = NetworkConfig(socket_listen_backlog_size=1_500)
+    async with serving(config=config) as served:
+        good = [await served.connect() for _ in range(100)]
+
+        async def seconds_of_rounds() -> float:
+            before = time.process_time()
+            for _ in range(10):
+                answers = await asyncio.gather(*(client.ask(b"good") for client in good))
+                assert answers == [b"good"] * len(good)
+            return time.process_time() - before
+
+        await seconds_of_rounds()
+        alone = min([await seconds_of_rounds() for _ in range(3)])
+        silent = [await served.connect() for _ in range(500)]
+        slow = [await served.connect() for _ in range(500)]
+        torn = frame(b"never finished")
+        together = []
+        for byte in torn[:3]:
+            for client in slow:
+                await client.send(bytes([byte]))
+            together.append(await seconds_of_rounds())
+        assert min(together) <= 2 * alone, (together, alone)
+        for client in silent + slow:
+            client.reset()
+        await until(lambda: served.server.quota.count == len(good))
+
+
+@on_both_loops
+async def test_a_byte_a_second_keeps_nobody_else_waiting() -> None:
+    async with serving() as served:
+        slow, good = await served.connect(), await served.connect()
+        for byte in frame(b"drip"):
+            await slow.send(bytes([byte]))
+            assert await good.ask(b"good") == b"good"
+        assert await slow.receive() == b"drip"
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 1_001, 2**31 - 1])
+@on_both_loops
+async def test_an_impossible_frame_size_ends_that_connection_and_is_logged_once_with_the_peer(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(config=NetworkConfig(socket_request_max_bytes=1_000)) as served:
+        bad, good = await served.connect(), await served.connect()
+        with caplog.at_level(logging.WARNING):
+            await bad.send(struct.pack(">i", size) + bytes(5_000))
+            assert await bad.is_closed()
+        lines = [record.getMessage() for record in caplog.records if str(size) in record.getMessage()]
+        assert len(lines) == 1
+        assert bad.address in lines[0]
+        assert await good.ask(b"good") == b"good"
+
+
+@on_both_loops
+async def test_good_requests_before_a_bad_size_are_answered() -> None:
+    async with serving() as served:
+        client = await served.connect()
+        await client.send(frame(b"good") + struct.pack(">i", -5))
+        assert await client.receive() == b"good"
+        assert await client.is_closed()
+
+
+@on_both_loops
+async def test_many_peers_claiming_huge_frames_take_no_more_memory_than_they_sent() -> None:
+    async with serving() as served:
+        clients = [await served.connect() for _ in range(200)]
+        for client in clients:
+            await client.send(struct.pack(">i", 100 * MEBIBYTE) + b"x" * 1_000)
+        await until(lambda: served.server.counters.bytes_in == 200 * 1_004)
+        assert held_bytes(served) <= 200 * (2 * 1_004 + GRANT_BYTES)
+        good = await served.connect()
+        assert await good.ask(b"good") == b"good"
+
+
+@on_both_loops
+async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None:
+    clock = FakeClock()
+    answer = frame(bytes(100_000))
+
+    def handler(request: Request) -> None:
+        request.respond(answer)
+
+    config = NetworkConfig(connections_max_idle_ms=60_000, socket_send_buffer_bytes=4_096)
+    async with serving(handler, config, clock=clock) as served:
+        client = await served.connect(receive_buffer_bytes=4_096)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.writer.write(frame(b"more") * 5_000)
+        (connection,) = served.server.connections()
+        await until(lambda: connection.unsent_bytes > 200_000)
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+            assert connection.unsent_bytes <= 600_000
+        served.server.sweep()
+        clock.now_ms += 59_999
+        served.server.sweep()
+        clock.now_ms += 60_000
+        served.server.sweep()
+        await until(lambda: served.server.quota.count == 0)
+        assert served.server.counters.connections_expired == 1
+
+
+@on_both_loops
+async def test_a_peer_that_reads_slowly_is_not_idle() -> None:
+    clock = FakeClock()
+    config = NetworkConfig(connections_max_idle_ms=1_000, socket_send_buffer_bytes=4_096)
+    async with serving(
+        lambda request: request.respond(frame(bytes(2_000_000))), config, clock=clock
+    ) as served:
+        client = await served.connect(receive_buffer_bytes=4_096)
+        await client.send(frame(b"big"))
+        (connection,) = served.server.connections()
+        await until(lambda: connection.unsent_bytes > 0)
+        (size,) = struct.unpack(">i", await client.reader.readexactly(4))
+        left = size
+        while left:
+            left -= len(await client.reader.readexactly(min(left, 200_000)))
+            clock.now_ms += 900
+            served.server.sweep()
+        assert served.server.quota.count == 1
+
+
+@on_both_loops
+async def test_a_connect_storm_is_served_to_the_last() -> None:
+    async with serving(config=NetworkConfig(socket_listen_backlog_size=512)) as served:
+
+        async def one(number: int) -> bytes:
+            client = await served.connect()
+            answer = await client.ask(struct.pack(">i", number))
+            client.close()
+            return answer
+
+        answers = await asyncio.gather(*(one(number) for number in range(400)))
+        assert answers == [struct.pack(">i", number) for number in range(400)]
+        await until(lambda: served.server.quota.count == 0)
+
+
+@on_both_loops
+async def test_resets_in_every_state_leave_nothing_behind() -> None:
+    parked: list[Request] = []
+
+    def handler(request: Request) -> None:
+        kind = bytes(request.frame)
+        if kind == b"park":
+            parked.append(request)
+        elif kind == b"big":
+            request.respond(frame(bytes(3_000_000)))
+        else:
+            echo(request)
+
+    async with serving(handler) as served:
+        clients: list[Client] = []
+        for data in (b"", frame(b"x")[:2], frame(b"park"), frame(b"big"), frame(b"big") * 5, frame(b"x")):
+            client = await served.connect()
+            await client.send(data)
+            clients.append(client)
+        await until(lambda: len(parked) == 1)
+        await asyncio.sleep(0.01)
+        for client in clients:
+            client.reset()
+        await until(lambda: served.server.quota.count == 0)
+        assert held_bytes(served) == 0
+
+
+@on_both_loops
+async def test_a_global_byte_budget_makes_requests_wait_in_order_and_loses_none() -> None:
+    parked: list[Request] = []
+    config = NetworkConfig(queued_max_request_bytes=2_000)
+    async with serving(parked.append, config) as served:
+        clients = [await served.connect() for _ in range(6)]
+        for number, client in enumerate(clients):
+            await client.send(frame(bytes([number]) * 900))
+            await asyncio.sleep(0.005)
+        # Two fit; a third is let in while some of the budget is left.
+        await until(lambda: len(parked) == 3)
+        await asyncio.sleep(0.01)
+        order = []
+        for _ in clients:
+            await until(lambda: bool(parked))
+            assert len(parked) <= 3
+            request = parked.pop(0)
+            order.append(request.frame[0])
+            request.respond(frame(b"done"))
+        assert order == list(range(6))
+        for client in clients:
+            assert await client.receive() == b"done"
+        assert served.server.request_memory is not None
+        assert served.server.request_memory.used_bytes == 0
+
+
+@on_both_loops
+async def test_a_peer_that_leaves_gives_its_share_of_the_byte_budget_back() -> None:
+    config = NetworkConfig(queued_max_request_bytes=1_000)
+    async with serving(config=config) as served:
+        hoarder = await served.connect()
+        await hoarder.send(struct.pack(">i", 1_000_000) + b"x")
+        await until(lambda: served.server.counters.bytes_in == 5)
+        waiting = await served.connect()
+        await waiting.send(frame(b"patient"))
+        await asyncio.sleep(0.01)
+        hoarder.reset()
+        assert await waiting.receive() == b"patient"

@@ -1,0 +1,309 @@
+"""File slices on their way out: every byte in its place, whatever the reader and the file do."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+import logging
+import os
+import random
+import socket
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.loops import on_both_loops, until
+from tests.support.network import echo, frame, serving
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.request import AnswerPart, Request
+from tidelog.broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
+from tidelog.broker.network.socket_watcher import SocketWatcher
+from tidelog.storage.disk.files import File, OsFileSystem
+from tidelog.storage.segment.file_slice import FileSlice
+
+MEBIBYTE = 1024 * 1024
+
+
+@pytest.fixture
+def content() -> bytes:
+    return random.Random(7).randbytes(12 * MEBIBYTE)
+
+
+@pytest.fixture
+def file(tmp_path: Path, content: bytes) -> File:
+    made = OsFileSystem().open(str(tmp_path / "00000000000000000000.log"), create=True)
+    made.append(content)
+    return made
+
+
+def with_size(*parts: AnswerPart) -> list[AnswerPart]:
+    size = sum(part.length if isinstance(part, FileSlice) else len(part) for part in parts)
+    return [struct.pack(">i", size), *parts]
+
+
+def answering(parts: list[AnswerPart]) -> Callable[[Request], None]:
+    def handler(request: Request) -> None:
+        if bytes(request.frame) == b"fetch":
+            request.respond(parts)
+        else:
+            echo(request)
+
+    return handler
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@on_both_loops
+async def test_ten_megabytes_by_sendfile_arrive_as_they_are_in_the_file(
+    file: File, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_sendfile = 0
+
+    def counting(target: int, source: int, position: int, count: int) -> int:
+        nonlocal by_sendfile
+        sent = sendfile(target, source, position, count)
+        by_sendfile += sent
+        return sent
+
+    sendfile = os.sendfile
+    monkeypatch.setattr(os, "sendfile", counting)
+    parts = with_size(b"head", FileSlice(file, 1_234, 10 * MEBIBYTE), b"tail")
+    async with serving(answering(parts)) as served:
+        client = await served.connect(limit=2**22)
+        expected = digest(b"head" + content[1_234 : 1_234 + 10 * MEBIBYTE] + b"tail")
+        for _ in range(3):
+            assert digest(await client.ask(b"fetch")) == expected
+        assert by_sendfile == 3 * 10 * MEBIBYTE
+
+
+@on_both_loops
+async def test_a_slow_reader_gets_every_byte_and_others_are_served_meanwhile(
+    file: File, content: bytes
+) -> None:
+    config = NetworkConfig(socket_send_buffer_bytes=16_384)
+    parts = with_size(b"head", FileSlice(file, 0, 3 * MEBIBYTE), b"tail")
+    async with serving(answering(parts), config) as served:
+        slow = await served.connect(receive_buffer_bytes=8_192, limit=8_192)
+        good = await served.connect()
+        await slow.send(frame(b"fetch") + frame(b"after"))
+        received = bytearray()
+        wanted = 4 + 8 + 3 * MEBIBYTE + len(frame(b"after"))
+        while len(received) < wanted:
+            received += await slow.reader.readexactly(min(50_000, wanted - len(received)))
+            assert await good.ask(b"good") == b"good"
+        body = b"head" + content[: 3 * MEBIBYTE] + b"tail"
+        assert digest(bytes(received)) == digest(frame(body) + frame(b"after"))
+
+
+@on_both_loops
+async def test_slices_of_all_sizes_mix_with_bytes_and_pipelined_requests(file: File, content: bytes) -> None:
+    lengths = [0, 1, 100, SENDFILE_BYTES - 1, SENDFILE_BYTES, SENDFILE_BYTES + 1, 400_000, 1_000_000]
+    generator = random.Random(1)
+    answers: list[list[AnswerPart]] = []
+    expected: list[bytes] = []
+    for _ in range(40):
+        parts: list[AnswerPart] = []
+        body = b""
+        for _ in range(generator.randrange(6)):
+            if generator.random() < 0.5:
+                data = generator.randbytes(generator.choice([0, 3, 5_000, 200_000]))
+                parts.append(data)
+                body += data
+            else:
+                length = generator.choice(lengths)
+                position = generator.randrange(MEBIBYTE)
+                parts.append(FileSlice(file, position, length))
+                body += content[position : position + length]
+        answers.append(with_size(*parts))
+        expected.append(body)
+
+    def handler(request: Request) -> None:
+        request.respond(answers[request.frame[0]])
+
+    config = NetworkConfig(socket_send_buffer_bytes=65_536)
+    async with serving(handler, config) as served:
+        client = await served.connect(limit=2**21)
+        await client.send(b"".join(frame(bytes([number])) for number in range(len(answers))))
+        for number, body in enumerate(expected):
+            assert digest(await client.receive()) == digest(body), f"answer {number}"
+
+
+@on_both_loops
+async def test_a_large_slice_waits_for_what_the_transport_still_holds(file: File, content: bytes) -> None:
+    """Bytes already given to the transport and sendfile must not overtake each other."""
+    config = NetworkConfig(socket_send_buffer_bytes=4_096)
+    late: list[Request] = []
+
+    def handler(request: Request) -> None:
+        if bytes(request.frame) == b"bytes":
+            request.respond(frame(b"b" * 200_000))
+        else:
+            late.append(request)
+
+    async with serving(handler, config) as served:
+        client = await served.connect(receive_buffer_bytes=4_096, limit=4_096)
+        await client.send(frame(b"bytes") + frame(b"slice"))
+        await until(lambda: bool(late))
+        (connection,) = served.server.connections()
+        assert connection.unsent_bytes > 0
+        late[0].respond(with_size(FileSlice(file, 0, MEBIBYTE)))
+        assert await client.receive() == b"b" * 200_000
+        assert digest(await client.receive()) == digest(content[:MEBIBYTE])
+
+
+@on_both_loops
+async def test_a_peer_reset_in_the_middle_of_sendfile_ends_only_that_connection(file: File) -> None:
+    config = NetworkConfig(socket_send_buffer_bytes=16_384)
+    parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
+    async with serving(answering(parts), config) as served:
+        # The loop opens a descriptor of its own with the first connection.
+        first = await served.connect()
+        assert await first.ask(b"first") == b"first"
+        first.close()
+        await until(lambda: served.server.quota.count == 0)
+        open_before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            client = await served.connect(receive_buffer_bytes=8_192)
+            await client.send(frame(b"fetch"))
+            await client.reader.readexactly(100_000)
+            client.reset()
+        await until(lambda: served.server.quota.count == 0)
+        good = await served.connect()
+        assert await good.ask(b"good") == b"good"
+        good.close()
+        await until(lambda: served.server.quota.count == 0)
+        await until(lambda: len(os.listdir("/proc/self/fd")) <= open_before)
+
+
+@on_both_loops
+async def test_a_truncated_file_ends_the_connection_and_is_logged(
+    file: File, caplog: pytest.LogCaptureFixture
+) -> None:
+    length = 12 * MEBIBYTE
+    for parts in (
+        with_size(FileSlice(file, length - 100_000, 100_001)),
+        with_size(FileSlice(file, length - 10, 11)),
+        with_size(b"x", FileSlice(file, length, SENDFILE_BYTES)),
+    ):
+        caplog.clear()
+        async with serving(answering(parts)) as served:
+            client = await served.connect()
+            with caplog.at_level(logging.ERROR):
+                await client.send(frame(b"fetch"))
+                with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                    await client.receive()
+                await until(lambda: served.server.quota.count == 0)
+            assert any("promised were" in record.getMessage() for record in caplog.records)
+
+
+@on_both_loops
+async def test_a_segment_deleted_and_closed_while_it_is_sent_is_sent_to_the_end(
+    file: File, content: bytes
+) -> None:
+    config = NetworkConfig(socket_send_buffer_bytes=16_384)
+    parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 2 * MEBIBYTE))
+    async with serving(answering(parts), config) as served:
+        client = await served.connect(receive_buffer_bytes=8_192)
+        await client.send(frame(b"fetch"))
+        start = await client.reader.readexactly(20_000)
+        OsFileSystem().unlink(file.path)
+        file.close()
+        rest = await client.reader.readexactly(4 + 7 * MEBIBYTE + 3 - 20_000)
+        body = content[: 5 * MEBIBYTE] + b"mid" + content[100 : 100 + 2 * MEBIBYTE]
+        assert digest(start + rest) == digest(frame(body))
+
+
+@on_both_loops
+async def test_a_reader_that_stops_in_the_middle_of_sendfile_is_reaped(file: File) -> None:
+    config = NetworkConfig(socket_send_buffer_bytes=16_384, connections_max_idle_ms=60)
+    parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
+    async with serving(answering(parts), config) as served:
+        client = await served.connect(receive_buffer_bytes=8_192)
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.writer.write(frame(b"fetch"))
+        await until(lambda: served.server.counters.connections_expired == 1)
+        await until(lambda: served.server.quota.count == 0)
+
+
+class MemoryFile:
+    """A file without a descriptor, as a simulated disk has."""
+
+    path = "memory"
+
+    def pread(self, length: int, position: int) -> bytes:
+        return (bytes(range(256)) * 1_000)[position : position + length]
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("no descriptor")
+
+
+@on_both_loops
+async def test_a_file_without_a_descriptor_is_read(file: File) -> None:
+    parts = with_size(FileSlice(MemoryFile(), 256, 200_000))  # type: ignore[arg-type]
+    async with serving(answering(parts)) as served:
+        client = await served.connect(limit=2**20)
+        assert await client.ask(b"fetch") == (bytes(range(256)) * 1_000)[256:200_256]
+
+
+class TlsTransport(asyncio.Transport):
+    """Records what is written; says that it encrypts, and drains only when told."""
+
+    def __init__(self) -> None:
+        super().__init__({"ssl_object": object()})
+        self.sent = bytearray()
+        self.held = 0
+        self.high = 0
+        self.writer: ResponseWriter | None = None
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high is not None
+        self.high = high
+
+    def get_write_buffer_size(self) -> int:
+        return self.held
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:  # type: ignore[override]
+        assert self.writer is not None
+        was_over = self.held > self.high
+        self.sent += data
+        self.held += len(data)
+        if self.held > self.high and not was_over:
+            self.writer.pause()
+
+    def drain(self) -> None:
+        assert self.writer is not None
+        was_over = self.held > self.high
+        self.held = 0
+        if was_over:
+            self.writer.resume()
+
+
+@on_both_loops
+async def test_with_tls_slices_are_read_piece_by_piece_as_the_transport_drains(
+    file: File, content: bytes
+) -> None:
+    transport = TlsTransport()
+    ready: list[bool] = []
+    watcher = SocketWatcher(asyncio.get_running_loop())
+    writer = ResponseWriter(
+        transport, socket.socket(), watcher, lambda: ready.append(True), lambda error: None
+    )
+    transport.writer = writer
+    writer.write([b"head", FileSlice(file, 5, 4 * MEBIBYTE), b"tail", FileSlice(file, 9, 70_000)])
+    writer.flush()
+    largest = transport.held
+    while writer.blocked:
+        transport.drain()
+        largest = max(largest, transport.held)
+    assert digest(bytes(transport.sent)) == digest(
+        b"head" + content[5 : 5 + 4 * MEBIBYTE] + b"tail" + content[9:70_009]
+    )
+    assert largest <= 600_000
+    assert ready == [True]
+    writer.close()
+    watcher.close()

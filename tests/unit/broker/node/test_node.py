@@ -1,0 +1,351 @@
+"""A whole node: start-up, addresses, restarts, what survives, what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from tests.support.eventually import eventually
+from tidelog.base.clock import SystemClock
+from tidelog.base.config_definition import ConfigError
+from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
+from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.producer.producer import Producer
+from tidelog.cluster.metadata_log_codec import encode_record
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import completed
+from tidelog.storage.disk.files import OsFileSystem
+
+BASE = {
+    "node.id": "1",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+@asynccontextmanager
+async def running(folder: Path, *, clean: bool = True, **configs: str) -> AsyncIterator[BrokerNode]:
+    values = {key.replace("_", "."): value for key, value in configs.items()}
+    node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(folder), **values}))
+    await node.start()
+    try:
+        yield node
+    finally:
+        await (node.stop() if clean else node.abandon())
+
+
+def servers(node: BrokerNode, listener: str | None = None) -> str:
+    return f"127.0.0.1:{node.bound_port(listener)}"
+
+
+async def produce(node: BrokerNode, topic: str, *values: bytes) -> None:
+    async with Producer(servers(node)) as producer:
+        for value in values:
+            await producer.send_and_wait(topic, value)
+
+
+async def read_all(node: BrokerNode, topic: str, count: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    async with Consumer(servers(node), auto_offset_reset="earliest") as consumer, asyncio.timeout(20):
+        consumer.assign([(topic, 0)])
+        while len(found) < count:
+            for records in (await consumer.poll(timeout_ms=200)).values():
+                found += [record.value for record in records]
+    return found
+
+
+async def set_for_all_brokers(admin: Admin, key: str, value: str) -> None:
+    resource = ConfigResource(ResourceType.BROKER, "")
+    change = ConfigChange(name=key, value=value)
+    assert await admin.incremental_alter_configs({resource: [change]}) == {resource: None}
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
+async def test_topics_records_configs_and_offsets_survive_a_restart(tmp_path: Path, clean: bool) -> None:
+    async with running(tmp_path, clean=clean) as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topic("t", num_partitions=1, configs={"retention.ms": "12345678"})
+        await produce(node, "t", b"a", b"b")
+        async with Consumer(servers(node), group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            async with asyncio.timeout(20):
+                assert (await consumer.getone()).value == b"a"
+            await consumer.commit()
+        cluster_id = node.services.store.image.cluster_id
+    async with running(tmp_path) as node:
+        assert node.services.store.image.cluster_id == cluster_id
+        assert await read_all(node, "t", 2) == [b"a", b"b"]
+        log = node.services.replicas.partition(TopicPartition("t", 0)).log
+        assert log.config.retention_ms == 12345678
+        async with Admin(servers(node)) as admin:
+            offsets = await admin.list_group_offsets("g")
+        assert offsets[TopicPartition("t", 0)].offset == 1
+
+
+async def test_every_listener_tells_its_own_address(tmp_path: Path) -> None:
+    listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
+    mapping = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
+    async with running(tmp_path, listeners=listeners, listener_security_protocol_map=mapping) as node:
+        told = {name: port for name, _, port in node.addresses()}
+        assert told == {name: node.bound_port(name) for name in ("PLAINTEXT", "INTERNAL")}
+        for name, port in told.items():
+            async with Admin(servers(node, name)) as admin:
+                (broker,) = (await admin.describe_cluster()).brokers
+                assert broker.port == port
+
+
+async def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        with pytest.raises(ConfigError, match="another broker"):
+            async with running(tmp_path):
+                pass
+
+
+@pytest.mark.parametrize("taken", ["listeners", "metrics.port"])
+async def test_a_start_that_fails_closes_everything_so_that_the_next_needs_no_recovery(
+    tmp_path: Path, taken: str
+) -> None:
+    async with running(tmp_path) as node:
+        await produce(node, "t", b"a")
+    with socket.create_server(("127.0.0.1", 0), family=socket.AF_INET) as other:
+        port = other.getsockname()[1]
+        text = str(port) if taken == "metrics.port" else f"PLAINTEXT://127.0.0.1:{port}"
+        node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(tmp_path), taken: text}))
+        with pytest.raises(OSError, match=str(port)):
+            await node.start()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    async with running(tmp_path) as node:
+        assert await read_all(node, "t", 1) == [b"a"]
+
+
+async def test_a_deleted_offsets_topic_takes_the_groups_in_memory_along(tmp_path: Path) -> None:
+    async with running(tmp_path) as node, Admin(servers(node)) as admin:
+        await produce(node, "t", b"a")
+        async with Consumer(servers(node), group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            async with asyncio.timeout(20):
+                while not await consumer.poll(timeout_ms=100):
+                    pass
+            await consumer.commit()
+        assert [group.group_id for group in completed(node.services.groups.list_groups((), ()))] == ["g"]
+        await admin.delete_topics(["__consumer_offsets"])
+        assert completed(node.services.groups.list_groups((), ())) == []
+
+
+async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    with pytest.raises(ConfigError, match=r"node\.id"):
+        async with running(tmp_path, node_id="2"):
+            pass
+
+
+async def test_a_deleted_topic_wakes_those_who_wait_for_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await produce(node, "t", b"a")
+        async with (
+            Consumer(servers(node), fetch_max_wait_ms=60_000, auto_offset_reset="latest") as consumer,
+            Admin(servers(node)) as admin,
+        ):
+            consumer.assign([("t", 0)])
+            await consumer.poll(timeout_ms=100)
+            purgatory = node.services.fetch_purgatory
+            async with asyncio.timeout(20):
+                while not purgatory.delayed:
+                    await consumer.poll(timeout_ms=20)
+                await admin.delete_topics(["t"])
+                assert purgatory.delayed == 0
+
+
+async def test_partitions_the_metadata_does_not_know_are_set_aside(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        await produce(node, "t", b"a")
+    (tmp_path / "t-0").rename(tmp_path / "gone-0")
+    async with running(tmp_path) as node:
+        with pytest.raises(KafkaError) as caught:
+            node.services.replicas.partition(TopicPartition("gone", 0))
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert any(name.endswith("-stray") for name in os.listdir(tmp_path))
+
+
+async def test_flush_messages_1_makes_every_answer_wait_for_the_disk(tmp_path: Path) -> None:
+    async with running(tmp_path) as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topic("t", num_partitions=1, configs={"flush.messages": "1"})
+        log = node.services.replicas.partition(TopicPartition("t", 0)).log
+        async with Producer(servers(node)) as producer:
+            for expected in (1, 2, 3):
+                await producer.send_and_wait("t", b"x")
+                assert log.recovery_point == expected
+
+
+async def test_a_changed_producer_id_expiration_counts_for_logs_that_are_there_and_come(
+    tmp_path: Path,
+) -> None:
+    def expirations(node: BrokerNode) -> set[int]:
+        return {log.producers.producer_id_expiration_ms for log in node.services.logs.logs}
+
+    async with running(tmp_path) as node, Admin(servers(node)) as admin:
+        await admin.create_topic("old", num_partitions=1)
+        await set_for_all_brokers(admin, "producer.id.expiration.ms", "5000")
+        await eventually(lambda: expirations(node) == {5000})
+        await admin.create_topic("new", num_partitions=1)
+        assert expirations(node) == {5000}
+    async with running(tmp_path) as node:
+        assert expirations(node) == {5000}
+
+
+async def test_a_fault_in_following_settings_does_not_keep_partitions_from_their_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change of the metadata is told once: who misses it misses it until the next start."""
+
+    def fail(*_: object) -> bool:
+        raise ValueError("a fault")
+
+    async with running(tmp_path) as node:
+        monkeypatch.setattr(DynamicBrokerConfig, "apply", fail)
+        async with Admin(servers(node)) as admin:
+            await admin.create_topic("t", num_partitions=1)
+        assert node.services.replicas.partition(TopicPartition("t", 0)).is_led
+
+
+async def test_changed_limits_of_connections_count_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path) as node, Admin(servers(node)) as admin:
+        await admin.create_topic("t", num_partitions=1)
+        await set_for_all_brokers(admin, "max.connections.per.ip.overrides", "127.0.0.1:1")
+
+        async def is_refused() -> bool:
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.bound_port())
+            try:
+                async with asyncio.timeout(0.2):
+                    return await reader.read(1) == b""
+            except TimeoutError:
+                return False
+            finally:
+                writer.transport.abort()
+
+        async with asyncio.timeout(10):
+            while not await is_refused():
+                pass
+        resource = ConfigResource(ResourceType.BROKER, "1")
+        bad = ConfigChange(name="listener.name.plaintext.max.connections", value="0")
+        refused = (await admin.incremental_alter_configs({resource: [bad]}))[resource]
+        assert refused is not None
+        assert refused.code is ErrorCode.INVALID_REQUEST
+
+
+async def test_data_goes_to_the_directory_with_the_fewest_partitions(tmp_path: Path) -> None:
+    first, second = tmp_path / "one", tmp_path / "two"
+    async with running(first, log_dirs=f"{first},{second}") as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topic("t", num_partitions=6)
+        sizes = [len(directory.logs) for directory in node.services.logs.directories]
+        assert sizes == [3, 3]
+
+
+async def test_the_controller_hears_of_a_directory_whose_logs_cannot_be_opened(tmp_path: Path) -> None:
+    """Registered as usable, it would have this broker elected for what nobody can read there."""
+    first, second = tmp_path / "one", tmp_path / "two"
+    dirs = f"{first},{second}"
+    async with running(first, log_dirs=dirs) as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topic("t", num_partitions=2)
+        assert len(node.raft.store.image.brokers[1].log_dirs) == 2
+    (second / "recovery-point-offset-checkpoint").unlink()
+    (second / "recovery-point-offset-checkpoint").mkdir()
+    async with running(first, log_dirs=dirs) as node:
+        assert [each.path for each in node.services.logs.online_directories] == [str(first)]
+        await eventually(lambda: len(node.raft.store.image.brokers[1].log_dirs) == 1)
+        leaders = node.raft.store.image.topics_by_name["t"].partitions
+        assert sorted(each.leader for each in leaders.values()) == [-1, 1]
+
+
+async def test_kip_1066_cordoned_directories_get_nothing_new_and_the_controller_knows(tmp_path: Path) -> None:
+    first, second = tmp_path / "one", tmp_path / "two"
+    async with running(first, log_dirs=f"{first},{second}", cordoned_log_dirs=str(second)) as node:
+        async with Admin(servers(node)) as admin:
+            await admin.create_topic("t", num_partitions=4)
+            assert [len(each.logs) for each in node.services.logs.directories] == [4, 0]
+            resource = ConfigResource(ResourceType.BROKER, "1")
+            everywhere = ConfigChange(name="cordoned.log.dirs", value="*")
+            assert await admin.incremental_alter_configs({resource: [everywhere]}) == {resource: None}
+            image = lambda: node.raft.store.image.brokers[1]  # noqa: E731
+            await eventually(lambda: len(image().cordoned_log_dirs) == 2)
+            with pytest.raises(KafkaError) as caught:
+                await admin.create_topic("none", num_partitions=1)
+            assert caught.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
+            nowhere = ConfigChange(name="cordoned.log.dirs", value="")
+            assert await admin.incremental_alter_configs({resource: [nowhere]}) == {resource: None}
+            await eventually(lambda: not image().cordoned_log_dirs)
+            await admin.create_topic("u", num_partitions=4)
+        assert [len(each.logs) for each in node.services.logs.directories] == [4, 4]
+
+
+def append_metadata(folder: Path, *records: MetadataRecord) -> None:
+    """Put records behind those that a node has left."""
+    log = MetadataLog.open(OsFileSystem(), str(folder), MetadataLogConfig(), SystemClock())
+    builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=log.last_epoch)
+    for record in records:
+        builder.append(5, None, encode_record(record))
+    log.append(builder.build(), log.last_epoch)
+    log.close(clean=True)
+
+
+def topic_config(key: str, value: str) -> ConfigRecord:
+    return ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name=key, value=value)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        topic_config("config.of.a.later.version", "on"),
+        topic_config("retention.ms", "for ever"),
+        topic_config("max.compaction.lag.ms", "5"),
+    ],
+    ids=lambda record: str(record.name),
+)
+async def test_a_config_of_one_topic_that_means_nothing_here_keeps_no_broker_from_its_start(
+    tmp_path: Path, record: ConfigRecord
+) -> None:
+    async with running(tmp_path) as node:
+        await produce(node, "t", b"kept")
+        async with Admin(servers(node)) as admin:
+            change = ConfigChange(name="segment.ms", value="1234567")
+            await admin.incremental_alter_configs({ConfigResource(ResourceType.TOPIC, "t"): [change]})
+    append_metadata(tmp_path, record)
+    async with running(tmp_path, log_cleaner_min_compaction_lag_ms="6") as node:
+        assert await read_all(node, "t", 1) == [b"kept"]
+        await produce(node, "t", b"more")
+        assert node.services.replicas.partition(TopicPartition("t", 0)).log.config.segment_ms == 1234567
+        await produce(node, "new", b"too")
+
+
+async def test_metadata_that_cannot_be_applied_end_the_start_at_once(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    append_metadata(tmp_path, RemoveTopicRecord(topic_id=UUID(int=4711)))
+    node = BrokerNode(BrokerConfig({**BASE, "log.dirs": str(tmp_path)}))
+    async with asyncio.timeout(20):
+        with pytest.raises(KafkaError, match="contradicts itself"):
+            await node.start()
+    assert node.failed.is_set()

@@ -1,0 +1,121 @@
+"""A process that is a broker: signals and failures while it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.metadata import CLUSTER_ID
+from tidelog.broker.config.environment import CLUSTER_ID_VARIABLE
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.node.process import load_config, serve
+from tidelog.storage.directories.log_manager import LogManager
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@pytest.fixture(autouse=True)
+async def cluster_id_and_no_handlers_left(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    monkeypatch.setenv(CLUSTER_ID_VARIABLE, CLUSTER_ID)
+    yield
+    for number in SIGNALS:
+        asyncio.get_running_loop().remove_signal_handler(number)
+
+
+def broker_without_quorum(folder: Path) -> BrokerConfig:
+    """Its only controller does not answer."""
+    return BrokerConfig(
+        {
+            "process.roles": "broker",
+            "node.id": "1",
+            "log.dirs": str(folder),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": "9@127.0.0.1:1",
+        }
+    )
+
+
+def never_announced(config: BrokerConfig, addresses: Sequence[tuple[str, str, int]]) -> None:
+    pytest.fail("it was announced as ready")
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_a_broker_that_waits_for_a_quorum_ends_when_it_is_told_to(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    before = signal.getsignal(number)
+    serving = asyncio.create_task(serve(broker_without_quorum(tmp_path), never_announced))
+    await eventually(lambda: signal.getsignal(number) is not before)
+    await eventually(lambda: (tmp_path / "__cluster_metadata-0").exists())
+    os.kill(os.getpid(), number)
+    async with asyncio.timeout(20):
+        assert await serving
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_broker_whose_quorum_ends_while_it_starts_ends_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes: list[BrokerNode] = []
+    start = BrokerNode.start
+
+    async def remembered(node: BrokerNode) -> None:
+        nodes.append(node)
+        await start(node)
+
+    monkeypatch.setattr(BrokerNode, "start", remembered)
+    serving = asyncio.create_task(serve(broker_without_quorum(tmp_path), never_announced))
+    await eventually(lambda: nodes and (tmp_path / "__cluster_metadata-0").exists())
+    nodes[0].raft.driver.fail(OSError(5, "EIO"))
+    async with asyncio.timeout(20):
+        assert not await serving
+
+
+async def test_a_broker_told_to_stop_while_it_opens_its_logs_says_they_are_in_order_only_if_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A marker of a clean shutdown beside logs that nobody looked at would hide what a crash left."""
+    config = BrokerConfig({"node.id": "1", "log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"})
+    opening, may_go_on = Event(), Event()
+    is_open: list[bool] = []
+    start, shutdown = LogManager.start, LogManager.shutdown
+
+    def slow_start(logs: LogManager, *arguments: object) -> None:
+        opening.set()
+        may_go_on.wait(20)
+        start(logs, *arguments)  # type: ignore[arg-type]
+        is_open.append(True)
+
+    def watched_shutdown(logs: LogManager, *arguments: object) -> None:
+        assert is_open, "closed while they are being opened"
+        shutdown(logs, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LogManager, "start", slow_start)
+    monkeypatch.setattr(LogManager, "shutdown", watched_shutdown)
+    node = BrokerNode(config)
+    starting = asyncio.create_task(node.start())
+    await eventually(opening.is_set)
+    starting.cancel()
+    await asyncio.sleep(0)
+    assert not starting.done()
+    may_go_on.set()
+    async with asyncio.timeout(20):
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
+async def test_a_file_of_settings_may_hold_any_letters_in_its_comments(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes("# f\u00fcr den Hafen\nnode.id=7\nlisteners=PLAINTEXT://:0\n".encode(encoding))
+    assert load_config(str(path), {}).node_id == 7

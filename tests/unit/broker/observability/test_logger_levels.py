@@ -1,0 +1,108 @@
+"""The loggers of a process by Kafka's names of levels."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tidelog.broker.observability.logger_levels import LEVELS, LoggerLevels
+from tidelog.broker.observability.logging_setup import TRACE
+from tidelog.cluster.controller.configs import ConfigChange, ConfigOperation
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
+
+
+def loggers() -> tuple[logging.Manager, LoggerLevels]:
+    """Loggers of their own, so that the test's are left alone."""
+    manager = logging.Manager(logging.RootLogger(logging.INFO))
+    for name in (
+        "tidelog.broker.network.listener",
+        "tidelog.broker.node.node",
+        "tidelog.broker.network.connection",
+    ):
+        manager.getLogger(name)
+    return manager, LoggerLevels(manager)
+
+
+def changed(levels: LoggerLevels, *changes: tuple[str, int, str | None]) -> dict[str, str]:
+    made = [ConfigChange(*change) for change in changes]
+    levels.check(made)
+    levels.alter(made)
+    return levels.levels()
+
+
+def test_a_level_counts_for_all_loggers_below_it_that_have_none() -> None:
+    _, levels = loggers()
+    found = changed(
+        levels, ("tidelog.broker.network", SET, "DEBUG"), ("tidelog.broker.network.listener", SET, "ERROR")
+    )
+    assert found == {
+        "root": "INFO",
+        "broker": "INFO",
+        "tidelog.broker.network": "DEBUG",
+        "tidelog.broker.network.connection": "DEBUG",
+        "tidelog.broker.network.listener": "ERROR",
+        "tidelog.broker.node.node": "INFO",
+    }
+    assert changed(levels, ("root", SET, "WARN"))["tidelog.broker.node.node"] == "WARN"
+    found = changed(
+        levels, ("tidelog.broker.network.listener", DELETE, None), ("tidelog.broker.network", DELETE, None)
+    )
+    assert set(found.values()) == {"WARN"}
+
+
+@pytest.mark.parametrize(
+    ("level", "name"),
+    [
+        (logging.NOTSET, "TRACE"),
+        (TRACE, "TRACE"),
+        (logging.DEBUG, "DEBUG"),
+        (15, "INFO"),
+        (logging.WARNING, "WARN"),
+        (logging.CRITICAL, "FATAL"),
+        (logging.CRITICAL + 1, "OFF"),
+    ],
+)
+def test_every_level_of_python_has_a_name(level: int, name: str) -> None:
+    manager, levels = loggers()
+    manager.root.setLevel(level)
+    assert levels.levels()["root"] == name
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_a_level_that_is_set_is_described(name: str) -> None:
+    manager, levels = loggers()
+    assert changed(levels, ("broker", SET, name))["tidelog.broker.node.node"] == name
+    assert manager.getLogger("tidelog.broker.node.node").isEnabledFor(LEVELS[name])
+    assert not manager.getLogger("tidelog.broker.node.node").isEnabledFor(LEVELS[name] - 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("root", DELETE, None), ErrorCode.INVALID_REQUEST),
+        (("root", ConfigOperation.APPEND, "INFO"), ErrorCode.INVALID_REQUEST),
+        (("root", 7, "INFO"), ErrorCode.INVALID_REQUEST),
+        (("broker", SET, "WARNING"), ErrorCode.INVALID_CONFIG),
+        (("broker", SET, "debug"), ErrorCode.INVALID_CONFIG),
+        (("broke", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
+        (("broke", DELETE, None), ErrorCode.INVALID_CONFIG),
+        (("", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_a_change_that_cannot_be_made_creates_no_logger(
+    change: tuple[str, int, str | None], code: ErrorCode
+) -> None:
+    manager, levels = loggers()
+    before = set(manager.loggerDict)
+    with pytest.raises(KafkaError) as refused:
+        levels.check([ConfigChange(*change)])
+    assert refused.value.code is code
+    assert set(manager.loggerDict) == before
+
+
+def test_the_process_has_the_loggers_of_its_modules() -> None:
+    levels = LoggerLevels().levels()
+    assert {"root", "broker", "tidelog.broker.observability.logger_levels"} <= levels.keys()

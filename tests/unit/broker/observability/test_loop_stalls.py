@@ -1,0 +1,52 @@
+"""The gauge of stalls of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.loops import on_both_loops
+from tests.support.network import FakeClock
+from tidelog.broker.observability.loop_stalls import INTERVAL_S, LoopStalls
+
+STALL_MS = 500
+
+
+@on_both_loops
+async def test_a_callback_that_holds_the_event_loop_is_reported_for_its_length() -> None:
+    clock = FakeClock()
+    stalls = LoopStalls(clock)
+    stalls.start()
+    assert stalls.longest_s == 0
+    clock.now_ms += STALL_MS
+    await eventually(lambda: stalls.longest_s)
+    assert stalls.longest_s == pytest.approx(STALL_MS / 1000 - INTERVAL_S)
+    stalls.stop()
+
+
+@on_both_loops
+async def test_a_stall_is_reported_for_a_window_at_least_and_then_forgotten() -> None:
+    clock = FakeClock()
+    stalls = LoopStalls(clock)
+    stalls.start()
+    clock.now_ms += STALL_MS
+    await eventually(lambda: stalls.longest_s)
+    first = stalls.longest_s
+    stalls.begin_window()
+    assert stalls.longest_s == first
+    stalls.begin_window()
+    assert stalls.longest_s == 0
+    stalls.stop()
+
+
+@on_both_loops
+async def test_nothing_is_measured_after_the_end() -> None:
+    clock = FakeClock()
+    stalls = LoopStalls(clock)
+    stalls.start()
+    stalls.stop()
+    clock.now_ms += STALL_MS
+    await asyncio.sleep(2 * INTERVAL_S)
+    assert stalls.longest_s == 0

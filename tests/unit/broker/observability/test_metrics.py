@@ -1,0 +1,164 @@
+"""Metrics as Prometheus sees them."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.loops import on_both_loops, until
+from tests.support.network import frame, serving
+from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.network.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics
+from tidelog.broker.observability.exposition import Exposition
+from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.partitions.topic_traffic import TopicTraffic
+from tidelog.broker.purgatory.purgatory import DelayedOperation, Purgatory
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.protocol.errors import ErrorCode
+
+
+def samples(metrics: BrokerMetrics, accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Name and labels to value, out of the exposition text."""
+    text, _ = Exposition(metrics).text(accept)
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_requests_errors_and_times_stand_under_kafkas_names() -> None:
+    metrics = BrokerMetrics()
+    produce = metrics.requests.of("Produce", 13)
+    assert metrics.requests.of("Produce", 13) is produce
+    produce.requests[9] += 3
+    produce.errors[ErrorCode.NOT_LEADER_OR_FOLLOWER] += 1
+    produce.answered(300_000)
+    produce.answered(60_000_000_000)
+    found = samples(metrics)
+    name = "kafka_network_requestmetrics_"
+    assert found[name + "requests_total", (("request", "Produce"), ("version", "9"))] == 3
+    assert (name + "requests_total", (("request", "Produce"), ("version", "8"))) not in found
+    labels = (("error", "NOT_LEADER_OR_FOLLOWER"), ("request", "Produce"))
+    assert found[name + "errors_total", labels] == 1
+    bucket = name + "totaltimems_bucket"
+    assert found[bucket, (("le", "0.25"), ("request", "Produce"))] == 0
+    assert found[bucket, (("le", "0.5"), ("request", "Produce"))] == 1
+    assert found[bucket, (("le", "30000.0"), ("request", "Produce"))] == 1
+    assert found[bucket, (("le", "+Inf"), ("request", "Produce"))] == 2
+    assert found[name + "totaltimems_count", (("request", "Produce"),)] == 2
+    assert found[name + "totaltimems_sum", (("request", "Produce"),)] == pytest.approx(60_000.3)
+
+
+@pytest.mark.parametrize("bound_ms", LATENCY_BOUNDS_MS)
+def test_a_time_equal_to_a_bound_counts_below_it(bound_ms: float) -> None:
+    api = ApiMetrics("Fetch", 1)
+    api.answered(int(bound_ms * 1_000_000))
+    assert api.latency_buckets.index(1) == LATENCY_BOUNDS_MS.index(bound_ms)
+
+
+def test_gauges_and_counters_are_read_when_somebody_asks() -> None:
+    metrics = BrokerMetrics()
+    sizes: dict[tuple[str, ...], float] = {}
+    metrics.gauge("kafka_log_log_size", "Bytes.", lambda: sizes, ("topic", "partition"))
+    metrics.counter("kafka_log_deleted", "Segments.", lambda: 4)
+    assert samples(metrics)["kafka_log_deleted_total", ()] == 4
+    sizes[("t", "0")] = 17
+    assert samples(metrics)["kafka_log_log_size", (("partition", "0"), ("topic", "t"))] == 17
+
+
+def test_a_reading_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
+    metrics = BrokerMetrics()
+    metrics.gauge("broken", "Fails.", lambda: 1 // 0)
+    metrics.gauge("whole", "Works.", lambda: 1)
+    with caplog.at_level(logging.ERROR):
+        found = samples(metrics)
+    assert found["whole", ()] == 1
+    assert ("broken", ()) not in found
+    assert "broken" in caplog.records[0].getMessage()
+
+
+def test_many_samples_of_a_metric_stand_under_one_head_in_both_formats() -> None:
+    metrics = BrokerMetrics()
+    metrics.counter("many", "Of all.", lambda: {(str(one),): one for one in range(1_234)}, ("partition",))
+    assert sum(name == "many_total" for name, _ in samples(metrics)) == 1_234
+    text = Exposition(metrics).text("application/openmetrics-text; version=1.0.0")[0].decode()
+    (many,) = (family for family in strictly_parsed(text) if family.name == "many")
+    assert [sample.value for sample in many.samples] == [*range(1_234)]
+
+
+def test_a_metric_that_is_added_twice_is_a_bug() -> None:
+    metrics = BrokerMetrics()
+    metrics.gauge("kafka_log_log_size", "Bytes.", lambda: 1)
+    with pytest.raises(AssertionError, match="kafka_log_log_size"):
+        metrics.counter("kafka_log_log_size", "Bytes.", lambda: 2)
+
+
+def test_brokers_of_one_process_do_not_share_metrics() -> None:
+    first, second = BrokerMetrics(), BrokerMetrics()
+    first.requests.of("Fetch", 18).requests[4] += 1
+    assert not second.requests.apis
+
+
+def test_traffic_purgatories_and_channel_are_reported() -> None:
+    class Waiting(DelayedOperation):
+        def try_complete(self) -> bool:
+            return False
+
+        def on_complete(self) -> None:
+            """Nothing."""
+
+        def release(self) -> None:
+            """Nothing."""
+
+    now = [0]
+    timers = Timers(lambda: now[0])
+    fetch, produce = Purgatory("Fetch", timers), Purgatory("Produce", timers)
+    fetch.try_complete_else_watch(Waiting(10), ["a", "b"])
+    traffic = TopicTraffic()
+    traffic.bytes_in = 5_000
+    metrics = BrokerMetrics()
+    metrics.add_traffic(traffic)
+    metrics.add_purgatories(fetch, produce)
+    metrics.add_channel(RequestChannel(5))
+    found = samples(metrics)
+    assert found["kafka_server_brokertopicmetrics_bytesin_total", ()] == 5_000
+    prefix = "kafka_server_delayedoperationpurgatory_"
+    assert found[prefix + "numdelayedoperations", (("delayedoperation", "Fetch"),)] == 1
+    assert found[prefix + "purgatorysize", (("delayedoperation", "Fetch"),)] == 2
+    assert found[prefix + "purgatorysize", (("delayedoperation", "Produce"),)] == 0
+    assert found["kafka_network_requestchannel_requestqueuesize", ()] == 0
+    now[0] = 20
+    timers.advance()
+    assert samples(metrics)[prefix + "expires_total", (("delayedoperation", "Fetch"),)] == 1
+
+
+@on_both_loops
+async def test_connections_and_bytes_are_reported() -> None:
+    metrics = BrokerMetrics()
+    prefix = "kafka_server_socketservermetrics_"
+    async with serving(config=NetworkConfig(max_connections_per_ip=2)) as served:
+        metrics.add_network(served.server)
+        first, second = await served.connect(), await served.connect()
+        await first.ask(b"12345")
+        await second.ask(b"1")
+        assert await (await served.connect()).is_closed()
+        found = samples(metrics)
+        assert found[prefix + "connection_count", (("listener", "PLAINTEXT"),)] == 2
+        assert found[prefix + "connection_refused_total", ()] == 1
+        assert found[prefix + "incoming_byte_total", ()] == len(frame(b"12345") + frame(b"1"))
+        first.close()
+        await until(lambda: served.server.quota.count == 1)
+        found = samples(metrics)
+        assert found[prefix + "outgoing_byte_total", ()] == len(frame(b"12345") + frame(b"1"))
+        assert found[prefix + "connection_close_total", ()] == 1
+
+
+def test_a_scraper_that_prefers_openmetrics_gets_it() -> None:
+    text, content_type = Exposition(BrokerMetrics()).text("application/openmetrics-text; version=1.0.0")
+    assert content_type.startswith("application/openmetrics-text")
+    assert text.rstrip().endswith(b"# EOF")

@@ -1,0 +1,182 @@
+"""The HTTP server for metrics: two paths, and strict with everybody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.support.loops import on_both_loops
+from tidelog.broker.observability import metrics_endpoint
+from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.observability.metrics_endpoint import CONNECTIONS_MAX, REQUEST_BYTES, MetricsEndpoint
+
+
+@asynccontextmanager
+async def serving(reason: str | None = None) -> AsyncIterator[MetricsEndpoint]:
+    endpoint = MetricsEndpoint(BrokerMetrics(), lambda: reason)
+    await endpoint.start("127.0.0.1", 0)
+    try:
+        yield endpoint
+    finally:
+        await endpoint.close()
+
+
+async def get(endpoint: MetricsEndpoint, request: bytes) -> bytes:
+    """Everything the server sends until it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
+    writer.write(request)
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.transport.abort()
+
+
+@on_both_loops
+async def test_metrics_are_served_as_text() -> None:
+    async with serving() as endpoint:
+        answer = await get(endpoint, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert f"Content-Length: {len(body)}".encode() in head
+        assert b"# TYPE kafka_network_requestmetrics_requests_total counter" in body
+
+
+@on_both_loops
+async def test_health_says_whether_the_broker_serves() -> None:
+    async with serving() as endpoint:
+        assert await get(endpoint, b"GET /healthz HTTP/1.0\r\n\r\n") == (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n"
+            b"Connection: close\r\n\r\nok\n"
+        )
+    async with serving("log directory is offline") as endpoint:
+        answer = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert answer.endswith(b"log directory is offline\n")
+
+
+@on_both_loops
+async def test_other_paths_and_methods_are_refused_and_head_has_no_body() -> None:
+    async with serving() as endpoint:
+        assert (await get(endpoint, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
+        assert (await get(endpoint, b"nonsense\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
+        assert (await get(endpoint, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
+        head = await get(endpoint, b"HEAD /metrics?x=1 HTTP/1.1\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert head.endswith(b"\r\n\r\n")
+
+
+@on_both_loops
+async def test_a_head_that_is_too_long_or_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_endpoint, "REQUEST_S", 0.05)
+    async with serving() as endpoint:
+        assert await get(endpoint, b"GET /" + b"a" * 3 * REQUEST_BYTES) == b""
+        assert await get(endpoint, b"GET /metrics HTTP/1.1\r\n") == b""
+        assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+
+
+async def connections(
+    endpoint: MetricsEndpoint, count: int
+) -> list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    return [await asyncio.open_connection("127.0.0.1", endpoint.port) for _ in range(count)]
+
+
+@on_both_loops
+async def test_idle_connections_do_not_keep_others_from_metrics_and_health() -> None:
+    async with serving() as endpoint:
+        idle = await connections(endpoint, CONNECTIONS_MAX)
+        for _ in range(3):
+            assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
+        assert (await get(endpoint, b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        for _, writer in idle:
+            writer.transport.abort()
+
+
+@on_both_loops
+async def test_the_connection_that_has_waited_longest_for_its_request_makes_room() -> None:
+    async with serving() as endpoint:
+        idle = await connections(endpoint, CONNECTIONS_MAX)
+        answered = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert answered.endswith(b"ok\n")
+        assert await idle[0][0].read() == b""
+        for reader, writer in idle[1:]:
+            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+            assert (await reader.read()).endswith(b"ok\n")
+            writer.close()
+
+
+@on_both_loops
+async def test_connections_that_ask_and_never_read_make_room_as_well() -> None:
+    metrics = BrokerMetrics()
+    many = {(str(number),): float(number) for number in range(20_000)}
+    metrics.gauge("many", "More than the socket buffers hold.", lambda: many, ("partition",))
+    endpoint = MetricsEndpoint(metrics)
+    await endpoint.start("127.0.0.1", 0)
+    try:
+        deaf = await connections(endpoint, CONNECTIONS_MAX)
+        for reader, writer in deaf:
+            reader._transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
+        for _, writer in deaf:
+            writer.transport.abort()
+    finally:
+        await endpoint.close()
+
+
+@on_both_loops
+async def test_a_flood_of_connections_leaves_no_more_tasks_than_may_be_served() -> None:
+    async with serving() as endpoint:
+        before = len(asyncio.all_tasks())
+        flood = await connections(endpoint, 5 * CONNECTIONS_MAX)
+        await asyncio.sleep(0)
+        assert len(asyncio.all_tasks()) <= before + CONNECTIONS_MAX + 1
+        for _, writer in flood:
+            writer.transport.abort()
+
+
+@on_both_loops
+async def test_a_scrape_of_very_many_samples_lets_the_broker_work_on() -> None:
+    metrics = BrokerMetrics()
+    turns = 0
+    turns_at_reading: list[int] = []
+
+    def noted() -> float:
+        turns_at_reading.append(turns)
+        return 0
+
+    many = {(str(number),): float(number) for number in range(20_000)}
+    metrics.gauge("before", "Read before the many.", noted)
+    metrics.gauge("many", "Of every partition.", lambda: many, ("partition",))
+    metrics.gauge("after", "Read behind them.", noted)
+    endpoint = MetricsEndpoint(metrics)
+    await endpoint.start("127.0.0.1", 0)
+    try:
+        scrape = asyncio.create_task(get(endpoint, b"GET /metrics HTTP/1.1\r\n\r\n"))
+        while not scrape.done():
+            turns += 1
+            await asyncio.sleep(0)
+        answer = await scrape
+        assert b"\nafter 0.0\n" in answer
+        assert answer.count(b"# TYPE many gauge\n") == 1
+        assert answer.count(b"\nmany{") == 20_000
+        before, after = turns_at_reading
+        assert after - before >= 40
+    finally:
+        await endpoint.close()
+
+
+@on_both_loops
+@pytest.mark.parametrize("version", [b"abc", b"1..0", b"x; escaping="])
+async def test_who_accepts_a_version_that_is_none_gets_plain_text(
+    version: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as endpoint:
+        accept = b"Accept: application/openmetrics-text; version=" + version
+        answer = await get(endpoint, b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")
+    assert not caplog.records

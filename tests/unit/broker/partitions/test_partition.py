@@ -1,0 +1,305 @@
+"""A partition as leader and as follower: who may do what, and what followers' fetches commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.logs import batch
+from tests.support.replicas import NODE, NOW_MS, Replicas
+from tidelog.broker.partitions.partition import ACKS_ALL, Partition
+from tidelog.cluster.replication.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+
+SECOND, THIRD = 2, 3
+LAG_MS = 30_000
+
+
+class Shared:
+    """Topic `t` with one partition on three brokers, led here."""
+
+    def __init__(self, *, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, leader: int = NODE) -> None:
+        self.replicas = Replicas()
+        self.replicas.register(1, 2, 3)
+        self.topic_id = self.replicas.create(
+            "t", isr=isr, replicas=(1, 2, 3), leader=leader, leader_epoch=3, min_insync_replicas=str(min_isr)
+        )
+
+    @property
+    def partition(self) -> Partition:
+        return self.replicas.manager.partition(TopicPartition("t", 0))
+
+    def change(self, **changes: object) -> None:
+        record = PartitionChangeRecord(partition_id=0, topic_id=self.topic_id, **changes)  # type: ignore[arg-type]
+        self.replicas.replay(record)
+
+    def append(self, count: int = 1, acks: int = 1) -> None:
+        self.partition.append(batch([str(each) for each in range(count)]), acks, NOW_MS)
+
+    def fetch(self, broker: int, offset: int, epoch: int | None = None) -> None:
+        self.partition.record_follower_fetch(broker, offset, 0, 100 + broker if epoch is None else epoch)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.partition.log.high_watermark
+
+
+def code(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return error.value.code
+
+
+def test_records_are_committed_once_every_in_sync_replica_has_fetched_them() -> None:
+    shared = Shared()
+    shared.append(5)
+    assert shared.high_watermark == 0
+    shared.fetch(SECOND, 5)
+    assert shared.high_watermark == 0
+    shared.fetch(THIRD, 3)
+    assert shared.high_watermark == 3
+    shared.fetch(THIRD, 5)
+    assert shared.high_watermark == 5
+
+
+def test_acks_all_is_refused_before_the_append_while_the_isr_is_too_small() -> None:
+    shared = Shared(isr=(1,), min_isr=2)
+    with pytest.raises(KafkaError) as refused:
+        shared.append(acks=ACKS_ALL)
+    assert code(refused) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert shared.partition.log.log_end_offset == 0
+
+
+def test_kip_966_acks_1_appends_below_min_isr_but_the_high_watermark_rests() -> None:
+    shared = Shared(isr=(1,), min_isr=2)
+    shared.append(2)
+    assert (shared.partition.log.log_end_offset, shared.high_watermark) == (2, 0)
+    shared.fetch(SECOND, 2)
+    assert shared.replicas.proposals.commit() == (1, 2)
+    assert shared.high_watermark == 2
+
+
+def test_without_kip_966_the_lone_leader_commits() -> None:
+    shared = Shared(isr=(1,), min_isr=2)
+    shared.replicas.leadership.disabled = frozenset({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK})
+    shared.change(leader=SECOND)
+    shared.change(leader=NODE, isr=(1,))
+    shared.append(2)
+    assert shared.high_watermark == 2
+
+
+def test_a_smaller_min_isr_lets_the_high_watermark_go_on() -> None:
+    shared = Shared(isr=(1,), min_isr=2)
+    shared.append(2)
+    record = ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value="1")
+    shared.replicas.replay(record)
+    assert shared.high_watermark == 2
+
+
+def test_acks_all_after_the_isr_shrank_is_not_enough_replicas_after_append() -> None:
+    shared = Shared(isr=(1, 2), min_isr=2)
+    shared.append(2, acks=ACKS_ALL)
+    assert shared.partition.committed(2) is None
+    shared.fetch(SECOND, 2)
+    assert shared.partition.committed(2) is ErrorCode.NONE
+    shared.change(isr=(1,))
+    assert shared.partition.committed(2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
+def test_a_follower_that_caught_up_is_proposed_once_and_joins_when_the_controller_says_so() -> None:
+    shared = Shared(isr=(1, 2))
+    shared.fetch(SECOND, 0)
+    shared.append(2)
+    shared.fetch(THIRD, 0)
+    shared.fetch(THIRD, 2)
+    (proposed,) = shared.replicas.proposals.made
+    assert [tuple(member) for member in proposed[1].members] == [(1, 101), (2, 102), (3, 103)]
+    shared.fetch(SECOND, 2)
+    assert shared.replicas.proposals.commit() == (1, 2, 3)
+    assert shared.replicas.leadership.isr_expands == 1
+    assert shared.high_watermark == 2
+
+
+def test_a_change_that_the_controller_refuses_is_proposed_again_by_the_next_fetch() -> None:
+    shared = Shared(isr=(1, 2))
+    shared.fetch(THIRD, 0)
+    partition, proposal = shared.replicas.proposals.made[0]
+    assert not partition.isr_answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    shared.fetch(THIRD, 0)
+    assert len(shared.replicas.proposals.made) == 2
+    assert shared.replicas.leadership.failed_isr_updates == 1
+
+
+async def test_records_that_a_follower_held_back_are_acknowledged_with_the_append_that_commits_them() -> None:
+    """Nobody else would tell those who wait: the high watermark is past their records, and moves no more."""
+    shared = Shared(isr=(1,))
+    shared.fetch(SECOND, 0)
+    partition, proposal = shared.replicas.proposals.made[0]
+    partition.isr_answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    shared.append(2, acks=ACKS_ALL)
+    assert shared.high_watermark == 0
+    waiting = shared.replicas.leadership.commits.wait(shared.partition, 2)
+    shared.replicas.clock.now_ms += LAG_MS + 1
+    shared.append(1, acks=ACKS_ALL)
+    assert shared.high_watermark == 3
+    shared.partition.check_isr()
+    assert waiting.done()
+
+
+async def test_records_that_waited_for_a_follower_are_committed_when_it_is_refused_as_a_member() -> None:
+    shared = Shared(isr=(1,))
+    shared.fetch(SECOND, 0)
+    shared.append(2, acks=ACKS_ALL)
+    waiting = shared.replicas.leadership.commits.wait(shared.partition, 2)
+    shared.replicas.register(SECOND, fenced=True)
+    assert not waiting.done()
+    partition, proposal = shared.replicas.proposals.made[0]
+    partition.isr_answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    assert waiting.done()
+
+
+def test_an_unexpected_error_of_the_controller_asks_to_be_sent_again() -> None:
+    shared = Shared(isr=(1, 2))
+    shared.fetch(THIRD, 0)
+    partition, proposal = shared.replicas.proposals.made[0]
+    assert partition.isr_answered(proposal, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert partition.pending_isr is proposal
+
+
+def test_kip_841_a_fenced_broker_is_not_proposed() -> None:
+    shared = Shared(isr=(1, 2))
+    record = BrokerRegistrationChangeRecord(broker_id=THIRD, broker_epoch=103, fenced=1)
+    shared.replicas.replay(record)
+    shared.fetch(THIRD, 0)
+    assert shared.replicas.proposals.made == []
+
+
+def test_kip_903_an_earlier_incarnation_is_refused() -> None:
+    shared = Shared(isr=(1, 2))
+    with pytest.raises(KafkaError) as refused:
+        shared.fetch(THIRD, 0, epoch=50)
+    assert code(refused) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert shared.replicas.proposals.made == []
+
+
+def test_a_follower_that_lags_leaves_and_records_it_held_back_are_committed() -> None:
+    shared = Shared(isr=(1, 2))
+    shared.fetch(SECOND, 0)
+    shared.append(3)
+    shared.replicas.clock.now_ms += LAG_MS + 1
+    shared.replicas.manager.check_isrs()
+    assert shared.high_watermark == 0
+    assert shared.replicas.proposals.commit() == (1,)
+    assert shared.high_watermark == 3
+    assert shared.replicas.leadership.isr_shrinks == 1
+
+
+def test_a_leader_that_steps_down_refuses_appends_and_fetches_and_its_waiters_hear_of_it() -> None:
+    shared = Shared()
+    shared.append(2, acks=ACKS_ALL)
+    shared.change(leader=SECOND)
+    assert shared.partition.committed(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for refused in (lambda: shared.append(), lambda: shared.partition.led(4)):
+        with pytest.raises(KafkaError) as error:
+            refused()
+        assert code(error) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(KafkaError) as fenced:
+        shared.partition.led(3)
+    assert code(fenced) is ErrorCode.FENCED_LEADER_EPOCH
+    with pytest.raises(KafkaError) as unknown:
+        shared.partition.led(9)
+    assert code(unknown) is ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_leader_that_comes_back_knows_nothing_of_its_followers() -> None:
+    shared = Shared()
+    shared.append(2)
+    shared.fetch(SECOND, 2)
+    shared.fetch(THIRD, 1)
+    shared.change(leader=SECOND)
+    shared.change(leader=NODE)
+    leader = shared.partition.leader
+    assert leader is not None
+    assert {follower.log_end_offset for follower in leader.followers.values()} == {-1}
+    assert shared.high_watermark == 1
+    assert leader.epoch_start_offset == 2
+
+
+def test_kip_207_the_end_is_not_told_before_this_epoch_has_committed_up_to_its_start() -> None:
+    shared = Shared()
+    shared.append(2)
+    shared.change(leader=SECOND)
+    shared.change(leader=NODE)
+    with pytest.raises(KafkaError) as refused:
+        shared.partition.check_high_watermark_known()
+    assert code(refused) is ErrorCode.OFFSET_NOT_AVAILABLE
+    shared.fetch(SECOND, 2)
+    shared.fetch(THIRD, 2)
+    shared.partition.check_high_watermark_known()
+
+
+def test_a_broker_without_a_replica_may_try_again_when_its_epoch_is_ours() -> None:
+    shared = Shared()
+    for epoch, expected in ((3, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
+        with pytest.raises(KafkaError) as refused:
+            shared.partition.check_follower(9, epoch)
+        assert code(refused) is expected
+    shared.partition.check_follower(SECOND, 3)
+
+
+def test_kip_279_only_the_leader_notes_an_epoch() -> None:
+    shared = Shared(leader=SECOND)
+    assert shared.partition.log.leader_epochs.entries == []
+    shared.change(leader=NODE)
+    assert [entry.epoch for entry in shared.partition.log.leader_epochs.entries] == [4]
+
+
+def test_a_topics_other_partition_changing_leaves_a_pending_change_alone() -> None:
+    replicas = Replicas()
+    replicas.register(1, 2)
+    topic_id = replicas.create("t", 2, isr=(1,), replicas=(1, 2))
+    partition = replicas.manager.partition(TopicPartition("t", 0))
+    partition.record_follower_fetch(SECOND, 0, 0, 102)
+    assert partition.pending_isr is not None
+    replicas.replay(PartitionChangeRecord(partition_id=1, topic_id=topic_id, isr=(1, 2)))
+    assert partition.pending_isr is not None
+    replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=(1, 2)))
+    assert partition.pending_isr is None
+
+
+def test_metadata_that_is_older_than_an_answer_is_passed_over() -> None:
+    shared = Shared(isr=(1, 2))
+    shared.fetch(THIRD, 0)
+    assert shared.replicas.proposals.commit() == (1, 2, 3)
+    assert shared.partition.partition_epoch == 1
+    shared.change(isr=(1, 2, 3))
+    leader = shared.partition.leader
+    assert leader is not None
+    assert leader.isr == (1, 2, 3)
+
+
+def test_the_low_watermark_is_that_of_the_follower_that_keeps_most() -> None:
+    shared = Shared()
+    shared.append(5)
+    for broker in (SECOND, THIRD):
+        shared.partition.record_follower_fetch(broker, 5, 0, 100 + broker)
+    assert shared.partition.delete_records_before(4) == 4
+    assert shared.partition.low_watermark == 0
+    shared.partition.record_follower_fetch(SECOND, 5, 4, 102)
+    shared.partition.record_follower_fetch(THIRD, 5, 3, 103)
+    assert shared.partition.low_watermark == 3
+
+
+def test_a_partition_whose_disk_fails_is_not_led_any_more() -> None:
+    shared = Shared()
+    shared.append(2, acks=ACKS_ALL)
+    partition = shared.partition
+    logs, manager = shared.replicas.logs, shared.replicas.manager
+    logs.on_offline = lambda directory: manager.storage_lost(directory.lost, "the disk is gone")
+    logs.take_offline(logs.directories[0], "the disk is gone")
+    with pytest.raises(KafkaError) as refused:
+        manager.partition(TopicPartition("t", 0))
+    assert code(refused) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.committed(2) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert manager.unavailable_count == 1

@@ -1,0 +1,213 @@
+"""The replica manager follows the metadata: opens, updates and drops partitions, and says why it cannot."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import batch
+from tests.support.replicas import NODE, NOW_MS, Replicas
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.role_changes import RoleChanges
+from tidelog.cluster.image import MetadataImage, PartitionImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+
+
+@pytest.fixture
+def replicas() -> Replicas:
+    return Replicas()
+
+
+def code_of(replicas: Replicas, topic: str, partition: int = 0) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        replicas.manager.partition(TopicPartition(topic, partition))
+    return caught.value.code
+
+
+def test_a_created_topic_is_found_by_name_and_by_id(replicas: Replicas) -> None:
+    topic_id = replicas.create("t", 2)
+    manager = replicas.manager
+    assert manager.partition(TopicPartition("t", 1)).leader_id == NODE
+    assert manager.resolve(None, topic_id, 1) == TopicPartition("t", 1)
+    assert manager.topic_name(topic_id) == "t"
+    with pytest.raises(KafkaError) as unknown:
+        manager.resolve(None, UUID(int=99), 0)
+    assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_partition_that_is_placed_elsewhere_is_not_opened(replicas: Replicas) -> None:
+    replicas.create("t", isr=(NODE + 1,))
+    assert code_of(replicas, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code_of(replicas, "t", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert replicas.manager.expected(replicas.image) == {}
+
+
+def test_a_deleted_topic_is_gone_and_a_new_one_of_the_name_is_empty(replicas: Replicas) -> None:
+    topic_id = replicas.create("t")
+    replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert code_of(replicas, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert replicas.manager.topic_name(topic_id) is None
+    replicas.create("other")
+    assert replicas.create("t") != topic_id
+    assert replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+
+def test_a_topic_deleted_and_created_in_one_step_is_the_new_one(replicas: Replicas) -> None:
+    old = replicas.create("t")
+    replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
+    new = UUID(int=77)
+    replicas.replay(
+        RemoveTopicRecord(topic_id=old),
+        TopicRecord(name="t", topic_id=new),
+        PartitionRecord(
+            partition_id=0,
+            topic_id=new,
+            replicas=(NODE,),
+            isr=(NODE,),
+            leader=NODE,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=(UUID(int=1),),
+        ),
+    )
+    assert replicas.manager.topic_name(new) == "t"
+    assert replicas.manager.topic_name(old) is None
+    assert replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+
+def test_changed_configs_reach_the_log(replicas: Replicas) -> None:
+    replicas.create("t", max_message_bytes="500")
+    log = replicas.manager.partition(TopicPartition("t", 0)).log
+    assert log.config.max_message_bytes == 500
+    replicas.replay(ConfigRecord(resource_type=2, resource_name="t", name="max.message.bytes", value="700"))
+    assert log.config.max_message_bytes == 700
+    replicas.manager.update_defaults({"retention.ms": "123"}, replicas.image)
+    assert (log.config.retention_ms, log.config.max_message_bytes) == (123, 700)
+
+
+def test_kip_279_a_new_epoch_is_noted_before_any_record_of_it(replicas: Replicas) -> None:
+    topic_id = replicas.create("t", leader_epoch=1)
+    partition = replicas.manager.partition(TopicPartition("t", 0))
+    partition.append(batch(["a", "b"]), 1, NOW_MS)
+    replicas.replay(
+        PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=NODE, isr=(NODE,)),
+    )
+    assert partition.leader_epoch == 2
+    entries = [(entry.epoch, entry.start_offset) for entry in partition.log.leader_epochs.entries]
+    assert entries == [(1, 0), (2, 2)]
+
+
+def test_a_partition_whose_directory_cannot_be_used_says_so(replicas: Replicas) -> None:
+    replicas.logs.take_offline(replicas.logs.directories[0], "the disk is gone")
+    replicas.create("t")
+    assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_partition_of_an_offline_disk_is_not_begun_anew_on_another_at_a_restart(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    fs = CrashFileSystem()
+    before = Replicas(fs, "/old")
+    before.create("t")
+    before.manager.partition(TopicPartition("t", 0)).append(batch(["promised"]), 1, NOW_MS)
+    before.logs.shutdown(NOW_MS)
+    fs.rename("/old", "/away")
+    fs.open("/old", create=True)  # a disk that does not answer
+    after = Replicas(fs, "/old", "/new")
+    after.create("t")
+    assert code_of(after, "t") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "/old, which is offline" in caplog.text
+    after.create("made meanwhile")
+    assert after.manager.partition(TopicPartition("made meanwhile", 0)).log.directory.startswith("/new/")
+
+
+def test_a_log_that_cannot_take_its_epoch_refuses_the_first_record_of_it() -> None:
+    fs = CrashFileSystem()
+    replicas = Replicas(fs, "/one", "/two")
+    replicas.create("first", leader_epoch=1)
+    replicas.create("second", leader_epoch=1)
+    first = replicas.manager.partition(TopicPartition("first", 0))
+    fs.fail_next_fsync(f"{first.log.directory}/leader-epoch-checkpoint")
+    replicas.replay(
+        *(
+            PartitionChangeRecord(partition_id=0, topic_id=topic.id, leader=NODE, isr=(NODE,))
+            for topic in replicas.image.topics_by_name.values()
+        )
+    )
+    with pytest.raises(KafkaError) as refused:
+        first.append(batch(["a"]), 1, NOW_MS)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert first.log.log_end_offset == 0
+    second = replicas.manager.partition(TopicPartition("second", 0))
+    second.append(batch(["a"]), 1, NOW_MS)
+    assert (second.leader_epoch, second.log.log_end_offset) == (2, 1)
+
+
+def test_a_deleted_topic_that_could_not_be_opened_leaves_its_name_free() -> None:
+    fs = CrashFileSystem()
+    before = Replicas(fs)
+    before.create("t")
+    before.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
+    before.logs.shutdown(NOW_MS)
+    fs.open("/data/t-0/partition.metadata", create=False).truncate(5)
+    after = Replicas(fs)
+    topic_id = after.create("t")
+    assert code_of(after, "t") is ErrorCode.KAFKA_STORAGE_ERROR
+    after.replay(RemoveTopicRecord(topic_id=topic_id))
+    after.create("other")
+    after.create("t")
+    assert after.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+
+def test_a_fault_in_one_partition_lets_the_others_take_their_roles_and_the_fetchers_hear_of_them(
+    replicas: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fetcher that does not hear of it would go on appending to what this node leads."""
+
+    class Listener:
+        def __init__(self) -> None:
+            self.led: list[int] = []
+
+        def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+            self.led += [partition.topic_partition.partition for partition in changes.led]
+
+    class Broken:
+        def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+            raise ValueError("a bug")
+
+    make_leader = Partition.make_leader
+
+    def sometimes(partition: Partition, placed: PartitionImage) -> bool:
+        if partition.topic_partition.partition == 0:
+            raise AssertionError("a bug")
+        return make_leader(partition, placed)
+
+    listener = Listener()
+    replicas.manager.listeners += [Broken(), listener]
+    monkeypatch.setattr(Partition, "make_leader", sometimes)
+    replicas.create("t", 2)
+    assert listener.led == [1]
+    assert code_of(replicas, "t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert replicas.manager.partition(TopicPartition("t", 1)).leader is not None
+
+
+def test_settings_that_mean_nothing_here_leave_the_log_its_own_and_the_roles_change(
+    replicas: Replicas,
+) -> None:
+    topic_id = replicas.create("t", max_message_bytes="500", leader_epoch=1)
+    partition = replicas.manager.partition(TopicPartition("t", 0))
+    replicas.replay(
+        ConfigRecord(resource_type=2, resource_name="t", name="max.message.bytes", value="many"),
+        PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=NODE, isr=(NODE,)),
+    )
+    assert partition.log.config.max_message_bytes == 500
+    assert partition.leader_epoch == 2

@@ -1,0 +1,241 @@
+"""Voters that stand in the log (KIP-853): formatted with them, added, removed, replaced by an empty disk."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tests.support.loops import on_both_loops, until
+from tests.support.metadata import CLUSTER_ID
+from tests.support.quorum_nodes import DIRECTORY, QuorumNodes, quorum_nodes
+from tidelog.broker.raft.formatting import InitialVoter
+from tidelog.broker.raft.snapshot_format import read_snapshot
+from tidelog.broker.raft.state_file import QuorumStateFile
+from tidelog.clients.transport.api_versions import negotiation_request
+from tidelog.cluster.quorum.voter_set import VoterSet
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from tidelog.protocol.messages.api_versions import ApiVersionsResponse
+from tidelog.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+)
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from tidelog.protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from tidelog.storage.directories.meta_properties import MetaPropertiesFile
+
+IDS = {node_id: UUID(int=5000 + node_id) for node_id in (1, 2, 3)}
+
+
+def initial(nodes: QuorumNodes, *ids: int) -> tuple[InitialVoter, ...]:
+    return tuple(InitialVoter(each, "127.0.0.1", nodes.ports[each], IDS[each]) for each in ids)
+
+
+def directory_id(nodes: QuorumNodes, node_id: int) -> UUID:
+    found = MetaPropertiesFile(nodes.disks[node_id], DIRECTORY).read().directory_id
+    assert found is not None
+    return found
+
+
+async def add_voter(nodes: QuorumNodes, node_id: int) -> int:
+    """The answer's error code."""
+    request = AddRaftVoterRequest(
+        cluster_id=CLUSTER_ID,
+        timeout_ms=20_000,
+        voter_id=node_id,
+        voter_directory_id=directory_id(nodes, node_id),
+        listeners=(Listener(name="CONTROLLER", host="127.0.0.1", port=nodes.ports[node_id]),),
+    )
+    answer = await nodes.ask(await nodes.elected(), request, AddRaftVoterResponse)
+    return answer.error_code
+
+
+async def remove_voter(nodes: QuorumNodes, node_id: int) -> int:
+    request = RemoveRaftVoterRequest(
+        cluster_id=CLUSTER_ID, voter_id=node_id, voter_directory_id=directory_id(nodes, node_id)
+    )
+    answer = await nodes.ask(await nodes.elected(), request, RemoveRaftVoterResponse)
+    return answer.error_code
+
+
+async def described(nodes: QuorumNodes) -> ResponsePartitionData:
+    topic = RequestTopicData(topic_name="__cluster_metadata", partitions=(RequestPartitionData(),))
+    request = DescribeQuorumRequest(topics=(topic,))
+    answer = await nodes.ask(await nodes.elected(), request, DescribeQuorumResponse)
+    return answer.topics[0].partitions[0]
+
+
+@on_both_loops
+async def test_three_nodes_that_are_formatted_with_each_other_are_a_quorum() -> None:
+    async with quorum_nodes(static=False) as nodes:
+        for each in (1, 2, 3):
+            nodes.format(each, initial(nodes, 1, 2, 3))
+        await nodes.start()
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+        assert nodes.quorum(1).kraft_version == 1
+        partition = await described(nodes)
+        assert {voter.replica_id: voter.replica_directory_id for voter in partition.current_voters} == IDS
+        record = QuorumStateFile(nodes.disks[1], f"{DIRECTORY}/__cluster_metadata-0").read()
+        assert record is not None
+        assert b'"data_version":1' in nodes.disks[1].read(f"{DIRECTORY}/__cluster_metadata-0/quorum-state")
+
+
+@on_both_loops
+async def test_a_quorum_of_one_grows_to_three_and_loses_its_first_voter() -> None:
+    async with quorum_nodes(static=False) as nodes:
+        nodes.format(1, initial(nodes, 1))
+        for each in (2, 3):
+            nodes.format(each)
+        await nodes.start()
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+        for each in (2, 3):
+            assert await add_voter(nodes, each) == ErrorCode.NONE
+            await until(lambda each=each: nodes.quorum(each).is_voter)  # type: ignore[misc]
+        assert await add_voter(nodes, 3) == ErrorCode.DUPLICATE_VOTER
+        assert nodes.quorum(1).voter_ids == (1, 2, 3)
+        assert await remove_voter(nodes, 1) == ErrorCode.NONE
+        await until(lambda: nodes.leader in (2, 3), 30)
+        await nodes.stop(1)
+        await nodes.set("a", "2")
+        await nodes.all_have("a", "2")
+        assert nodes.quorum(2).voter_ids == (2, 3)
+        for each in list(nodes.running):
+            await nodes.crash(each)
+        await nodes.start(2, 3)
+        await nodes.set("a", "3")
+        assert nodes.quorum(2).voter_ids == (2, 3)
+
+
+@on_both_loops
+async def test_a_voter_with_an_empty_disk_is_another_replica_until_it_takes_the_place() -> None:
+    async with quorum_nodes(static=False) as nodes:
+        for each in (1, 2, 3):
+            nodes.format(each, initial(nodes, 1, 2, 3))
+        await nodes.start()
+        leader = await nodes.elected()
+        lost = next(each for each in nodes.running if each != leader)
+        former = directory_id(nodes, lost)
+        await nodes.crash(lost)
+        nodes.lose_disk(lost)
+        nodes.format(lost)
+        await nodes.start(lost)
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+        assert directory_id(nodes, lost) != former
+        assert not nodes.quorum(lost).is_voter
+        request = RemoveRaftVoterRequest(cluster_id=CLUSTER_ID, voter_id=lost, voter_directory_id=former)
+        answer = await nodes.ask(await nodes.elected(), request, RemoveRaftVoterResponse)
+        assert answer.error_code == ErrorCode.NONE
+        assert await add_voter(nodes, lost) == ErrorCode.NONE
+        await until(lambda: nodes.quorum(lost).is_voter)
+
+
+async def update_kraft_version(
+    nodes: QuorumNodes, level: int, *, validate_only: bool = False, transaction_version: int | None = None
+) -> UpdateFeaturesResponse:
+    updates = [FeatureUpdateKey(feature="kraft.version", max_version_level=level)]
+    if transaction_version is not None:
+        updates.append(FeatureUpdateKey(feature="transaction.version", max_version_level=transaction_version))
+    request = UpdateFeaturesRequest(feature_updates=tuple(updates), validate_only=validate_only)
+    return await nodes.ask(await nodes.elected(), request, UpdateFeaturesResponse)
+
+
+async def told_kraft_version(nodes: QuorumNodes, node_id: int) -> int:
+    """The finalized level that a controller tells; 0 when it tells of none."""
+    answer = await nodes.ask(node_id, negotiation_request(), ApiVersionsResponse)
+    return {each.name: each.max_version_level for each in answer.finalized_features}.get("kraft.version", 0)
+
+
+@on_both_loops
+async def test_static_voters_become_dynamic_by_the_feature_and_one_can_be_removed() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+        assert await remove_voter(nodes, 3) == ErrorCode.UNSUPPORTED_VERSION
+        # Each follower has to have fetched, for its directory id to be known.
+        await until(lambda: nodes.store(nodes.leader or 1).image.controllers.keys() == {1, 2, 3}, 30)
+        checked = await update_kraft_version(nodes, 1, validate_only=True)
+        assert checked.error_code == ErrorCode.NONE, checked.error_message
+        assert nodes.quorum(1).kraft_version == 0
+        answer = await update_kraft_version(nodes, 1)
+        assert answer.error_code == ErrorCode.NONE, answer.error_message
+        leader = await nodes.elected()
+        log = nodes.running[leader].raft.log
+        assert nodes.quorum(leader).voters_at(log.high_watermark)[0] == 1
+        assert await told_kraft_version(nodes, leader) == 1
+        await nodes.set("a", "2")
+        await nodes.all_have("a", "2")
+        partition = await described(nodes)
+        ids = {voter.replica_id: voter.replica_directory_id for voter in partition.current_voters}
+        assert ids == {each: directory_id(nodes, each) for each in (1, 2, 3)}
+        assert (await update_kraft_version(nodes, 1)).error_code == ErrorCode.NONE
+        other = next(each for each in (1, 2, 3) if each != leader)
+        assert await remove_voter(nodes, other) == ErrorCode.NONE
+        for each in list(nodes.running):
+            await nodes.crash(each)
+        await nodes.start()
+        await nodes.set("a", "3")
+        await nodes.all_have("a", "3")
+        assert set(nodes.quorum(leader).voter_ids) == {1, 2, 3} - {other}
+
+
+@on_both_loops
+async def test_voters_that_are_dynamic_never_become_static_again() -> None:
+    async with quorum_nodes(1, static=False) as nodes:
+        nodes.format(1, initial(nodes, 1))
+        await nodes.start()
+        await nodes.elected()
+        assert await told_kraft_version(nodes, 1) == 1
+        update = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3)
+        request = UpdateFeaturesRequest(feature_updates=(update,))
+        answer = await nodes.ask(1, request, UpdateFeaturesResponse)
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "static" in (answer.error_message or "")
+        assert nodes.quorum(1).kraft_version == 1
+
+
+@on_both_loops
+async def test_voters_of_whom_one_was_never_there_stay_static() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start(1, 2)
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+        answer = await update_kraft_version(nodes, 1, transaction_version=0)
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        refused = await update_kraft_version(nodes, 1)
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert "[3]" in (refused.error_message or "")
+        assert nodes.quorum(1).kraft_version == 0
+        assert nodes.store(1).image.features["transaction.version"] == 2
+
+
+@on_both_loops
+async def test_snapshots_name_the_voters() -> None:
+    settings = {"metadata.log.max.record.bytes.between.snapshots": "1000"}
+    async with quorum_nodes(1, static=False, settings=settings) as nodes:
+        nodes.format(1, initial(nodes, 1))
+        await nodes.start()
+        for number in range(30):
+            await nodes.set("a", str(number))
+        log = nodes.running[1].raft.log
+        await until(lambda: (log.latest_snapshot() or (0, 0))[0] > 0)
+        latest = log.latest_snapshot()
+        assert latest is not None
+        snapshot = read_snapshot("", log.snapshots.read_all(latest))
+        assert snapshot.head.kraft_version == 1
+        assert snapshot.head.voters is not None
+        assert VoterSet.from_record(snapshot.head.voters).by_id[1].key.directory_id == IDS[1]
+        assert snapshot.head.last_contained_log_timestamp > 1_700_000_000_000
+        await nodes.crash(1)
+        await nodes.start(1)
+        await nodes.set("b", "1")
+        assert nodes.quorum(1).voter_ids == (1,)

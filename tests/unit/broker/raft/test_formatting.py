@@ -1,0 +1,167 @@
+"""Formatting: what stands in the directories afterwards, and what is refused."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
+from tests.support.metadata import CLUSTER_ID, SeededRandomness
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.raft.formatting import (
+    FormatError,
+    InitialVoter,
+    format_directories,
+    parse_initial_voters,
+    read_bootstrap,
+)
+from tidelog.broker.raft.snapshot_format import read_snapshot
+from tidelog.cluster.controller.bootstrap import feature_records
+from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, VoterSet
+from tidelog.protocol.ids import uuid_text
+from tidelog.storage.directories.meta_properties import MetaPropertiesFile
+
+VOTERS = (
+    InitialVoter(1, "a", 9093, UUID(int=1001)),
+    InitialVoter(2, "::1", 9094, UUID(int=1002)),
+)
+SNAPSHOT = "/m/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+
+
+def config(node_id: int = 1, **values: str) -> BrokerConfig:
+    return BrokerConfig(
+        {
+            "node.id": str(node_id),
+            "log.dirs": "/d,/m",
+            "metadata.log.dir": "/m",
+            "controller.quorum.bootstrap.servers": "a:9093",
+            "controller.listener.names": "CONTROLLER",
+            "listeners": "PLAINTEXT://h:1,CONTROLLER://h:2",
+            **values,
+        }
+    )
+
+
+def formatted(
+    disk: CrashFileSystem,
+    voters: tuple[InitialVoter, ...] = VOTERS,
+    *,
+    node_id: int = 1,
+    ignore: bool = False,
+) -> list[str]:
+    return list(
+        format_directories(
+            disk,
+            config(node_id),
+            cluster_id=CLUSTER_ID,
+            voters=voters,
+            ignore_formatted=ignore,
+            randomness=SeededRandomness(),
+            now_ms=1234,
+        )
+    )
+
+
+def test_every_directory_says_whose_it_is_and_how_a_cluster_begins() -> None:
+    disk = CrashFileSystem()
+    lines = formatted(disk)
+    assert [line.split(" for ")[0] for line in lines] == [
+        "Formatted log directory /d",
+        "Formatted metadata directory /m",
+    ]
+    for path in ("/d", "/m"):
+        properties = MetaPropertiesFile(disk, path).read()
+        assert (properties.cluster_id, properties.node_id) == (CLUSTER_ID, 1)
+        assert read_bootstrap(disk, path) == feature_records()
+    assert MetaPropertiesFile(disk, "/m").read().directory_id == UUID(int=1001)
+
+
+def test_the_first_voters_stand_in_the_first_snapshot() -> None:
+    disk = CrashFileSystem()
+    formatted(disk)
+    snapshot = read_snapshot(SNAPSHOT, disk.read(SNAPSHOT))
+    assert snapshot.batches == []
+    assert (snapshot.head.kraft_version, snapshot.head.last_contained_log_timestamp) == (1, 1234)
+    assert snapshot.head.voters is not None
+    voters = VoterSet.from_record(snapshot.head.voters)
+    assert voters.by_id[2].key == ReplicaKey(2, UUID(int=1002))
+    assert voters.by_id[2].endpoints == (Endpoint("CONTROLLER", "::1", 9094),)
+
+
+def test_who_is_no_voter_gets_the_voters_and_an_id_of_its_own() -> None:
+    disk = CrashFileSystem()
+    formatted(disk, node_id=3)
+    assert disk.exists(SNAPSHOT)
+    assert MetaPropertiesFile(disk, "/m").read().directory_id not in {voter.directory_id for voter in VOTERS}
+
+
+def test_without_voters_there_is_no_snapshot() -> None:
+    disk = CrashFileSystem()
+    formatted(disk, ())
+    assert not disk.exists(SNAPSHOT)
+
+
+def test_what_is_formatted_is_left_alone() -> None:
+    disk = CrashFileSystem()
+    formatted(disk)
+    before = disk.read("/m/meta.properties")
+    with pytest.raises(FormatError, match="/d is formatted already"):
+        formatted(disk)
+    assert formatted(disk, ignore=True) == ["All of the log directories are already formatted."]
+    assert disk.read("/m/meta.properties") == before
+    with pytest.raises(FormatError, match="belongs to node 1"):
+        formatted(disk, node_id=2, ignore=True)
+
+
+@pytest.mark.parametrize("survival", [*Survival, 1, 2])
+def test_a_directory_that_a_crash_leaves_formatted_is_whole(survival: Survival | int) -> None:
+    count = 0
+    while True:
+        count += 1
+        disk = CrashFileSystem(crash_at=count)
+        try:
+            formatted(disk)
+        except BaseException:
+            after = disk.crash(survival)
+            if after.exists("/m/meta.properties"):
+                assert read_bootstrap(after, "/m") == feature_records()
+                read_snapshot(SNAPSHOT, after.read(SNAPSHOT))
+            continue
+        break
+    assert count > 20
+
+
+def test_what_was_formatted_survives_a_power_loss() -> None:
+    disk = CrashFileSystem()
+    formatted(disk)
+    after = disk.crash(Survival.LOSE_UNSYNCED)
+    assert MetaPropertiesFile(after, "/m").read().directory_id == UUID(int=1001)
+    assert after.exists(SNAPSHOT)
+
+
+def test_initial_controllers_are_read_as_kafka_writes_them() -> None:
+    ids = [uuid_text(voter.directory_id) for voter in VOTERS]
+    assert parse_initial_voters(f"1@a:9093:{ids[0]}, 2@[::1]:9094:{ids[1]}") == VOTERS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "1",
+        "1@a:1",
+        "@a:1:AAAAAAAAAAAAAAAAAAAD6Q",
+        "x@a:1:AAAAAAAAAAAAAAAAAAAD6Q",
+        "1@:1:AAAAAAAAAAAAAAAAAAAD6Q",
+        "1@a:70000:AAAAAAAAAAAAAAAAAAAD6Q",
+        "1@[::1:1:AAAAAAAAAAAAAAAAAAAD6Q",
+        "1@a:1:short",
+        "1@a:1:AAAAAAAAAAAAAAAAAAAAAA",
+        "1@a:1:AAAAAAAAAAAAAAAAAAAD6Q,1@b:1:AAAAAAAAAAAAAAAAAAAD6g",
+    ],
+)
+def test_other_texts_are_refused_by_name(text: str) -> None:
+    with pytest.raises(FormatError):
+        parse_initial_voters(text)

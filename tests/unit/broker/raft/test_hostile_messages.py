@@ -1,0 +1,154 @@
+"""A controller against requests and answers that nobody well-meaning sends: it answers, and lives on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from functools import partial
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.loops import on_both_loops
+from tests.support.metadata import CLUSTER_ID
+from tests.support.quorum_nodes import quorum_nodes
+from tests.support.random_messages import Domain, declared_fields, random_messages
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.raft.handlers import RAFT_APIS, RaftHandlers
+from tidelog.broker.raft.raft_node import RaftNode
+from tidelog.cluster.quorum.events import Answered
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.messages import (
+    begin_quorum_epoch,
+    describe_quorum,
+    end_quorum_epoch,
+    fetch,
+    fetch_snapshot,
+    vote,
+)
+from tidelog.protocol.registry import ApiKey, request_type, response_type
+from tidelog.protocol.schema import ApiMessage, Array, Nested, Struct
+
+SEEDS = range(12)
+TOPIC = "__cluster_metadata"
+EPOCHS = (-1, 0, 1, 2, 3)
+SMALL = (-1, 0, 1, 2, 3, 5, 100)
+
+
+def domain(cls: type[ApiMessage]) -> Domain:
+    """Names, ids and epochs that a controller takes seriously, most of the time."""
+    found: dict[tuple[type[Struct], str], Any] = {}
+
+    def choose(*values: Any) -> Any:
+        return partial(_choose, values)
+
+    for module in (begin_quorum_epoch, describe_quorum, end_quorum_epoch, fetch, fetch_snapshot, vote):
+        for struct in vars(module).values():
+            if not (isinstance(struct, type) and issubclass(struct, Struct) and is_dataclass(struct)):
+                continue
+            for field in declared_fields(struct):
+                name = field.name
+                if isinstance(field.kind, Array | Nested):
+                    continue
+                if name in ("topic_name", "name", "topic"):
+                    found[struct, name] = choose(TOPIC, TOPIC, TOPIC, "other", "")
+                elif name in ("partition_index", "partition", "index"):
+                    found[struct, name] = choose(0, 0, 0, 1, -1)
+                elif name == "topic_id":
+                    found[struct, name] = choose(UUID(int=1), UUID(int=1), UUID(int=0))
+                elif name == "cluster_id":
+                    found[struct, name] = choose(CLUSTER_ID, CLUSTER_ID, None, "other")
+                elif name.endswith("epoch"):
+                    found[struct, name] = choose(*EPOCHS)
+                elif name.endswith(("_id", "voter", "offset", "position")) and "directory" not in name:
+                    found[struct, name] = choose(*SMALL)
+                elif name == "error_code":
+                    found[struct, name] = choose(0, 0, 0, 1, 6, 74, 76, 98, 119, 32767)
+                elif name == "max_wait_ms":
+                    found[struct, name] = choose(0, 1, 10)
+    return found
+
+
+def _choose(values: tuple[Any, ...], random: Random) -> Any:
+    return random.choice(values)
+
+
+def context(key: ApiKey, version: int) -> RequestContext:
+    header = RequestHeader(int(key), version, 1, "stranger")
+    return RequestContext(header, "CONTROLLER", "127.0.0.1:1", "User:ANONYMOUS", 0, None)  # type: ignore[arg-type]
+
+
+def requests() -> Iterator[tuple[ApiKey, int, Any]]:
+    for seed in SEEDS:
+        for key in RAFT_APIS:
+            cls = request_type(key)
+            assert cls.valid_versions.highest is not None
+            version = max(0, cls.valid_versions.highest - seed % 2)
+            for message in random_messages(cls, version, f"{seed}", mixed=12, domain=domain(cls)):
+                yield key, version, message
+
+
+@on_both_loops
+@pytest.mark.parametrize("voters", [1, 3])
+async def test_extreme_requests_are_answered_and_end_nothing(voters: int) -> None:
+    async with quorum_nodes(voters) as nodes:
+        await nodes.start(1)
+        if voters == 1:
+            await nodes.set("a", "1")
+        driver = nodes.running[1].raft.driver
+        handlers = RaftHandlers(driver.post, lambda: driver.failure is not None)
+        waiting: list[asyncio.Future[ApiMessage]] = []
+        refused = 0
+        for key, version, message in requests():
+            try:
+                waiting.append(handlers.handle(context(key, version), message))
+            except KafkaError as error:
+                assert error.code is ErrorCode.INVALID_REQUEST
+                refused += 1
+            await asyncio.sleep(0)
+            assert driver.failure is None, (key, version, message)
+        assert refused > 20
+        await asyncio.wait(waiting, timeout=20)
+        assert all(answer.done() for answer in waiting)
+        for answer in waiting:
+            answer.result()
+        if voters > 1:
+            await nodes.start(2, 3)
+        await nodes.set("a", "2")
+        await nodes.all_have("a", "2")
+
+
+def answers(seed: int) -> Iterator[Any]:
+    for key in (ApiKey.VOTE, ApiKey.FETCH, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH):
+        cls = response_type(key)
+        assert cls.valid_versions.highest is not None
+        yield from random_messages(cls, cls.valid_versions.highest, f"{seed}", mixed=20, domain=domain(cls))
+    cls = response_type(ApiKey.FETCH_SNAPSHOT)
+    yield from random_messages(cls, 1, f"{seed}", mixed=20, domain=domain(cls))
+
+
+@on_both_loops
+@pytest.mark.parametrize("seed", range(4))
+async def test_answers_that_make_no_sense_are_passed_over(seed: int) -> None:
+    async with quorum_nodes(3) as nodes:
+        await nodes.start(1)
+        raft = nodes.running[1].raft
+        for _ in range(3):
+            for message in answers(seed):
+                for request_id in _asked(raft):
+                    raft.driver.post(Answered(request_id, message))
+                await asyncio.sleep(0.001)
+                assert raft.driver.failure is None, message
+        await nodes.start(2, 3)
+        await nodes.set("a", "1")
+        await nodes.all_have("a", "1")
+
+
+def _asked(raft: RaftNode) -> list[int]:
+    """The requests that the machine waits for."""
+    machine: Any = raft.machine
+    return list(machine._replica.connections._asked)

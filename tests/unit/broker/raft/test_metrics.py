@@ -1,0 +1,37 @@
+"""Metrics of the quorum under Kafka's names."""
+
+from __future__ import annotations
+
+from tests.support.loops import on_both_loops, until
+from tests.support.quorum_nodes import QuorumNodes, quorum_nodes
+from tidelog.broker.observability.exposition import Exposition
+
+
+def reading(nodes: QuorumNodes, node_id: int, name: str) -> float:
+    """The value of a metric as somebody would scrape it."""
+    text, _ = Exposition(nodes.running[node_id].metrics).text()
+    values = [line.split()[-1] for line in text.decode().splitlines() if line.startswith(name + " ")]
+    assert len(values) == 1, f"{name} is reported {len(values)} times"
+    return float(values[0])
+
+
+@on_both_loops
+async def test_a_quorum_reports_its_controller_epoch_and_offsets() -> None:
+    async with quorum_nodes() as nodes:
+        await nodes.start()
+        await nodes.set("a", "1")
+        leader = await nodes.elected()
+        active = "kafka_controller_kafkacontroller_activecontrollercount"
+        assert {each: reading(nodes, each, active) for each in nodes.running} == {
+            each: float(each == leader) for each in nodes.running
+        }
+        for each in nodes.running:
+            assert reading(nodes, each, "kafka_server_raft_metrics_current_leader") == leader
+            assert reading(nodes, each, "kafka_server_raft_metrics_current_epoch") == nodes.store(each).epoch
+            assert reading(nodes, each, "kafka_server_raft_metrics_number_of_voters") == 3
+            assert reading(nodes, each, "kafka_controller_kafkacontroller_newactivecontrollers_total") >= 1
+        end_offset = nodes.running[leader].raft.log.end_offset
+        mark = "kafka_server_raft_metrics_high_watermark"
+        await until(lambda: all(reading(nodes, each, mark) >= end_offset for each in nodes.running))
+        state = 'kafka_server_raft_metrics_current_state{state="leader"}'
+        assert reading(nodes, leader, state) == 1.0

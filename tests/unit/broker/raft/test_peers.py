@@ -1,0 +1,172 @@
+"""Connections to other nodes: every request is answered once, and no peer holds up another."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from ssl import SSLContext
+from typing import Any
+
+from tests.support.loops import on_both_loops, until
+from tests.support.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
+from tidelog.broker.raft.peers import MAX_WAITING, Peers
+from tidelog.clients.config.environment import SystemEnvironment
+from tidelog.clients.transport.connecting import ConnectionSettings
+from tidelog.cluster.quorum.effects import Send
+from tidelog.cluster.quorum.voter_set import Endpoint
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.schema import ApiMessage
+
+SETTINGS = ConnectionSettings(
+    client_id="1", max_response_bytes=1 << 20, request_timeout_ms=60_000, setup_timeout_ms=60_000
+)
+
+
+class Names(SystemEnvironment):
+    """Resolves nothing: connecting to the host "slow" never ends."""
+
+    async def connect(
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: str,
+        port: int,
+        ssl: SSLContext | None,
+        local_host: str | None = None,
+    ) -> None:
+        if host == "slow":
+            await asyncio.Event().wait()
+        await super().connect(protocol_factory, host, port, ssl, local_host)
+
+
+class Asker:
+    """Peers and the answers they reported, by request id."""
+
+    def __init__(self, settings: ConnectionSettings = SETTINGS) -> None:
+        self.answers: dict[int, ApiMessage | None] = {}
+        self.peers = Peers(Names(random.Random(1)), settings, self._answered, listener_names=("CONTROLLER",))
+
+    def _answered(self, request_id: int, message: ApiMessage | None) -> None:
+        assert request_id not in self.answers, f"request {request_id} is answered twice"
+        self.answers[request_id] = message
+
+    def ask(
+        self, request_id: int, node: int, port: int, message: ApiMessage, host: str = "127.0.0.1"
+    ) -> None:
+        endpoints = (Endpoint("OTHER", "nowhere", 1), Endpoint("CONTROLLER", host, port))
+        self.peers.send(Send(request_id, node, endpoints, message))
+
+    async def answer(self, request_id: int) -> ApiMessage | None:
+        await until(lambda: request_id in self.answers)
+        return self.answers[request_id]
+
+
+def voting(broker: ScriptedBroker, answer: Any = None) -> None:
+    broker.handlers[ApiKey.VOTE] = lambda seen: VoteResponse() if answer is None else answer
+    broker.handlers[ApiKey.FETCH] = lambda seen: Silence
+
+
+@on_both_loops
+async def test_requests_are_answered_by_the_peer() -> None:
+    asker = Asker()
+    async with scripted_brokers(2) as brokers:
+        for broker in brokers:
+            voting(broker)
+            asker.ask(broker.node_id, broker.node_id, broker.port, VoteRequest())
+        assert [await asker.answer(each) for each in (1, 2)] == [VoteResponse()] * 2
+        await asker.peers.close()
+
+
+@on_both_loops
+async def test_a_vote_does_not_stand_behind_a_fetch() -> None:
+    asker = Asker()
+    async with scripted_brokers() as (broker,):
+        voting(broker)
+        asker.ask(1, 1, broker.port, FetchRequest())
+        await until(lambda: bool(broker.requests(ApiKey.FETCH)))
+        asker.ask(2, 1, broker.port, VoteRequest())
+        assert await asker.answer(2) == VoteResponse()
+        assert 1 not in asker.answers
+        await asker.peers.close()
+        assert await asker.answer(1) is None
+
+
+@on_both_loops
+async def test_a_peer_that_cannot_be_reached_is_told_and_holds_up_nobody() -> None:
+    asker = Asker()
+    async with scripted_brokers() as (broker,):
+        voting(broker)
+        asker.ask(1, 7, 1, VoteRequest(), host="slow")
+        asker.ask(2, 8, 1, VoteRequest())
+        asker.ask(3, 1, broker.port, VoteRequest())
+        assert await asker.answer(3) == VoteResponse()
+        assert await asker.answer(2) is None
+        assert 1 not in asker.answers
+        await asker.peers.close()
+        assert asker.answers[1] is None
+
+
+@on_both_loops
+async def test_a_connection_that_does_not_open_in_time_is_given_up() -> None:
+    asker = Asker(
+        ConnectionSettings(
+            client_id="1", max_response_bytes=1 << 20, request_timeout_ms=10, setup_timeout_ms=60_000
+        )
+    )
+    asker.ask(1, 7, 1, VoteRequest(), host="slow")
+    assert await asker.answer(1) is None
+    await asker.peers.close()
+
+
+@on_both_loops
+async def test_a_lost_connection_fails_what_was_under_way_and_the_next_request_opens_another() -> None:
+    asker = Asker()
+    async with scripted_brokers() as (broker,):
+        voting(broker, Close)
+        asker.ask(1, 1, broker.port, VoteRequest())
+        assert await asker.answer(1) is None
+        voting(broker)
+        asker.ask(2, 1, broker.port, VoteRequest())
+        assert await asker.answer(2) == VoteResponse()
+        await asker.peers.close()
+
+
+@on_both_loops
+async def test_a_peer_that_moved_is_asked_at_its_new_place() -> None:
+    asker = Asker()
+    async with scripted_brokers(2) as (old, new):
+        for broker in (old, new):
+            voting(broker)
+        asker.ask(1, 1, old.port, VoteRequest())
+        await asker.answer(1)
+        asker.ask(2, 1, new.port, VoteRequest())
+        await asker.answer(2)
+        assert len(new.requests(ApiKey.VOTE)) == 1
+        assert asker.peers.open_connections == 1
+        await asker.peers.close()
+
+
+@on_both_loops
+async def test_what_waits_for_a_connection_is_bounded() -> None:
+    asker = Asker()
+    for request_id in range(MAX_WAITING + 5):
+        asker.ask(request_id, 7, 1, VoteRequest(), host="slow")
+    assert list(asker.answers) == list(range(MAX_WAITING, MAX_WAITING + 5))
+    await asker.peers.close()
+    assert len(asker.answers) == MAX_WAITING + 5
+
+
+@on_both_loops
+async def test_a_peer_that_does_not_know_an_api_is_a_failure() -> None:
+    asker = Asker()
+    async with scripted_brokers() as (broker,):
+        broker.versions = {int(ApiKey.VOTE): -1}
+        asker.ask(1, 1, broker.port, VoteRequest())
+        assert await asker.answer(1) is None
+        asker.peers.send(Send(2, 1, (), VoteRequest()))
+        assert asker.answers[2] is None
+        await asker.peers.close()
+        asker.ask(3, 1, broker.port, FetchRequest())
+        assert asker.answers[3] is None

@@ -1,0 +1,272 @@
+"""Registration, heartbeats and controlled shutdown, against a controller that a test plays."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.eventually import eventually
+from tidelog.base.clock import SystemClock
+from tidelog.broker.config.listeners import Listener, SecurityProtocol
+from tidelog.broker.registration.broker_lifecycle import BrokerLifecycle, BrokerState, LifecycleSettings
+from tidelog.broker.registration.broker_registration import (
+    NO_EPOCH,
+    previous_broker_epoch,
+    registration_request,
+)
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from tidelog.protocol.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+)
+from tidelog.storage.disk.checkpoints import CleanShutdownMarker
+
+DIRECTORY = UUID(int=7)
+EPOCH = 40
+QUICK = LifecycleSettings(heartbeat_interval_ms=5, session_timeout_ms=200)
+
+
+class Controller:
+    """Answers as a controller would that lets this broker in once it has offset EPOCH."""
+
+    def __init__(self) -> None:
+        self.heartbeats: list[BrokerHeartbeatRequest] = []
+        self.registrations: list[BrokerRegistrationRequest] = []
+        self.refusals: list[ErrorCode | KafkaError] = []
+        self.lets_go = True
+        self.is_silent = False
+
+    async def request(self, message: Any, response: type[Any], *, deadline: int) -> Any:
+        if self.is_silent:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "silence")
+        refusal = self.refusals.pop(0) if self.refusals else ErrorCode.NONE
+        if isinstance(refusal, KafkaError):
+            raise refusal
+        if isinstance(message, BrokerRegistrationRequest):
+            self.registrations.append(message)
+            return BrokerRegistrationResponse(error_code=refusal, broker_epoch=-1 if refusal else EPOCH)
+        assert isinstance(message, BrokerHeartbeatRequest)
+        self.heartbeats.append(message)
+        is_caught_up = message.current_metadata_offset >= message.broker_epoch
+        return BrokerHeartbeatResponse(
+            error_code=refusal,
+            is_caught_up=is_caught_up,
+            is_fenced=message.want_fence or not is_caught_up,
+            should_shut_down=message.want_shut_down and self.lets_go,
+        )
+
+
+class Node:
+    """A lifecycle and what surrounds it."""
+
+    def __init__(self, settings: LifecycleSettings) -> None:
+        self.controller = Controller()
+        self.metadata_offset = EPOCH
+        self.fatal: list[str] = []
+        self.lifecycle = BrokerLifecycle(
+            self.controller,
+            registration_request(
+                node_id=3,
+                cluster_id="cluster",
+                incarnation_id=UUID(int=5),
+                advertised=[Listener("PLAINTEXT", "host3", 9092, SecurityProtocol.PLAINTEXT)],
+                rack="b",
+                directory_ids=[UUID(int=9), DIRECTORY],
+                previous_broker_epoch=12,
+            ),
+            settings,
+            clock=SystemClock(),
+            rng=random.Random(1),
+            metadata_offset=lambda: self.metadata_offset,
+            on_fatal=self.fatal.append,
+        )
+
+
+@asynccontextmanager
+async def node(
+    settings: LifecycleSettings = QUICK, prepare: Callable[[Node], None] = lambda node: None
+) -> AsyncIterator[Node]:
+    made = Node(settings)
+    prepare(made)
+    made.lifecycle.start()
+    try:
+        async with asyncio.timeout(20):
+            yield made
+    finally:
+        await made.lifecycle.close()
+
+
+@asynccontextmanager
+async def running_node(settings: LifecycleSettings = QUICK) -> AsyncIterator[Node]:
+    async with node(settings) as made:
+        await made.lifecycle.registered()
+        await made.lifecycle.unfenced()
+        yield made
+
+
+async def test_kip_1066_the_controller_hears_of_cordoned_directories_and_of_their_end() -> None:
+    async with running_node(LifecycleSettings(heartbeat_interval_ms=60_000, session_timeout_ms=200)) as made:
+        beats = made.controller.heartbeats
+        assert beats[-1].cordoned_log_dirs is None
+        made.lifecycle.directories_cordoned([DIRECTORY])
+        await eventually(lambda: beats[-1].cordoned_log_dirs == (DIRECTORY,))
+        made.lifecycle.directories_cordoned([])
+        await eventually(lambda: beats[-1].cordoned_log_dirs == ())
+
+
+async def test_a_broker_registers_catches_up_says_it_is_ready_and_is_let_in() -> None:
+    async with node() as made:
+        lifecycle = made.lifecycle
+        made.metadata_offset = EPOCH - 1
+        assert await lifecycle.registered() == EPOCH
+        assert lifecycle.broker_epoch == EPOCH
+        await eventually(lambda: len(made.controller.heartbeats) > 2)
+        assert lifecycle.state is BrokerState.STARTING
+        made.metadata_offset = EPOCH
+        await lifecycle.caught_up()
+        await eventually(lambda: len(made.controller.heartbeats) > 5)
+        assert lifecycle.state is BrokerState.RECOVERY
+        assert all(each.want_fence for each in made.controller.heartbeats)
+        await lifecycle.unfenced()
+        assert lifecycle.state is BrokerState.RUNNING
+        assert not made.controller.heartbeats[-1].want_fence
+        count = len(made.controller.heartbeats)
+        await eventually(lambda: len(made.controller.heartbeats) > count + 2)
+
+
+async def test_a_registration_tells_who_where_and_what_epoch_there_was() -> None:
+    async with running_node() as made:
+        [request] = made.controller.registrations
+        assert (request.broker_id, request.cluster_id, request.rack) == (3, "cluster", "b")
+        assert request.log_dirs == (DIRECTORY, UUID(int=9))
+        assert request.previous_broker_epoch == 12
+        [listener] = request.listeners
+        assert (listener.name, listener.host, listener.port) == ("PLAINTEXT", "host3", 9092)
+        assert "metadata.version" in {feature.name for feature in request.features}
+
+
+async def test_a_start_that_nothing_delays_waits_for_no_timer() -> None:
+    never = LifecycleSettings(heartbeat_interval_ms=600_000, session_timeout_ms=1_800_000)
+    async with node(never) as made:
+        await made.lifecycle.registered()
+        await made.lifecycle.unfenced()
+        assert await made.lifecycle.shut_down(60_000)
+
+
+async def test_a_refused_registration_is_sent_again() -> None:
+    def refuse(made: Node) -> None:
+        made.controller.refusals = [
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller"),
+        ]
+
+    async with node(prepare=refuse) as made:
+        assert await made.lifecycle.registered() == EPOCH
+        assert len(made.controller.registrations) == 2
+
+
+async def test_a_registration_that_does_not_succeed_in_time_is_fatal() -> None:
+    def refuse(made: Node) -> None:
+        made.controller.refusals = [ErrorCode.INCONSISTENT_CLUSTER_ID] * 1000
+
+    settings = LifecycleSettings(initial_registration_timeout_ms=30)
+    async with node(settings, refuse) as made:
+        with pytest.raises(KafkaError, match="could not register within 30 ms") as error:
+            await made.lifecycle.registered()
+        assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
+        assert len(made.fatal) == 1
+        assert made.lifecycle.state is BrokerState.SHUTTING_DOWN
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED, ErrorCode.REQUEST_TIMED_OUT]
+)
+async def test_a_refused_heartbeat_is_repeated_and_is_not_fatal(code: ErrorCode) -> None:
+    async with running_node() as made:
+        made.controller.refusals = [code]
+        count = len(made.controller.heartbeats)
+        await eventually(lambda: len(made.controller.heartbeats) > count + 2)
+        assert made.lifecycle.state is BrokerState.RUNNING
+        assert len(made.controller.registrations) == 1
+        assert made.fatal == []
+
+
+async def test_a_broker_stops_when_the_controller_lets_it_go() -> None:
+    async with running_node() as made:
+        made.controller.lets_go = False
+        stopping = asyncio.create_task(made.lifecycle.shut_down(60_000))
+        await eventually(lambda: len([one for one in made.controller.heartbeats if one.want_shut_down]) > 2)
+        assert made.lifecycle.state is BrokerState.CONTROLLED_SHUTDOWN
+        made.controller.lets_go = True
+        assert await stopping
+        assert made.lifecycle.state is BrokerState.SHUTTING_DOWN
+        count = len(made.controller.heartbeats)
+        await made.lifecycle.close()
+        assert len(made.controller.heartbeats) == count
+
+
+async def test_a_broker_that_is_not_let_go_stops_when_its_time_is_up() -> None:
+    async with running_node() as made:
+        made.controller.is_silent = True
+        assert not await made.lifecycle.shut_down(20)
+
+
+async def test_a_broker_that_never_ran_stops_without_asking() -> None:
+    async with node() as made:
+        await made.lifecycle.registered()
+        assert await made.lifecycle.shut_down(60_000)
+        with pytest.raises(KafkaError):
+            await made.lifecycle.unfenced()
+
+
+async def test_offline_directories_are_told_with_every_heartbeat() -> None:
+    async with running_node(LifecycleSettings(heartbeat_interval_ms=600_000)) as made:
+        made.lifecycle.directory_failed(DIRECTORY)
+        await eventually(lambda: made.controller.heartbeats[-1].offline_log_dirs == (DIRECTORY,))
+        assert made.fatal == []
+
+
+async def test_a_directory_failure_that_the_controller_does_not_hear_of_is_fatal() -> None:
+    async with running_node(LifecycleSettings(log_dir_failure_timeout_ms=20)) as made:
+        made.controller.is_silent = True
+        made.lifecycle.directory_failed(DIRECTORY)
+        await eventually(lambda: made.fatal)
+        assert str(DIRECTORY) in made.fatal[0]
+
+
+# ---- the former epoch
+
+
+def directories(*epochs: int | None) -> tuple[CrashFileSystem, list[str]]:
+    fs = CrashFileSystem()
+    paths = [f"/data{number}" for number in range(len(epochs))]
+    for path, epoch in zip(paths, epochs, strict=True):
+        fs.makedirs(path)
+        if epoch is not None:
+            CleanShutdownMarker(fs, path).write(epoch)
+    return fs, paths
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [([8], 8), ([8, 8], 8), ([8, 9], NO_EPOCH), ([8, None], NO_EPOCH), ([None], NO_EPOCH)],
+)
+def test_the_former_epoch_is_known_when_all_directories_agree(
+    epochs: list[int | None], expected: int
+) -> None:
+    fs, paths = directories(*epochs)
+    assert previous_broker_epoch(fs, paths, paths) == expected
+
+
+def test_the_former_epoch_is_not_known_when_a_directory_is_missing() -> None:
+    fs, paths = directories(8, 8)
+    assert previous_broker_epoch(fs, paths, paths[:1]) == NO_EPOCH
+    assert previous_broker_epoch(fs, [], []) == NO_EPOCH

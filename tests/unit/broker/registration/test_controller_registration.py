@@ -1,0 +1,68 @@
+"""A controller is in the metadata as it is, also after somebody else was there in its name."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+from tests.support.eventually import eventually
+from tests.support.metadata_store import channel_of
+from tests.support.single_controller import store_with_brokers, write
+from tidelog.base.clock import SystemClock
+from tidelog.broker.config.listeners import Listener, SecurityProtocol
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.registration.controller_registration import ControllerRegistration
+from tidelog.protocol.metadata_records.register_controller_record import RegisterControllerRecord
+
+OWN = UUID(int=77)
+
+
+@asynccontextmanager
+async def registering(store: MetadataStore) -> AsyncIterator[ControllerRegistration]:
+    registration = ControllerRegistration(
+        channel_of(store),
+        store,
+        SystemClock(),
+        node_id=1,
+        incarnation_id=OWN,
+        listeners=[Listener("CONTROLLER", "host1", 9093, SecurityProtocol.PLAINTEXT)],
+    )
+    registration.start()
+    try:
+        yield registration
+    finally:
+        await registration.close()
+
+
+def incarnation(store: MetadataStore) -> UUID | None:
+    found = store.image.controllers.get(1)
+    return None if found is None else found.incarnation_id
+
+
+async def test_a_controller_registers_with_its_listeners_and_features() -> None:
+    async with store_with_brokers(1) as store, registering(store):
+        await eventually(lambda: incarnation(store) == OWN)
+        record = store.image.controllers[1]
+        assert [(each.name, each.host, each.port) for each in record.end_points] == [
+            ("CONTROLLER", "host1", 9093)
+        ]
+        assert "metadata.version" in {feature.name for feature in record.features}
+
+
+async def test_a_former_incarnation_is_replaced_and_a_right_one_left_alone() -> None:
+    async with store_with_brokers(1) as store, registering(store):
+        await eventually(lambda: incarnation(store) == OWN)
+        await write(store, [RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=5))])
+        await eventually(lambda: incarnation(store) == OWN)
+        offset = store.image.offset
+        await write(store, [RegisterControllerRecord(controller_id=2, incarnation_id=UUID(int=6))])
+        assert store.image.offset == offset + 1
+
+
+async def test_nothing_is_asked_after_the_end() -> None:
+    async with store_with_brokers(1) as store:
+        async with registering(store):
+            await eventually(lambda: incarnation(store) == OWN)
+        await write(store, [RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=5))])
+        assert incarnation(store) == UUID(int=5)

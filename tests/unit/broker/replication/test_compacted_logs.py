@@ -1,0 +1,87 @@
+"""Followers of logs with the gaps that compaction leaves, each replica being compacted by itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.compaction import compact, keyed_batch, latest_of, read_log, roll
+from tests.support.eventually import eventually
+from tests.support.logs import NOW_MS
+from tests.support.replica_pair import ReplicaPair, bytes_of
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.log.partition_log import PartitionLog
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+async def pair() -> AsyncIterator[ReplicaPair]:
+    made = ReplicaPair()
+    yield made
+    await made.fetchers.close()
+
+
+def write(pair: ReplicaPair, *records: tuple[str, str | None]) -> None:
+    pair.leader.manager.partition(T0).append(keyed_batch(records), 1, NOW_MS)
+
+
+def compact_all(log: PartitionLog) -> None:
+    """Seal and compact what is there, as if all replicas had it."""
+    log.advance_high_watermark(log.log_end_offset)
+    roll(log)
+    compact(log)
+
+
+async def followed(pair: ReplicaPair) -> tuple[PartitionLog, PartitionLog]:
+    """Both logs, once the follower has all and the leader knows."""
+    leader, follower = pair.logs(T0)
+    await eventually(lambda: follower.high_watermark == leader.log_end_offset == leader.high_watermark)
+    return leader, follower
+
+
+def _goes_on(pair: ReplicaPair) -> bool:
+    """Whether the follower has another connection; until then its time passes."""
+    pair.follower.clock.now_ms += 20
+    return len(pair.connections) == 2
+
+
+async def test_a_new_follower_copies_a_compacted_log_as_it_is(pair: ReplicaPair) -> None:
+    pair.create("t", cleanup_policy="compact")
+    leader, _ = pair.logs(T0)
+    for number in range(5):
+        write(pair, ("a", f"{number}"))
+        write(pair, ("b", f"{number}"), ("c", None))
+        leader.roll(NOW_MS)
+    compact_all(leader)
+    pair.begin()
+    leader, follower = await followed(pair)
+    assert bytes_of(follower) == bytes_of(leader)
+    write(pair, ("a", "new"))
+    leader, follower = await followed(pair)
+    assert read_log(follower) == read_log(leader)
+    assert follower.log_end_offset == 16
+
+
+async def test_a_follower_whose_next_offsets_are_compacted_away_goes_on_behind_them(
+    pair: ReplicaPair,
+) -> None:
+    pair.create("t", cleanup_policy="compact")
+    pair.begin()
+    write(pair, ("a", "0"))
+    leader, follower = await followed(pair)
+    pair.unreachable = 1
+    pair.connections[0].break_off()
+    await eventually(lambda: pair.unreachable == 0)
+    for number in range(1, 6):
+        write(pair, ("a", f"{number}"))
+    write(pair, ("b", "0"))
+    compact_all(leader)
+    assert [record.offset for record in read_log(leader)] == [5, 6]
+    await eventually(lambda: _goes_on(pair))
+    leader, follower = await followed(pair)
+    assert [record.offset for record in read_log(follower)] == [0, 5, 6]
+    assert latest_of(read_log(follower)) == latest_of(read_log(leader))
+    compact_all(follower)
+    assert read_log(follower) == read_log(leader)

@@ -1,0 +1,138 @@
+"""Telling the controller which disk a replica is on."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.replicas import NODE, HandClock, Replicas
+from tests.unit.broker.test_partitions_being_made import HandMaker
+from tidelog.broker.replication.directory_assignments import DirectoryAssignments
+from tidelog.cluster.replica_directories import LOST
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.storage.disk.errors import StorageFailure
+
+FIRST, SECOND = UUID(int=9_001), UUID(int=9_002)
+
+
+class FakeChannel:
+    """Answers at once; the first `failures` requests fail."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.asked: list[AssignReplicasToDirsRequest] = []
+        self.failures = failures
+        self.failure: Exception = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
+
+    async def request(
+        self,
+        message: AssignReplicasToDirsRequest,
+        response: type[AssignReplicasToDirsResponse],
+        *,
+        deadline: int,
+    ) -> AssignReplicasToDirsResponse:
+        self.asked.append(message)
+        if len(self.asked) <= self.failures:
+            raise self.failure
+        return AssignReplicasToDirsResponse()
+
+    def told(self) -> dict[UUID, int]:
+        return {
+            directory.id: sum(len(topic.partitions) for topic in directory.topics)
+            for directory in self.asked[-1].directories
+        }
+
+
+def made(failures: int = 0) -> tuple[Replicas, FakeChannel, DirectoryAssignments]:
+    replicas = Replicas(None, "/first", "/second")
+    channel = FakeChannel(failures)
+    ids = {"/first": FIRST, "/second": SECOND}
+    assignments = DirectoryAssignments(channel, NODE, lambda: 101, ids, HandClock())
+    replicas.manager.listeners.append(assignments)
+    return replicas, channel, assignments
+
+
+async def test_a_replica_on_another_disk_than_the_metadata_says_is_told() -> None:
+    replicas, channel, assignments = made()
+    replicas.create("t", 4)
+    await eventually(lambda: channel.asked)
+    assert channel.told() == {FIRST: 2, SECOND: 2}
+    assert (channel.asked[0].broker_id, channel.asked[0].broker_epoch) == (NODE, 101)
+    await assignments.close()
+
+
+async def test_what_could_not_be_told_is_told_again() -> None:
+    replicas, channel, assignments = made(failures=1)
+    replicas.create("t", 2)
+    await eventually(lambda: len(channel.asked) == 2)
+    assert channel.told() == {FIRST: 1, SECOND: 1}
+    await assignments.close()
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("a bug"), AssertionError("FetchResponse in answer")])
+async def test_a_fault_while_telling_does_not_leave_replicas_untold(fault: Exception) -> None:
+    """The controller would elect nobody when the disk of such a replica fails."""
+    replicas, channel, assignments = made(failures=1)
+    channel.failure = fault
+    replicas.create("t", 2)
+    await eventually(lambda: len(channel.asked) == 2)
+    assert channel.told() == {FIRST: 1, SECOND: 1}
+    await assignments.close()
+
+
+async def test_a_replica_whose_disk_failed_before_it_was_made_there_is_told_as_lost() -> None:
+    """Of a replica in no directory that it knows the controller would have this node lead for ever."""
+    replicas, channel, assignments = made()
+    maker = HandMaker(replicas)
+    replicas.create("t", 1, replicas=(NODE, 2), isr=(NODE, 2))
+    maker.finish(StorageFailure("/first/t-0", "open", "read-only file system"))
+    assert replicas.manager.unavailable_count == 1
+    await eventually(lambda: channel.asked)
+    assert channel.told() == {LOST: 1}
+    await assignments.close()
+
+
+async def test_a_topic_that_is_made_again_in_one_step_with_its_deletion_is_not_lost() -> None:
+    """As a snapshot tells it: gone is the older topic, and the newer one is being made."""
+    replicas, channel, assignments = made()
+    maker = HandMaker(replicas)
+    older, newer = replicas.create("t"), UUID(int=77)
+    maker.finish_all()
+    await eventually(lambda: channel.asked)
+    partition = PartitionRecord(
+        partition_id=0, topic_id=newer, replicas=(NODE,), isr=(NODE,), leader=NODE, leader_epoch=0
+    )
+    replicas.replay(RemoveTopicRecord(topic_id=older), TopicRecord(name="t", topic_id=newer), partition)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    maker.finish_all()
+    await eventually(lambda: len(channel.asked) > 1)
+    assert LOST not in {each.id for asked in channel.asked for each in asked.directories}
+    await assignments.close()
+
+
+async def test_what_is_there_already_is_looked_at_and_nothing_is_told_of_what_is_right() -> None:
+    replicas, channel, assignments = made()
+    replicas.manager.listeners.clear()
+    topic_id = replicas.create("t", 2)
+    partitions = list(replicas.manager.partitions.values())
+    right = [one for one in partitions if one.log.directory.startswith("/first")]
+    assert len(right) == 1
+    index = right[0].topic_partition.partition
+    replicas.replay(PartitionChangeRecord(partition_id=index, topic_id=topic_id, directories=(FIRST,)))
+    assignments.check(right, replicas.image)
+    assert channel.asked == []
+    assignments.check(partitions, replicas.image)
+    await eventually(lambda: channel.asked)
+    assert channel.told() == {SECOND: 1}
+    await assignments.close()

@@ -1,0 +1,200 @@
+"""Fetchers whose leader has the beginning of its logs in the remote tier only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from uuid import UUID
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.logs import NOW_MS, append
+from tests.support.replica_pair import LEADER, ReplicaPair
+from tidelog.broker.observability.exposition import Exposition
+from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.replication.fetcher_metrics import report_fetchers
+from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
+from tidelog.remote.segment_metadata import (
+    EpochStart,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producers.producer_snapshot import encode_snapshot
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Reader:
+    """Gives the same of every segment, once `is_open` is set; fails `failures` times before."""
+
+    def __init__(self) -> None:
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.failures = 0
+        self.asked = 0
+        self.given_up = 0
+
+    async def fetch_auxiliary(
+        self, metadata: RemoteLogSegmentMetadata
+    ) -> tuple[Sequence[tuple[int, int]], bytes | None]:
+        self.asked += 1
+        try:
+            await self.is_open.wait()
+        except asyncio.CancelledError:
+            self.given_up += 1
+            raise
+        if self.failures:
+            self.failures -= 1
+            raise RemoteStorageError("503 Slow Down")
+        producer = ProducerEntry(producer_id=77, producer_epoch=0)
+        producer.batches.append(BatchMetadata(0, metadata.end_offset, 0, NOW_MS))
+        return [(0, 0)], encode_snapshot([producer])
+
+
+class TieredPair:
+    """A topic of two partitions; the first one's leader has offsets 0 to 2 in the tier only, 3 on disk."""
+
+    def __init__(self) -> None:
+        self.metadata = InMemoryRemoteLogMetadataManager()
+        self.reader = Reader()
+        self.pair = ReplicaPair(tier=FollowersTier(self.metadata, self.reader))
+        self.pair.create("t", 2, remote_storage_enable="true", local_retention_bytes="1")
+        log = self.leader
+        append(log, "a", "b", "c", leader_epoch=0)
+        log.roll(NOW_MS)
+        append(log, "d", leader_epoch=3)
+        log.advance_high_watermark(4)
+        log.note_highest_offset_in_remote_storage(2)
+        log.apply_retention(NOW_MS)
+        assert (log.log_start_offset, log.local_log_start_offset) == (0, 3)
+
+    @property
+    def leader(self) -> PartitionLog:
+        return self.pair.logs(T0)[0]
+
+    @property
+    def follower(self) -> PartitionLog:
+        return self.pair.logs(T0)[1]
+
+    async def publish(self) -> None:
+        """The metadata of the segment with offsets 0 to 2 is there."""
+        topic_id = self.pair.leader.image.topics_by_name["t"].id
+        partition = TopicIdPartition(topic_id, *T0)
+        self.metadata.on_partition_leadership_changes((partition,), ())
+        segment = RemoteLogSegmentId(partition, UUID(int=5))
+        epochs = (EpochStart(0, 0),)
+        await self.metadata.add_remote_log_segment_metadata(
+            RemoteLogSegmentMetadata(segment, 0, 2, NOW_MS, LEADER, NOW_MS, 100, epochs)
+        )
+        finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        await self.metadata.update_remote_log_segment_metadata(
+            RemoteLogSegmentMetadataUpdate(segment, NOW_MS, finished, LEADER)
+        )
+
+    async def until_equal(self) -> None:
+        """Time goes by until the follower has what the leader has."""
+
+        async def advance() -> None:
+            while not self.pair.are_equal(T0):
+                await self.pair.pass_ms(20)
+                await asyncio.sleep(0.001)
+
+        await asyncio.wait_for(advance(), 20)
+
+
+@pytest.fixture
+async def tiered() -> AsyncIterator[TieredPair]:
+    made = TieredPair()
+    yield made
+    await made.pair.fetchers.close()
+
+
+async def test_a_follower_joins_without_copying_what_is_in_the_tier(tiered: TieredPair) -> None:
+    await tiered.publish()
+    tiered.pair.begin()
+    await tiered.until_equal()
+    log = tiered.follower
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 3, 4)
+    assert log.leader_epochs.entries == [(0, 0), (3, 3)]
+    assert 77 in log.producers.producers
+    assert tiered.reader.asked == 1
+
+
+async def test_kafka_16105_the_others_are_copied_while_one_waits_for_the_tier(tiered: TieredPair) -> None:
+    await tiered.publish()
+    tiered.reader.is_open.clear()
+    tiered.pair.begin()
+    await eventually(lambda: tiered.reader.asked == 1)
+    for value in ("x", "y", "z"):
+        tiered.pair.append(T1, value)
+        await eventually(lambda: tiered.pair.are_equal(T1))
+    assert tiered.follower.log_end_offset == 0
+    tiered.reader.is_open.set()
+    await tiered.until_equal()
+
+
+async def test_metadata_that_comes_late_is_waited_for(tiered: TieredPair) -> None:
+    tiered.pair.begin()
+    await eventually(lambda: tiered.pair.fetchers.remote_restart_errors == 1)
+    await tiered.publish()
+    await tiered.until_equal()
+
+
+async def test_a_tier_that_fails_is_asked_again_and_that_is_counted(
+    tiered: TieredPair, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await tiered.publish()
+    tiered.reader.failures = 3
+    metrics = BrokerMetrics()
+    report_fetchers(metrics, tiered.pair.fetchers)
+    tiered.pair.begin()
+    await tiered.until_equal()
+    assert "503 Slow Down" in caplog.text
+    text = Exposition(metrics).text()[0].decode()
+    assert "buildremotelogauxstaterequests_total 4" in text
+    assert "buildremotelogauxstateerrors_total 3" in text
+
+
+async def test_a_new_leader_epoch_ends_what_was_asked_of_the_tier(tiered: TieredPair) -> None:
+    await tiered.publish()
+    tiered.reader.is_open.clear()
+    tiered.pair.begin()
+    await eventually(lambda: tiered.reader.asked == 1)
+    topic_id = tiered.pair.leader.image.topics_by_name["t"].id
+    tiered.pair.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=LEADER))
+    await eventually(lambda: tiered.reader.given_up == 1)
+    tiered.reader.is_open.set()
+    tiered.pair.append(T0, "of the new epoch")
+    await tiered.until_equal()
+
+
+async def test_who_stops_asks_nothing_more_of_the_tier(tiered: TieredPair) -> None:
+    await tiered.publish()
+    tiered.reader.is_open.clear()
+    tiered.pair.begin()
+    await eventually(lambda: tiered.reader.asked == 1)
+    await tiered.pair.fetchers.close()
+    assert tiered.reader.given_up == 1
+
+
+async def test_kip_1023_the_setting_is_followed_while_the_node_runs(tiered: TieredPair) -> None:
+    tiered.pair.begin()
+    key = "follower.fetch.last.tiered.offset.enable"
+    for value, expected in (("true", True), ("false", False)):
+        tiered.pair.follower.replay(
+            ConfigRecord(resource_type=4, resource_name="", name=key, value=value),
+        )
+        (fetcher,) = tiered.pair.fetchers.fetchers
+        assert fetcher.core._aux.prefers_last_tiered_offset is expected

@@ -1,0 +1,184 @@
+"""What a follower's state machine wants, done on real logs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import NOW_MS, TOPIC_PARTITION, append, batch, open_log, values_of
+from tests.support.tiered_logs import tiered_log
+from tidelog.broker.replication.follower_log import perform
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.follower_state import (
+    Append,
+    FollowedPartition,
+    RestartAt,
+    RestartFromRemote,
+    Truncate,
+)
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producers.producer_snapshot import encode_snapshot
+
+SETTINGS = FollowerSettings(
+    replica_id=2,
+    partition_max_bytes=1 << 20,
+    max_bytes=1 << 20,
+    min_bytes=1,
+    max_wait_ms=0,
+    backoff_ms=1_000,
+)
+
+
+@dataclass
+class Following:
+    """One real log that is followed in leader epoch 5."""
+
+    log: PartitionLog
+    fetcher: FollowerFetcher
+
+    @property
+    def partition(self) -> FollowedPartition:
+        return self.fetcher.partitions[TOPIC_PARTITION]
+
+    def appended(
+        self, records: bytes | bytearray, *, high_watermark: int = 0, log_start_offset: int = 0
+    ) -> bool:
+        action = Append(
+            self.partition, self.log.log_end_offset, memoryview(records), high_watermark, log_start_offset
+        )
+        moved = perform(action, self.log, NOW_MS)
+        self.fetcher.performed(action)
+        return moved
+
+
+@pytest.fixture
+def follower() -> Following:
+    log = open_log(CrashFileSystem())
+    fetcher = FollowerFetcher(SETTINGS)
+    fetcher.add(TOPIC_PARTITION, UUID(int=1), 5, log)
+    return Following(log, fetcher)
+
+
+@pytest.fixture
+def behind_the_tier() -> Following:
+    """Offsets 0 to 3 are in the tier, of epochs 0 and 2; what comes next is of epoch 5."""
+    log = tiered_log()
+    append(log, "what the leader does not have any more on its disk", leader_epoch=0)
+    fetcher = FollowerFetcher(SETTINGS)
+    fetcher.add(TOPIC_PARTITION, UUID(int=1), 5, log)
+    following = Following(log, fetcher)
+    producer = ProducerEntry(producer_id=77, producer_epoch=0)
+    producer.batches.append(BatchMetadata(0, 3, 0, NOW_MS))
+    epochs = (EpochEntry(0, 0), EpochEntry(2, 2), EpochEntry(5, 4))
+    restart = RestartFromRemote(following.partition, 4, 0, epochs, encode_snapshot([producer]), "test")
+    assert not perform(restart, log, NOW_MS), "nobody sees more than before"
+    return following
+
+
+def records(*values: str, base_offset: int = 0, leader_epoch: int = 5) -> bytes:
+    return bytes(batch(values, base_offset=base_offset, leader_epoch=leader_epoch))
+
+
+def test_batches_are_appended_byte_for_byte_with_their_epochs(follower: Following) -> None:
+    sent = records("a", leader_epoch=3) + records("b", "c", base_offset=1, leader_epoch=5)
+    assert follower.appended(sent, high_watermark=1)
+    read = follower.log.read(0, 1 << 20).records
+    assert read is not None and read.read() == sent
+    assert follower.log.leader_epochs.entries == [(3, 0), (5, 1)]
+    assert (follower.log.log_end_offset, follower.log.high_watermark) == (3, 1)
+    assert (follower.partition.fetch_offset, follower.partition.last_fetched_epoch) == (3, 5)
+
+
+def test_the_high_watermark_goes_no_further_than_the_log(follower: Following) -> None:
+    follower.appended(records("a"), high_watermark=100)
+    assert follower.log.high_watermark == 1
+    assert not follower.appended(b"", high_watermark=100), "nothing new can be seen"
+
+
+def test_the_high_watermark_does_not_go_back_with_a_leader_that_does_not_know_it_yet(
+    follower: Following,
+) -> None:
+    follower.appended(records("a", "b"), high_watermark=2)
+    follower.appended(b"", high_watermark=0)
+    assert follower.log.high_watermark == 2
+
+
+def test_the_log_start_follows_the_leaders(follower: Following) -> None:
+    follower.appended(records("a") + records("b", base_offset=1), high_watermark=2, log_start_offset=1)
+    assert follower.log.log_start_offset == 1
+
+
+def test_an_empty_log_can_start_within_a_batch(follower: Following) -> None:
+    perform(RestartAt(follower.partition, 2, "test"), follower.log, NOW_MS)
+    assert follower.log.log_end_offset == 2
+    follower.appended(records("a", "b", "c", "d", base_offset=0), high_watermark=4, log_start_offset=2)
+    assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 4)
+
+
+def test_batches_of_a_later_epoch_than_the_one_that_is_followed_are_refused(follower: Following) -> None:
+    with pytest.raises(KafkaError) as caught:
+        follower.appended(records("a", leader_epoch=6))
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert follower.log.log_end_offset == 0
+
+
+def test_a_damaged_batch_is_refused_and_nothing_of_the_answer_is_appended(follower: Following) -> None:
+    damaged = bytearray(records("a") + records("b", base_offset=1))
+    damaged[-1] ^= 1
+    with pytest.raises(KafkaError) as caught:
+        follower.appended(damaged)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert follower.log.log_end_offset == 0
+
+
+def test_a_batch_that_was_cut_off_by_the_limit_of_the_answer_is_left_for_the_next(
+    follower: Following,
+) -> None:
+    follower.appended(records("a") + records("b", base_offset=1)[:-3])
+    assert follower.log.log_end_offset == 1
+
+
+def test_a_cut_below_the_high_watermark_is_done_and_logged(
+    follower: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    append(follower.log, "a", leader_epoch=0)
+    append(follower.log, "b", leader_epoch=1)
+    perform(Truncate(follower.partition, 1, True, "epoch 0 ends at 1"), follower.log, NOW_MS)
+    assert values_of(follower.log) == ["a"]
+    assert follower.log.high_watermark == 1
+    (record,) = [each for each in caplog.records if each.levelname == "WARNING"]
+    assert "cut from 2 to 1, high watermark 2" in record.getMessage()
+
+
+def test_a_log_begins_behind_the_tier_with_its_epochs_and_producers(behind_the_tier: Following) -> None:
+    log = behind_the_tier.log
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 4)
+    assert log.high_watermark == 4, "what is in the tier is committed"
+    assert log.leader_epochs.entries == [(0, 0), (2, 2), (5, 4)]
+    assert list(log.producers.producers) == [77]
+    behind_the_tier.appended(records("e", base_offset=4), high_watermark=5)
+    assert values_of(log, 4) == ["e"] and log.high_watermark == 5
+
+
+def test_the_log_start_of_the_leader_is_followed_within_what_is_in_the_tier(
+    behind_the_tier: Following,
+) -> None:
+    log = behind_the_tier.log
+    behind_the_tier.appended(b"", log_start_offset=1)
+    assert (log.log_start_offset, log.local_log_start_offset) == (1, 4)
+    behind_the_tier.appended(b"", log_start_offset=3)
+    assert (log.log_start_offset, log.local_log_start_offset) == (3, 4)
+    assert log.leader_epochs.entries == [(2, 3), (5, 4)]
+
+
+def test_an_epoch_without_a_record_goes_when_the_next_leader_does_not_have_it(
+    behind_the_tier: Following,
+) -> None:
+    perform(Truncate(behind_the_tier.partition, 4, True, "test"), behind_the_tier.log, NOW_MS)
+    assert behind_the_tier.log.leader_epochs.entries == [(0, 0), (2, 2)]

@@ -1,0 +1,89 @@
+"""A node may answer from memory when the controller or the followers prove that nobody succeeded it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from tests.support.network import FakeClock
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.replication.leadership_lease import LeadershipLease
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+
+SESSION_MS = 9_000
+
+
+class Followed:
+    """A led partition whose followers were last heard of at a time."""
+
+    topic_partition = TopicPartition("__consumer_offsets", 0)
+    is_led = True
+
+    def __init__(self, at_ms: int) -> None:
+        self.at_ms = at_ms
+
+    def is_followed_since(self, since_ms: int) -> bool:
+        return self.at_ms >= since_ms
+
+
+@pytest.mark.parametrize(
+    ("confirmed_ms", "followed_ms", "is_likely"),
+    [(100_000, 0, True), (0, 100_000, True), (95_500, 0, True), (95_499, 95_499, False), (0, 0, False)],
+    ids=["heartbeat", "followers", "half a session", "longer", "cut off"],
+)
+def test_either_proof_is_enough_to_serve_for_half_a_session(
+    confirmed_ms: int, followed_ms: int, is_likely: bool
+) -> None:
+    lease, _ = lease_at(100_000, confirmed_ms)
+    assert lease.is_likely(cast(Partition, Followed(followed_ms))) is is_likely
+
+
+@pytest.mark.parametrize(("confirmed_ms", "is_confirmed"), [(95_500, True), (95_499, False)])
+def test_a_heartbeat_counts_for_half_a_session(confirmed_ms: int, is_confirmed: bool) -> None:
+    lease, _ = lease_at(100_000, confirmed_ms)
+    assert lease.is_confirmed is is_confirmed
+
+
+async def test_who_follows_proves_nothing_by_its_own_heartbeats() -> None:
+    lease, _ = lease_at(100_000, confirmed_ms=100_000)
+    partition = Followed(0)
+    partition.is_led = False
+    assert not lease.is_likely(cast(Partition, partition))
+    with pytest.raises(KafkaError):
+        await lease.confirm(cast(Partition, partition))
+
+
+async def test_a_heartbeat_within_half_a_session_proves_it_at_once() -> None:
+    lease, _ = lease_at(100_000, confirmed_ms=95_500)
+    await lease.confirm(cast(Partition, Followed(0)))
+
+
+async def test_without_heartbeats_followers_must_come_after_the_question() -> None:
+    """A fetch before it proves nothing: the session may have been over since."""
+    lease, clock = lease_at(100_000, confirmed_ms=95_499)
+    partition = Followed(100_000)
+    waiting = asyncio.ensure_future(lease.confirm(cast(Partition, partition)))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    clock.now_ms += 300
+    partition.at_ms = clock.now_ms
+    await waiting
+
+
+async def test_who_hears_of_nobody_for_half_a_session_knows_nothing() -> None:
+    lease, clock = lease_at(100_000, confirmed_ms=0)
+    waiting = asyncio.ensure_future(lease.confirm(cast(Partition, Followed(100_000))))
+    await asyncio.sleep(0)
+    clock.now_ms += SESSION_MS // 2 + 1
+    with pytest.raises(KafkaError) as error:
+        await waiting
+    assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def lease_at(now_ms: int, confirmed_ms: int) -> tuple[LeadershipLease, FakeClock]:
+    clock = FakeClock()
+    clock.now_ms = now_ms
+    return LeadershipLease(clock, SESSION_MS, lambda: confirmed_ms), clock

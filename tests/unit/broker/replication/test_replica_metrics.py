@@ -1,0 +1,61 @@
+"""Counts and sizes of the partitions on a node."""
+
+from __future__ import annotations
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.replicas import NODE, NOW_MS, Replicas
+from tidelog.broker.observability.exposition import Exposition
+from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.replication.replica_metrics import report_replicas
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.record import BatchBuilder
+
+
+def read(metrics: BrokerMetrics) -> dict[str, float]:
+    text, _ = Exposition(metrics).text()
+    return {
+        sample.name
+        + ",".join(f" {value}" for _, value in sorted(sample.labels.items(), reverse=True)): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_partitions_are_counted_by_what_the_metadata_says_of_them() -> None:
+    replicas = Replicas()
+    metrics = BrokerMetrics()
+    report_replicas(metrics, replicas.manager)
+    replicas.create("whole", partitions=3)
+    topic_id = replicas.create("shared", isr=(NODE, 2, 3), min_insync_replicas="2")
+    prefix = "kafka_server_replicamanager_"
+    found = read(metrics)
+    assert found[prefix + "partitioncount"] == found[prefix + "leadercount"] == 4
+    assert found[prefix + "underreplicatedpartitions"] == found[prefix + "underminisrpartitioncount"] == 0
+    replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=(NODE,)))
+    found = read(metrics)
+    assert found[prefix + "underreplicatedpartitions"] == found[prefix + "underminisrpartitioncount"] == 1
+    replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1))
+    found = read(metrics)
+    assert found[prefix + "offlinereplicacount"] == 0
+    assert found[prefix + "leadercount"] == 3
+    assert found["kafka_log_logmanager_offlinelogdirectorycount"] == 0
+
+
+def test_every_log_reports_its_size_and_bounds() -> None:
+    replicas = Replicas()
+    metrics = BrokerMetrics()
+    report_replicas(metrics, replicas.manager)
+    replicas.create("t", partitions=2)
+    builder = BatchBuilder()
+    for _ in range(5):
+        builder.append(NOW_MS, b"k", b"v")
+    batch = builder.build()
+    replicas.manager.partition(TopicPartition("t", 1)).append(batch, 1, NOW_MS)
+    found = read(metrics)
+    assert found["kafka_log_log_size t, 1"] == len(batch)
+    assert found["kafka_log_log_size t, 0"] == 0
+    assert found["kafka_log_log_logendoffset t, 1"] == 5
+    assert found["kafka_log_log_logstartoffset t, 1"] == 0
+    assert found["kafka_log_log_numlogsegments t, 1"] == 1

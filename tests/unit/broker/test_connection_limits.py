@@ -1,0 +1,139 @@
+"""Limits of connections that change while the broker runs, of hosts whose name servers are slow."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.support.eventually import eventually
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.network.config import NetworkConfig, names_hosts
+from tidelog.broker.network.server import NetworkServer
+from tidelog.broker.node.wiring.connection_limits import ConnectionLimits
+
+KEY = "max.connections.per.ip.overrides"
+
+
+class SlowNameServer:
+    """Answers nobody before `release` is set; `asked` says for which hosts it was asked."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.asked: list[str] = []
+
+    def getaddrinfo(self, host: str, *_: object, **options: object) -> list[tuple[object, ...]]:
+        self.asked.append(host)
+        assert self.release.wait(30)
+        if host.startswith("nowhere"):
+            raise socket.gaierror("no such host")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"10.0.0.{host[-1]}", 0))]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowNameServer]:
+    server = SlowNameServer()
+    monkeypatch.setattr(socket, "getaddrinfo", server.getaddrinfo)
+    yield server
+    server.release.set()
+
+
+@pytest.fixture
+def executor() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+def config(overrides: str) -> BrokerConfig:
+    return BrokerConfig({"node.id": "1", KEY: overrides})
+
+
+async def test_the_event_loop_does_not_wait_for_a_name_server(
+    names: SlowNameServer, executor: ThreadPoolExecutor
+) -> None:
+    network = NetworkServer(NetworkConfig())
+    limits = ConnectionLimits(network, executor)
+    limits.follow(config("slow-1:5"))
+    await eventually(lambda: names.asked)
+    assert network.quota.config.max_connections_per_ip_overrides == {}
+    names.release.set()
+    await eventually(lambda: network.quota.config.max_connections_per_ip_overrides == {"10.0.0.1": 5})
+    await limits.close()
+    await network.close()
+
+
+async def test_addresses_are_used_at_once_and_a_look_up_before_them_is_too_late(
+    names: SlowNameServer, executor: ThreadPoolExecutor
+) -> None:
+    network = NetworkServer(NetworkConfig())
+    limits = ConnectionLimits(network, executor)
+    limits.follow(config("late-1:5"))
+    await eventually(lambda: names.asked)
+    limits.follow(config("10.0.0.9:3"))
+    assert network.quota.config.max_connections_per_ip_overrides == {"10.0.0.9": 3}
+    names.release.set()
+    executor.submit(int).result()
+    await limits.close()
+    assert network.quota.config.max_connections_per_ip_overrides == {"10.0.0.9": 3}
+    await network.close()
+
+
+async def test_of_several_changes_the_last_is_looked_up(
+    names: SlowNameServer, executor: ThreadPoolExecutor
+) -> None:
+    network = NetworkServer(NetworkConfig())
+    limits = ConnectionLimits(network, executor)
+    for number in range(2, 9):
+        limits.follow(config(f"changed-{number}:{number}"))
+        await eventually(lambda: names.asked)
+    names.release.set()
+    await eventually(lambda: network.quota.config.max_connections_per_ip_overrides == {"10.0.0.8": 8})
+    assert names.asked == ["changed-2", "changed-8"]
+    await limits.close()
+    await network.close()
+
+
+async def test_a_host_without_an_address_leaves_the_limits_as_they_are(
+    names: SlowNameServer, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    network = NetworkServer(NetworkConfig(max_connections_per_ip_overrides={"10.0.0.7": 7}))
+    limits = ConnectionLimits(network, executor)
+    names.release.set()
+    limits.follow(config("nowhere:5"))
+    await eventually(lambda: caplog.records)
+    assert "nowhere:5" in caplog.records[0].getMessage()
+    assert network.quota.config.max_connections_per_ip_overrides == {"10.0.0.7": 7}
+    await limits.close()
+    await network.close()
+
+
+async def test_a_look_up_that_fails_too_late_is_no_error(
+    names: SlowNameServer, executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
+) -> None:
+    """asyncio logs an exception that nobody has taken from its future."""
+    caplog.set_level(logging.WARNING)
+    network = NetworkServer(NetworkConfig())
+    limits = ConnectionLimits(network, executor)
+    limits.follow(config("nowhere-late:5"))
+    await eventually(lambda: names.asked)
+    limits.follow(config("found-2:5"))
+    names.release.set()
+    await eventually(lambda: network.quota.config.max_connections_per_ip_overrides == {"10.0.0.2": 5})
+    await limits.close()
+    await network.close()
+    gc.collect()
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", False), ("10.0.0.1:5, [::1]:3", False), ("10.0.0.1:5,host:3", True), ("host:3", True)],
+)
+def test_only_names_of_hosts_are_looked_up(text: str, expected: bool) -> None:
+    assert names_hosts(text) is expected

@@ -1,0 +1,272 @@
+"""Batches that lie, and batches that are bombs, produced over the wire to topics that must look into them.
+
+Each gets the error code that Kafka gives, the broker's memory stays bounded, and a neighbour on another
+connection is answered all the while: nothing here may hold up the event loop for long.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
+from tests.support.forged_batches import batch_of_least_records, batch_with_payload, now_ms, valid_batch
+from tests.support.raw_client import RawClient
+from tidelog.protocol.batch import read_header, write_header
+from tidelog.protocol.compression import Compression, compress
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.record import BatchBuilder
+from tidelog.testing.embedded import EmbeddedCluster
+
+TOPICS = {
+    "plain": {},
+    "gzip": {"compression.type": "gzip"},
+    "lz4": {"compression.type": "lz4", "message.timestamp.type": "LogAppendTime"},
+    "uncompressed": {"compression.type": "uncompressed"},
+    "compact": {"cleanup.policy": "compact"},
+    "log-append-time": {"message.timestamp.type": "LogAppendTime"},
+    "limited-age": {"message.timestamp.before.max.ms": "3600000"},
+}
+LOOKING = ("gzip", "lz4", "uncompressed", "compact", "limited-age")
+"""Topics whose batches have to be expanded and looked into."""
+
+BOMB_MEBIBYTES = 256
+GROWTH_BYTES_MAX = 96 * 1024 * 1024
+SILENCE_S_MAX = 10.0
+"""A bound for broken machines; what is meant is one second, and benchmarks are where that is measured."""
+CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
+
+Lie = Callable[[bytearray], None]
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[RawClient]:
+    with EmbeddedCluster() as cluster:
+        host, port = cluster.bootstrap_servers.split(":")
+        with RawClient(host, int(port)) as connected:
+            topics = tuple(
+                CreatableTopic(
+                    name=name,
+                    num_partitions=1,
+                    replication_factor=1,
+                    configs=tuple(
+                        CreatableTopicConfig(name=key, value=value) for key, value in config.items()
+                    ),
+                )
+                for name, config in TOPICS.items()
+            )
+            created = connected.ask(
+                CreateTopicsRequest(topics=topics, timeout_ms=9000), 7, CreateTopicsResponse
+            )
+            assert not any(topic.error_code for topic in created.topics), created
+            yield connected
+
+
+class Watch:
+    """A neighbour that asks without end; `silence_s` is the longest it waited for an answer."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._client = RawClient(*address)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.silence_s = 0.0
+        self._memory_before = 0
+        self.growth_bytes = 0
+
+    def __enter__(self) -> Watch:
+        self._memory_before = resident_bytes()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        self._client.close()
+        assert self.silence_s < SILENCE_S_MAX
+        assert self.growth_bytes < GROWTH_BYTES_MAX
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.01):
+            asked = time.monotonic()
+            self._client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+            self.silence_s = max(self.silence_s, time.monotonic() - asked)
+            self.growth_bytes = max(self.growth_bytes, resident_bytes() - self._memory_before)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def changed(**fields: int) -> Lie:
+    """Other header fields, under a checksum that holds."""
+    return lambda records: write_header(records, 0, read_header(records)._replace(**fields))
+
+
+def produce(client: RawClient, topic: str, records: bytes | bytearray | None, version: int = 9) -> ErrorCode:
+    data = (PartitionProduceData(index=0, records=None if records is None else bytes(records)),)
+    request = ProduceRequest(
+        acks=-1, timeout_ms=9000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
+    )
+    answer = client.ask(request, version, ProduceResponse)
+    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+
+def offset_at(client: RawClient, topic: str, timestamp: int) -> tuple[ErrorCode, int]:
+    partitions = (ListOffsetsPartition(partition_index=0, timestamp=timestamp),)
+    request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=partitions),))
+    answer = client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0]
+    return ErrorCode(answer.error_code), answer.offset
+
+
+def poke(at: int, data: bytes) -> Lie:
+    """Other bytes, under a checksum that does not hold any more if it covers them."""
+
+    def lie(records: bytearray) -> None:
+        records[at : at + len(data)] = data
+
+    return lie
+
+
+LIES: list[tuple[str, ErrorCode, Lie]] = [
+    ("a count of one more", ErrorCode.INVALID_RECORD, changed(record_count=4)),
+    ("a count of one less", ErrorCode.INVALID_RECORD, changed(record_count=2)),
+    ("no records", ErrorCode.INVALID_RECORD, changed(record_count=0)),
+    ("a negative count", ErrorCode.INVALID_RECORD, changed(record_count=-1)),
+    (
+        "the largest count",
+        ErrorCode.INVALID_RECORD,
+        changed(record_count=2**31 - 1, last_offset_delta=2**31 - 2),
+    ),
+    ("a last offset ahead", ErrorCode.INVALID_RECORD, changed(last_offset_delta=9)),
+    ("a negative last offset", ErrorCode.INVALID_RECORD, changed(last_offset_delta=-1)),
+    ("a base offset", ErrorCode.INVALID_RECORD, changed(base_offset=5)),
+    ("a control batch", ErrorCode.INVALID_RECORD, changed(attributes=0x20)),
+    ("an unknown codec", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, changed(attributes=5)),
+    ("a producer without a sequence", ErrorCode.INVALID_RECORD, changed(producer_id=7, producer_epoch=0)),
+    ("a checksum that is wrong", ErrorCode.CORRUPT_MESSAGE, poke(17, b"\0\0\0\0")),
+    ("a bit flipped in a record", ErrorCode.CORRUPT_MESSAGE, poke(70, b"\xff")),
+    ("magic 1", ErrorCode.INVALID_RECORD, poke(16, b"\x01")),
+    ("magic 9", ErrorCode.CORRUPT_MESSAGE, poke(16, b"\x09")),
+    ("a negative length", ErrorCode.CORRUPT_MESSAGE, poke(8, b"\xff\xff\xff\xff")),
+    ("the largest length", ErrorCode.INVALID_RECORD, poke(8, b"\x7f\xff\xff\xff")),
+    ("a length of nothing", ErrorCode.CORRUPT_MESSAGE, poke(8, b"\0\0\0\0")),
+    ("the end of time", ErrorCode.INVALID_TIMESTAMP, changed(max_timestamp=2**63 - 1)),
+]
+
+
+@pytest.mark.parametrize("topic", list(TOPICS))
+@pytest.mark.parametrize(("code", "lie"), [case[1:] for case in LIES], ids=[case[0] for case in LIES])
+def test_a_batch_that_lies_about_itself_is_refused(
+    client: RawClient, topic: str, code: ErrorCode, lie: Lie
+) -> None:
+    records = valid_batch()
+    lie(records)
+    if code is ErrorCode.INVALID_TIMESTAMP and "LogAppendTime" in TOPICS[topic].values():
+        code = ErrorCode.NONE
+    assert produce(client, topic, records) is code
+    assert produce(client, topic, valid_batch()) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("records", [None, b"", b"\0", b"\0" * 60, b"\0" * 61, b"\xff" * 200])
+def test_what_is_no_batch_is_refused(client: RawClient, records: bytes | None) -> None:
+    assert produce(client, "plain", records) in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
+
+
+def test_an_empty_batch_is_refused(client: RawClient) -> None:
+    for topic in TOPICS:
+        assert produce(client, topic, BatchBuilder().build()) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("topic", LOOKING)
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x0e\0\0\0\1\1",
+        b"\x80" * 12,
+        b"\xff\xff\xff\xff\x0f\0\0\0\1\1\0",
+        struct.pack(">q", -1),
+        # A record whose timestamp leaves 64 bits: the largest delta on top of now.
+        b"\x1e\0\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\0\2k\1\0",
+        # The largest count of headers.
+        b"\x14\0\0\0\2k\1\xfe\xff\xff\xff\x0f",
+    ],
+    ids=["nothing", "cut off", "varint", "length", "negative", "timestamp", "headers"],
+)
+def test_records_that_are_none_are_refused_where_they_are_looked_at(
+    client: RawClient, topic: str, payload: bytes
+) -> None:
+    codec = Compression.ZSTD if topic in ("gzip", "lz4", "uncompressed") else Compression.NONE
+    records = batch_with_payload(compress(codec, payload) if codec else payload, codec)
+    assert produce(client, topic, records) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
+@pytest.mark.parametrize("topic", LOOKING)
+def test_a_bomb_is_refused_in_bounded_memory_where_it_must_be_opened(
+    client: RawClient, topic: str, codec: Compression
+) -> None:
+    mebibytes = {Compression.SNAPPY: 20, Compression.LZ4: 200}.get(codec, BOMB_MEBIBYTES)
+    payload = bomb(codec, mebibytes)
+    assert len(payload) < 1_000_000
+    with Watch(client.address):
+        if topic == codec.name.lower():
+            codec = Compression.ZSTD
+            payload = bomb(codec, BOMB_MEBIBYTES)
+        assert produce(client, topic, batch_with_payload(payload, codec)) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("size", [2**31, 2**32 - 1])
+def test_a_size_that_a_codec_declares_is_not_believed(client: RawClient, size: int) -> None:
+    lies = {
+        Compression.ZSTD: zstd_frame_that_declares(size),
+        Compression.SNAPPY: snappy_block_that_declares(size),
+    }
+    with Watch(client.address):
+        for codec, payload in lies.items():
+            assert produce(client, "compact", batch_with_payload(payload, codec)) is ErrorCode.INVALID_RECORD
+
+
+def test_a_bomb_that_was_stored_unopened_does_not_go_off_in_a_search_by_time(client: RawClient) -> None:
+    before = now_ms()
+    for codec in (Compression.GZIP, Compression.ZSTD, Compression.LZ4):
+        mebibytes = 200 if codec is Compression.LZ4 else BOMB_MEBIBYTES
+        assert produce(client, "plain", batch_with_payload(bomb(codec, mebibytes), codec)) is ErrorCode.NONE
+        with Watch(client.address):
+            code, offset = offset_at(client, "plain", before)
+            assert code is ErrorCode.NONE and offset >= 0
+            assert offset_at(client, "plain", -3)[0] is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("topic", list(TOPICS))
+def test_a_million_records_in_one_batch_hold_nobody_up(client: RawClient, topic: str) -> None:
+    """A record of the least size compresses to nothing, so that a million fit into a small request."""
+    records = batch_of_least_records(1_000_000)
+    with Watch(client.address):
+        expected = ErrorCode.INVALID_RECORD if topic in LOOKING else ErrorCode.NONE
+        assert produce(client, topic, records) is expected
+        assert offset_at(client, topic, now_ms() - 3_600_000)[0] is ErrorCode.NONE

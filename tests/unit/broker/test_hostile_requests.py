@@ -1,0 +1,321 @@
+"""A running broker against requests that nobody well-meaning sends, for every API and version it serves.
+
+Whatever comes: it is answered, or that one connection is closed; everybody else is served meanwhile;
+nothing is logged as a failure of ours; memory stays where it was. Well-formed requests with extreme
+values get an error code that says what is wrong, never UNKNOWN_SERVER_ERROR.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.long_strings import LONGEST_STRING, with_strings
+from tests.support.mutations import mutated
+from tests.support.random_messages import (
+    Domain,
+    Shape,
+    declared_fields,
+    inner_struct,
+    random_message,
+    random_messages,
+)
+from tests.support.raw_client import RawClient, decoded_answer, served_versions
+from tidelog.protocol.codec import encode
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.framing import encode_request
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import ApiKey, request_header_version, request_type
+from tidelog.protocol.schema import Message, Struct, Uuid
+from tidelog.testing.embedded import EmbeddedCluster
+
+MUTATIONS_PER_VERSION = 60
+GROWTH_BYTES_MAX = 64 * 1024 * 1024
+TOPICS = ("topic-1", "a")
+GOOD_TOPIC = "good"
+CORRELATION_ID = 77
+
+CONFIG = {
+    # Not a number that a request names by chance: whoever asks may unregister a broker.
+    "node.id": "31337",
+    "auto.create.topics.enable": "false",
+    # Waiting for members that never come is right, and no business of this test.
+    "group.min.session.timeout.ms": "1",
+    "group.max.session.timeout.ms": "50",
+    "socket.request.max.bytes": "1048576",
+}
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(config=CONFIG) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def address(cluster: EmbeddedCluster) -> tuple[str, int]:
+    host, port = cluster.bootstrap_servers.split(":")
+    return host, int(port)
+
+
+@pytest.fixture(scope="module")
+def topic_id(address: tuple[str, int]) -> UUID:
+    """The id of a topic that exists; the texts of random messages name it."""
+    with RawClient(*address) as client:
+        topics = tuple(
+            CreatableTopic(name=name, num_partitions=2, replication_factor=1)
+            for name in (*TOPICS, GOOD_TOPIC)
+        )
+        created = client.ask(CreateTopicsRequest(topics=topics, timeout_ms=9000), 7, CreateTopicsResponse)
+        assert not any(topic.error_code for topic in created.topics)
+        return created.topics[0].topic_id
+
+
+@pytest.fixture
+def no_failures(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing that went wrong in the broker stays silent."""
+    caplog.set_level(logging.WARNING)
+    yield
+    failures = [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR]
+    assert not failures, failures[0].getMessage() + "\n" + str(failures[0].exc_text)
+
+
+class Neighbour:
+    """A client that behaves, on a connection of its own: produces and reads metadata until told to stop."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._client = RawClient(*address)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.served = 0
+        self.failure: BaseException | None = None
+
+    def __enter__(self) -> Neighbour:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        self._client.close()
+        assert self.failure is None, f"after {self.served} requests: {self.failure!r}"
+        assert self.served > 0
+
+    def _run(self) -> None:
+        builder = BatchBuilder()
+        builder.append(-1, b"key", b"value")
+        data = (PartitionProduceData(index=0, records=bytes(builder.build())),)
+        produce = ProduceRequest(
+            acks=-1, timeout_ms=9000, topic_data=(TopicProduceData(name=GOOD_TOPIC, partition_data=data),)
+        )
+        metadata = MetadataRequest(topics=(MetadataRequestTopic(name=GOOD_TOPIC),))
+        try:
+            is_last = False
+            while not is_last:
+                # A last round comes after the end. The pause is for the processors that all tests share.
+                is_last = self._stop.wait(0.01)
+                written = self._client.ask(produce, 9, ProduceResponse)
+                assert written.responses[0].partition_responses[0].error_code == 0
+                seen = self._client.ask(metadata, 9, MetadataResponse)
+                assert seen.topics[0].error_code == 0
+                self.served += 1
+        except BaseException as error:
+            self.failure = error
+
+
+def resident_bytes() -> int:
+    """Memory of this process, in which broker and client live both."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def id_fields(cls: type[Struct]) -> Iterator[tuple[type[Struct], str]]:
+    """Every field of `cls`, at any depth, that holds a topic id."""
+    for field in declared_fields(cls):
+        if isinstance(field.kind, Uuid):
+            yield cls, field.name
+        inner = inner_struct(field.kind)
+        if inner is not None:
+            yield from id_fields(inner)
+
+
+def domain_of(cls: type[Message], topic_id: UUID) -> Domain:
+    """Ids that sometimes exist, and no wish to wait for anything."""
+    domain: dict[tuple[type[Struct], str], Any] = {
+        key: lambda random: random.choice((topic_id, topic_id, UUID(int=9))) for key in id_fields(cls)
+    }
+    domain[FetchRequest, "max_wait_ms"] = lambda random: random.choice((0, 1, -1, -(2**31)))
+    domain[ProduceRequest, "acks"] = lambda random: random.choice((-1, 1, 1, 2, -2, 2**15 - 1))
+    return domain
+
+
+def requests_of(key: ApiKey, version: int, topic_id: UUID, mixed: int) -> list[Any]:
+    cls = request_type(key)
+    return random_messages(cls, version, "hostile", mixed, domain_of(cls, topic_id))
+
+
+def header_of(key: int, version: int) -> bytes:
+    flexible = request_header_version(key, version) > 1
+    return struct.pack(">hhih", key, version, CORRELATION_ID, -1) + (b"\0" if flexible else b"")
+
+
+def hostile_frames(key: ApiKey, version: int, topic_id: UUID) -> Iterator[bytes]:
+    """Frames with a right size prefix and anything but the right content."""
+    random = Random(f"{key} {version}")
+    cls = request_type(key)
+    shapes = (Shape.FULL, Shape.MIXED, Shape.EMPTY, Shape.HIGHEST)
+    header = header_of(key, version)
+    for number in range(MUTATIONS_PER_VERSION):
+        shape = shapes[number % len(shapes)]
+        good = encode(random_message(cls, version, random, shape, domain_of(cls, topic_id)), version)
+        match number % 6:
+            case 0:
+                frame = header + good[: random.randrange(len(good) + 1)]
+            case 1:
+                frame = header + good + random.randbytes(random.randint(1, 9))
+            case 2:
+                frame = header + random.randbytes(random.randrange(100))
+            case _:
+                frame = header + mutated(good, random)
+        yield struct.pack(">i", len(frame)) + frame
+    yield struct.pack(">i", len(header)) + header
+    damaged = mutated(header, random)
+    yield struct.pack(">i", len(damaged)) + damaged
+
+
+class Attacker:
+    """Sends frames, on a new connection whenever the last one was closed."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._client = RawClient(*address)
+        self.answered = self.closed = 0
+
+    def send(self, frame: bytes) -> list[bytes] | None:
+        """What was answered; None if the connection was closed."""
+        if self._client.closed:
+            self._client.close()
+            self._client = RawClient(*self._address)
+        answers = self._client.answers_to(frame)
+        if answers is None:
+            self.closed += 1
+        else:
+            self.answered += 1
+        return answers
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def test_malformed_requests_of_every_api_and_version_end_at_most_their_own_connection(
+    address: tuple[str, int], topic_id: UUID, no_failures: None
+) -> None:
+    attacker = Attacker(address)
+    before = 0
+    with Neighbour(address):
+        for number, (key, version) in enumerate(served_versions(*address)):
+            for frame in hostile_frames(key, version, topic_id):
+                attacker.send(frame)
+            if number == 20:
+                before = resident_bytes()
+    attacker.close()
+    assert attacker.answered + attacker.closed > 8000
+    assert attacker.closed > 1000
+    assert attacker.answered > 100
+    assert resident_bytes() - before < GROWTH_BYTES_MAX
+
+
+@pytest.mark.parametrize("version", [-(2**15), -1, 999, 2**15 - 1])
+def test_a_version_that_does_not_exist_ends_the_connection_except_for_api_versions(
+    version: int, address: tuple[str, int], topic_id: UUID, no_failures: None
+) -> None:
+    with Neighbour(address):
+        for key in sorted({key for key, _ in served_versions(*address)}):
+            attacker = Attacker(address)
+            frame = header_of(key, version)
+            answers = attacker.send(struct.pack(">i", len(frame)) + frame)
+            if key == ApiKey.API_VERSIONS:
+                assert answers is not None
+                assert int.from_bytes(answers[0][4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
+            else:
+                assert answers is None, f"{key.name} version {version} was answered"
+            attacker.close()
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 1048577, 0, 1, 7])
+def test_an_impossible_frame_size_ends_that_connection_alone(
+    size: int, address: tuple[str, int], topic_id: UUID, no_failures: None
+) -> None:
+    attacker = Attacker(address)
+    with Neighbour(address):
+        assert attacker.send(struct.pack(">i", size) + b"\0\x12\0\0\0\0\0\1\xff\xff" * 5) is None
+    attacker.close()
+
+
+def error_codes(value: Any) -> Iterator[int]:
+    """Every error code in a response, at any depth."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from error_codes(item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            inner = getattr(value, field.name)
+            if field.name.endswith("error_code"):
+                yield inner
+            else:
+                yield from error_codes(inner)
+
+
+def test_extreme_requests_of_every_api_and_version_get_an_error_that_says_what_is_wrong(
+    address: tuple[str, int], topic_id: UUID, no_failures: None
+) -> None:
+    attacker = Attacker(address)
+    found: list[str] = []
+    with Neighbour(address):
+        for key, version in served_versions(*address):
+            for message in requests_of(key, version, topic_id, mixed=25):
+                answers = attacker.send(encode_request(key, version, CORRELATION_ID, "\0🌊", message))
+                if answers is None and key == ApiKey.PRODUCE and message.acks == 0:
+                    # The only way to tell a producer that wants no answers.
+                    continue
+                if answers is None:
+                    found.append(f"closed on {key.name} version {version}: {message}")
+                    continue
+                for answer in answers:
+                    response = decoded_answer(key, version, answer)
+                    if ErrorCode.UNKNOWN_SERVER_ERROR in error_codes(response):
+                        found.append(f"{key.name} version {version}: {message}")
+    attacker.close()
+    assert not found, f"{len(found)} requests: " + "\n".join(text[:600] for text in found[:10])
+
+
+def test_the_longest_strings_for_every_api_and_version_get_an_error_that_can_be_sent(
+    address: tuple[str, int], topic_id: UUID, no_failures: None
+) -> None:
+    """An error that quotes such a string would be longer than any string of a response can be."""
+    attacker = Attacker(address)
+    with Neighbour(address):
+        for key, version in served_versions(*address):
+            message = with_strings(request_type(key), version, LONGEST_STRING)
+            answers = attacker.send(encode_request(key, version, CORRELATION_ID, "long", message))
+            for answer in answers or ():
+                response = decoded_answer(key, version, answer)
+                assert ErrorCode.UNKNOWN_SERVER_ERROR not in error_codes(response), key.name
+    attacker.close()

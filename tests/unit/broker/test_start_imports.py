@@ -1,0 +1,45 @@
+"""What the start of a process does without: half of a start is imports, so what nobody needs yet waits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LOADED = "import sys, tidelog.broker.node.process; print(*sys.modules, sep='\\n')"
+
+
+@pytest.fixture(scope="module")
+def loaded() -> set[str]:
+    """The modules of a process that is about to start a broker."""
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "prometheus_client",
+        "http.server",
+        "wsgiref",
+        "typer",
+        "rich",
+        "tidelog",
+        # What only a node with remote storage needs.
+        "tidelog.broker.tier",
+        "tidelog.remote.log_manager",
+        "tidelog.remote.index_cache",
+        "tidelog.remote.storage_config",
+        "boto3",
+        "botocore",
+        "fsspec",
+        "cryptography",
+    ],
+)
+def test_a_start_does_without(library: str, loaded: set[str]) -> None:
+    assert not {name for name in loaded if name == library or name.startswith(library + ".")}
+
+
+def test_a_start_needs_what_it_serves_with(loaded: set[str]) -> None:
+    assert {"tidelog.broker.node.node", "uvloop", "tidelog.protocol.codec"} <= loaded

@@ -1,0 +1,76 @@
+"""Reads of the tier are counted by topic and held to the fetch quota (KIP-956)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from tests.support.remote_tier import PARTITION
+from tidelog.broker.tier.metered_reader import MeteredReader
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.remote.log_manager.byte_rate import ByteRate
+from tidelog.remote.log_manager.figures import RemoteFigures
+from tidelog.remote.reader.reader import RemoteLogReader
+from tidelog.remote.reader.requests import LocalLog, RemoteRead, RemoteReadRequest
+
+REQUEST = RemoteReadRequest(PARTITION, 0, 1000, True, 10, False, cast(LocalLog, None))
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    now_ms = 0
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+
+class Reader:
+    """Gives what the test says."""
+
+    outcome: RemoteRead | Exception = RemoteRead(bytes(700), 5)
+
+    async def read(self, request: RemoteReadRequest) -> RemoteRead:
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome
+
+
+def metered(bytes_per_second: int = 2**63 - 1) -> tuple[MeteredReader, Reader, RemoteFigures, Clock]:
+    reader, figures, clock = Reader(), RemoteFigures(), Clock()
+    quota = ByteRate(bytes_per_second)
+    return MeteredReader(cast(RemoteLogReader, reader), figures, quota, clock), reader, figures, clock
+
+
+async def test_bytes_and_requests_are_counted_by_topic() -> None:
+    reader, _, figures, _ = metered()
+    assert (await reader.read(REQUEST)).next_offset == 5
+    topic = figures.topic(PARTITION.topic)
+    assert (topic.fetch_requests, topic.fetch_bytes, topic.fetch_errors, reader.reads) == (1, 700, 0, 1)
+
+
+async def test_failures_are_errors_but_for_offsets_that_are_not_there() -> None:
+    reader, inner, figures, _ = metered()
+    for code, errors in ((ErrorCode.OFFSET_OUT_OF_RANGE, 0), (ErrorCode.UNKNOWN_SERVER_ERROR, 1)):
+        inner.outcome = KafkaError(code)
+        with pytest.raises(KafkaError):
+            await reader.read(REQUEST)
+        assert figures.topic(PARTITION.topic).fetch_errors == errors
+
+
+async def test_nothing_is_to_be_read_for_a_while_above_the_quota() -> None:
+    reader, _, figures, clock = metered(bytes_per_second=100)
+    assert reader.fetch_throttle_time_ms() == 0
+    await reader.read(REQUEST)
+    wait_ms = reader.fetch_throttle_time_ms()
+    assert wait_ms > 0
+    assert (figures.fetch_throttle_time_ms, figures.fetch_throttle_count) == (wait_ms, 1)
+    clock.now_ms += 60_000
+    assert reader.fetch_throttle_time_ms() == 0

@@ -1,0 +1,134 @@
+"""What the RemoteLogManager hears of partitions that come, go, and are tiered no more, or again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from tests.support.replicas import NODE, Replicas
+from tidelog.broker.tier.roles import RemoteRoles
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import ResourceType
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.remote.log_manager.manager import RemoteLogManager
+from tidelog.remote.log_manager.replica import TieredReplica
+from tidelog.remote.segment_metadata import TopicIdPartition
+
+
+class ToldManager:
+    """Writes down what it is told; `removing` is what it is asked for."""
+
+    def __init__(self, removing: Iterable[TopicIdPartition] = ()) -> None:
+        self.removing = frozenset(removing)
+        self.kept: list[TopicIdPartition] = []
+        self.stopped: list[tuple[TopicIdPartition, bool]] = []
+        self.led: list[TopicIdPartition] = []
+
+    def on_leadership_change(
+        self, leaders: Iterable[TieredReplica], followers: Iterable[TieredReplica]
+    ) -> None:
+        self.led += [replica.topic_id_partition for replica in leaders]
+
+    def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, deletes_remote: bool) -> None:
+        self.stopped += [(partition, deletes_remote) for partition in partitions]
+
+    def keep_partitions(self, partitions: Iterable[TopicIdPartition]) -> None:
+        self.kept += partitions
+
+
+@pytest.mark.parametrize(("value", "is_kept"), [("true", True), ("false", False)])
+def test_a_deletion_of_a_partition_that_moved_away_ends_when_its_topic_is_tiered_again(
+    value: str, is_kept: bool
+) -> None:
+    replicas = Replicas()
+    topic_id = replicas.create("t", isr=(NODE + 1,))
+    mine, other = TopicIdPartition(topic_id, "t", 0), TopicIdPartition(UUID(int=5), "t", 0)
+    manager = ToldManager([mine, other])
+    roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
+    delta = MetadataDelta(replicas.image)
+    delta.replay(
+        ConfigRecord(
+            resource_type=ResourceType.TOPIC, resource_name="t", name="remote.storage.enable", value=value
+        )
+    )
+    roles.configs_changed(delta, delta.image(replicas.image.offset + 1, 1))
+    assert manager.kept == ([mine] if is_kept else [])
+
+
+def test_a_node_that_died_when_tiering_was_switched_off_deletes_what_is_remote_after_its_restart() -> None:
+    """KIP-950: before the deletion is marked only the topic's config tells of it."""
+    replicas = Replicas()
+    tiered = replicas.create("tiered", remote_storage_enable="true", remote_log_delete_on_disable="true")
+    disabled = replicas.create("disabled", remote_storage_enable="false", remote_log_delete_on_disable="true")
+    replicas.create("plain")
+    manager = ToldManager()
+    roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
+    roles.take_over(replicas.image)
+    assert manager.led == [TopicIdPartition(tiered, "tiered", 0)]
+    assert manager.stopped == [(TopicIdPartition(disabled, "disabled", 0), True)]
+
+
+def followed(manager: ToldManager, replicas: Replicas) -> RemoteRoles:
+    roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
+    replicas.manager.listeners.append(roles)
+    roles.take_over(replicas.image)
+    return roles
+
+
+def test_a_topic_that_is_deleted_after_its_disk_has_failed_leaves_nothing_remote() -> None:
+    replicas, manager = Replicas(), ToldManager()
+    followed(manager, replicas)
+    topic_id = replicas.create("t", remote_storage_enable="true")
+    known = TopicIdPartition(topic_id, "t", 0)
+    replicas.manager.storage_lost([known.topic_partition], "the disk is gone")
+    assert manager.stopped == [(known, False)]
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert manager.stopped == [(known, False), (known, True)]
+
+
+def test_a_topic_that_is_deleted_after_its_disk_was_away_at_the_start_leaves_nothing_remote() -> None:
+    replicas, manager = Replicas(), ToldManager()
+    topic_id = replicas.create("t", remote_storage_enable="true")
+    replicas.create("plain")
+    known = TopicIdPartition(topic_id, "t", 0)
+    replicas.manager.storage_lost([known.topic_partition, TopicPartition("plain", 0)], "the disk is gone")
+    followed(manager, replicas)
+    assert not manager.stopped
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert manager.stopped == [(known, True)]
+
+
+def test_a_topic_that_is_deleted_while_a_default_has_it_compacted_leaves_nothing_remote() -> None:
+    replicas, manager = Replicas(), ToldManager()
+    roles = followed(manager, replicas)
+    topic_id = replicas.create("t", remote_storage_enable="true")
+    known = TopicIdPartition(topic_id, "t", 0)
+    replicas.manager.update_defaults({"cleanup.policy": "compact"}, replicas.image)
+    delta = MetadataDelta(replicas.image)
+    delta.replay(
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="segment.ms", value="1000")
+    )
+    roles.configs_changed(delta, replicas.image)
+    assert manager.stopped == [(known, False)]
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert manager.stopped == [(known, False), (known, True)]
+
+
+def test_a_partition_that_moved_away_is_not_this_nodes_to_delete() -> None:
+    replicas, manager = Replicas(), ToldManager()
+    followed(manager, replicas)
+    topic_id = replicas.create("t", remote_storage_enable="true")
+    known = TopicIdPartition(topic_id, "t", 0)
+    replicas.replay(
+        PartitionChangeRecord(
+            partition_id=0, topic_id=topic_id, replicas=(NODE + 1,), isr=(NODE + 1,), leader=NODE + 1
+        )
+    )
+    replicas.replay(RemoveTopicRecord(topic_id=topic_id))
+    assert manager.stopped == [(known, False)]

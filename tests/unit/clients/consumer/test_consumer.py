@@ -1,0 +1,276 @@
+"""The consumer against brokers whose answers are scripted: truncation, lost sessions, moved leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.scripted_broker import Answer, Close, ScriptedBroker, Seen, scripted_brokers
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.consumer.partition_reader import PartitionReader
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tidelog.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from tidelog.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import ApiKey
+
+P0 = TopicPartition("tides", 0)
+
+
+def batch(base_offset: int, count: int = 1, epoch: int = 1) -> bytes:
+    builder = BatchBuilder(base_offset=base_offset, leader_epoch=epoch)
+    for number in range(count):
+        builder.append(0, None, str(base_offset + number).encode(), ())
+    return bytes(builder.build())
+
+
+def fetched(records: bytes = b"", error: ErrorCode = ErrorCode.NONE, **fields: object) -> FetchResponse:
+    data = PartitionData(partition_index=0, error_code=error, records=records, high_watermark=100)
+    topic = FetchableTopicResponse(topic="tides", partitions=(data,))
+    return FetchResponse(responses=(topic,), **fields)  # type: ignore[arg-type]
+
+
+def offset_of(request: object) -> int | None:
+    """What a fetch asks of tides-0; None when it does not name it."""
+    for topic in request.topics:  # type: ignore[attr-defined]
+        for partition in topic.partitions:
+            offset: int = partition.fetch_offset
+            return offset
+    return None
+
+
+def log(*batches: bytes, until: int, session_id: int = 0) -> Callable[[Seen], Answer]:
+    """A leader that has these batches of one record each, from offset 0, and keeps sessions if told to."""
+    asked = {"offset": 0}
+
+    def handler(seen: Seen) -> Answer:
+        offset = offset_of(seen.message)
+        if offset is not None:
+            asked["offset"] = offset
+        at = asked["offset"]
+        if at > until:
+            return fetched(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+        return fetched(batches[at] if at < until else b"", session_id=session_id)
+
+    return handler
+
+
+def listed(offset: int, error: ErrorCode = ErrorCode.NONE) -> ListOffsetsResponse:
+    entry = ListOffsetsPartitionResponse(partition_index=0, error_code=error, offset=offset, leader_epoch=1)
+    return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="tides", partitions=(entry,)),))
+
+
+def epoch_end(epoch: int, end_offset: int) -> OffsetForLeaderEpochResponse:
+    entry = EpochEndOffset(partition=0, leader_epoch=epoch, end_offset=end_offset)
+    return OffsetForLeaderEpochResponse(
+        topics=(OffsetForLeaderTopicResult(topic="tides", partitions=(entry,)),)
+    )
+
+
+def quick(broker: ScriptedBroker, **options: object) -> Consumer:
+    settings: dict[str, object] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "fetch_max_wait_ms": 5}
+    settings |= {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 20, "auto_offset_reset": "earliest"}
+    return Consumer(broker.address, **(settings | options))
+
+
+async def read(consumer: Consumer, count: int) -> list[int]:
+    async with asyncio.timeout(10):
+        offsets: list[int] = []
+        while len(offsets) < count:
+            record = await consumer.getone(1_000)
+            if record is not None:
+                offsets.append(record.offset)
+    return offsets
+
+
+async def test_reading_goes_on_over_lost_connections_and_lost_sessions() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.versions[ApiKey.FETCH] = 12
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
+        leader = log(*(batch(number) for number in range(30)), until=30, session_id=7)
+        turn = iter(range(10_000))
+
+        def flaky(seen: Seen) -> Answer:
+            number = next(turn)
+            if number % 7 == 3:
+                return Close
+            if number % 7 == 5:
+                return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            return leader(seen)
+
+        broker.handlers[ApiKey.FETCH] = flaky
+        async with quick(broker) as consumer:
+            consumer.assign([P0])
+            assert await read(consumer, 30) == list(range(30))
+        epochs = [request.session_epoch for request in broker.requests(ApiKey.FETCH)]
+        assert {0, 1, 2} <= set(epochs)
+
+
+async def test_a_new_leader_epoch_is_checked_before_reading_on() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.versions[ApiKey.FETCH] = 12
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
+        broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2), until=2)
+        broker.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = lambda seen: epoch_end(1, 2)
+        async with quick(broker) as consumer:
+            consumer.assign([P0])
+            assert await read(consumer, 2) == [0, 1]
+            broker.leader_epoch = 2
+            broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2, epoch=2), until=3)
+            broker.handlers[ApiKey.FETCH] = fenced_once(broker.handlers[ApiKey.FETCH])
+            assert await read(consumer, 1) == [2]
+        (question,) = broker.requests(ApiKey.OFFSET_FOR_LEADER_EPOCH)
+        (asked,) = question.topics[0].partitions
+        assert (asked.leader_epoch, asked.current_leader_epoch) == (1, 2)
+
+
+def fenced_once(handler: Callable[[Seen], Answer]) -> Callable[[Seen], Answer]:
+    """Answer FENCED_LEADER_EPOCH to fetches of an old epoch, as the new leader does."""
+
+    def fence(seen: Seen) -> Answer:
+        for topic in seen.message.topics:
+            for partition in topic.partitions:
+                if partition.current_leader_epoch < 2:
+                    return fetched(error=ErrorCode.FENCED_LEADER_EPOCH)
+        return handler(seen)
+
+    return fence
+
+
+async def truncated(broker: ScriptedBroker, consumer: Consumer) -> None:
+    """Read offsets 0-2 of epoch 1, after which a new leader has only offset 0 of it."""
+    broker.versions[ApiKey.FETCH] = 12
+    broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
+    broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2), until=3)
+    broker.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = lambda seen: epoch_end(1, 1)
+    consumer.assign([P0])
+    assert await read(consumer, 3) == [0, 1, 2]
+    broker.leader_epoch = 2
+    new_leader = log(batch(0), batch(1, epoch=2), batch(2, epoch=2), batch(3, epoch=2), until=4)
+    broker.handlers[ApiKey.FETCH] = fenced_once(new_leader)
+
+
+async def test_a_truncated_log_is_read_again_from_where_it_parts() -> None:
+    async with scripted_brokers() as [broker], quick(broker) as consumer:
+        await truncated(broker, consumer)
+        assert await read(consumer, 3) == [1, 2, 3]
+
+
+async def test_a_truncated_log_without_reset_policy_is_an_error() -> None:
+    async with scripted_brokers() as [broker], quick(broker, auto_offset_reset="none") as consumer:
+        consumer.assign([P0])
+        consumer.seek(P0, 0)
+        await truncated(broker, consumer)
+        with pytest.raises(KafkaError, match="truncated") as caught:
+            await read(consumer, 1)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+async def test_a_lookup_that_fails_for_the_moment_is_repeated() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.versions[ApiKey.FETCH] = 12
+        unavailable = ListOffsetsPartitionResponse(
+            partition_index=0, error_code=ErrorCode.LEADER_NOT_AVAILABLE
+        )
+        answers = [
+            ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="tides", partitions=(unavailable,)),)),
+            listed(1),
+        ]
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: answers.pop(0) if len(answers) > 1 else answers[0]
+        broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)
+        async with quick(broker) as consumer:
+            consumer.assign([P0])
+            assert await read(consumer, 1) == [1]
+
+
+async def test_records_of_a_seek_while_a_fetch_is_on_its_way_are_those_of_the_new_place() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.versions[ApiKey.FETCH] = 12
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
+        broker.handlers[ApiKey.FETCH] = log(*(batch(number) for number in range(20)), until=20)
+        async with quick(broker) as consumer:
+            consumer.assign([P0])
+            assert await read(consumer, 3) == [0, 1, 2]
+            for target in (15, 4, 9):
+                consumer.seek(P0, target)
+                assert await consumer.position(P0) == target
+                assert await read(consumer, 2) == [target, target + 1]
+
+
+async def test_the_partition_reader_goes_on_over_lost_connections_and_ends_in_time() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.versions[ApiKey.FETCH] = 12
+        leader = log(*(batch(number) for number in range(10)), until=10)
+        turn = iter(range(1_000))
+        broker.handlers[ApiKey.FETCH] = lambda seen: Close if next(turn) % 3 == 1 else leader(seen)
+        options = {"retry_backoff_ms": 5, "reconnect_backoff_ms": 5, "default_api_timeout_ms": 2_000}
+        async with PartitionReader(broker.address, P0, start_offset=2, end_offset=9, **options) as reader:
+            assert [record.offset async for record in reader.records()] == list(range(2, 9))
+        broker.handlers[ApiKey.FETCH] = leader
+        options["default_api_timeout_ms"] = 100
+        async with PartitionReader(broker.address, P0, start_offset=10, end_offset=12, **options) as reader:
+            with pytest.raises(KafkaError, match="nothing at offset 10") as caught:
+                _ = [record async for record in reader.records()]
+        assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
+    """Let group "g" stand at offset 1 of two records, once an open transaction has been asked about."""
+    codes = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * times + [ErrorCode.NONE]
+
+    def committed(seen: Seen) -> OffsetFetchResponse:
+        code = codes.pop(0) if len(codes) > 1 else codes[0]
+        at = OffsetFetchResponsePartitions(partition_index=0, committed_offset=1, error_code=code)
+        topic = OffsetFetchResponseTopics(name="tides", partitions=(at,))
+        return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g", topics=(topic,)),))
+
+    found = Coordinator(key="g", node_id=1, host="127.0.0.1", port=broker.port)
+    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda seen: FindCoordinatorResponse(coordinators=(found,))
+    broker.handlers[ApiKey.OFFSET_FETCH] = committed
+    broker.versions[ApiKey.FETCH] = 12
+    broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)
+
+
+@pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
+async def test_a_start_waits_for_the_offsets_of_an_open_transaction_whatever_is_read(
+    isolation_level: str,
+) -> None:
+    # KIP-447: else whoever takes a partition over processes again what the transaction commits.
+    async with scripted_brokers() as [broker]:
+        with_unstable_offsets(broker, 1)
+        options = {"group_id": "g", "enable_auto_commit": False, "isolation_level": isolation_level}
+        async with quick(broker, **options) as consumer:
+            consumer.assign([P0])
+            assert await consumer.position(P0) == 1
+            assert (await consumer.committed([P0]))[P0] is not None
+        asked = broker.requests(ApiKey.OFFSET_FETCH)
+        assert len(asked) == 3 and all(request.require_stable for request in asked)
+
+
+async def test_reading_waits_for_the_offsets_of_a_transaction_that_is_open_for_long() -> None:
+    async with scripted_brokers() as [broker]:
+        with_unstable_offsets(broker, 40)
+        options = {"group_id": "g", "enable_auto_commit": False, "default_api_timeout_ms": 300}
+        async with quick(broker, **options) as consumer:
+            consumer.assign([P0])
+            record = await consumer.getone(10_000)
+            assert record is not None and record.offset == 1

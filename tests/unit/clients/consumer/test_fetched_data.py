@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import pytest
+
+from tidelog.clients.consumer.consumer_types import TimestampType
+from tidelog.clients.consumer.fetched_data import FetchedData
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.record import BatchBuilder
+
+P0 = TopicPartition("tides", 0)
+ABORT = b"\x00\x00\x00\x00"
+COMMIT = b"\x00\x00\x00\x01"
+
+
+def batch(
+    base_offset: int, *values: str, producer: int = -1, transactional: bool = False, **options: object
+) -> bytes:
+    builder = BatchBuilder(
+        base_offset=base_offset,
+        leader_epoch=4,
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=0 if producer >= 0 else -1,
+        is_transactional=transactional,
+        **options,  # type: ignore[arg-type]
+    )
+    for value in values:
+        builder.append(1_000, None, value.encode(), ())
+    return bytes(builder.build())
+
+
+def marker(offset: int, producer: int, key: bytes) -> bytes:
+    builder = BatchBuilder(
+        base_offset=offset,
+        leader_epoch=4,
+        producer_id=producer,
+        producer_epoch=0,
+        is_transactional=True,
+        is_control=True,
+    )
+    builder.append(1_000, key, b"\x00\x00\x00\x00\x00\x00", ())
+    return bytes(builder.build())
+
+
+def fetched(
+    data: bytes, offset: int = 0, *, aborted: list[tuple[int, int]] | None = None, limit: int = 1 << 20
+) -> FetchedData:
+    return FetchedData(P0, data, offset, 3, aborted=aborted, check_crcs=True, max_decompressed_bytes=limit)
+
+
+def values(data: FetchedData, at_most: int = 100) -> list[str]:
+    result = []
+    while not data.is_drained:
+        result += [(record.value or b"").decode() for record in data.take(at_most)]
+    return result
+
+
+def test_records_come_with_their_place_and_epoch() -> None:
+    (record,) = fetched(batch(7, "a"), 7).take(10)
+    assert record == ("tides", 0, 7, 1_000, TimestampType.CREATE_TIME, None, b"a", (), 4)
+    assert record.topic_partition == P0
+
+
+def test_records_are_taken_in_portions_and_the_position_follows() -> None:
+    data = fetched(batch(0, "a", "b", "c") + batch(3, "d"))
+    assert data.next_offset == 4
+    assert [record.offset for record in data.take(2)] == [0, 1]
+    assert data.consumed == (2, 4)
+    assert [record.offset for record in data.take(2)] == [2]
+    assert data.consumed == (3, 4)
+    assert [record.offset for record in data.take(2)] == [3]
+    assert data.is_drained
+    assert data.consumed == (4, 4)
+
+
+def test_records_before_the_fetch_offset_are_left_out() -> None:
+    assert values(fetched(batch(0, "a", "b", "c"), 2)) == ["c"]
+
+
+def test_a_batch_cut_off_by_the_size_limit_is_left_out() -> None:
+    whole = batch(0, "a")
+    data = fetched(whole + batch(1, "b")[:-3])
+    assert data.next_offset == 1
+    assert values(data) == ["a"]
+
+
+def test_not_even_one_whole_batch_is_an_error_that_says_so() -> None:
+    with pytest.raises(KafkaError) as caught:
+        fetched(batch(0, "a" * 500)[:100])
+    assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_a_bad_checksum_is_reported_behind_the_good_batches() -> None:
+    damaged = bytearray(batch(1, "b"))
+    damaged[-2] ^= 1
+    data = fetched(batch(0, "a") + bytes(damaged))
+    assert [record.value for record in data.take(10)] == [b"a"]
+    with pytest.raises(KafkaError) as caught:
+        data.take(10)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert "tides-0" in str(caught.value)
+
+
+def test_decompression_is_bounded() -> None:
+    bomb = batch(0, "x" * 100_000, compression=Compression.GZIP)
+    with pytest.raises(KafkaError) as caught:
+        fetched(bomb, limit=10_000).take(1)
+    assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_the_brokers_timestamp_is_marked_as_such() -> None:
+    (record,) = fetched(batch(0, "a", log_append_time=9_999)).take(1)
+    assert (record.timestamp, record.timestamp_type) == (9_999, TimestampType.LOG_APPEND_TIME)
+
+
+def test_control_batches_only_move_the_position() -> None:
+    data = fetched(batch(0, "a", producer=1, transactional=True) + marker(1, 1, COMMIT))
+    assert [record.offset for record in data.take(10)] == [0]
+    assert data.is_drained
+    assert data.consumed == (2, 4)
+
+
+def test_a_range_of_markers_alone_moves_the_position() -> None:
+    data = fetched(marker(5, 1, COMMIT), 5)
+    assert data.take(10) == []
+    assert data.consumed == (6, 4)
+
+
+def test_read_uncommitted_sees_aborted_records() -> None:
+    stream = batch(0, "a", producer=1, transactional=True) + marker(1, 1, ABORT)
+    assert values(fetched(stream, aborted=None)) == ["a"]
+
+
+def test_read_committed_leaves_out_what_was_aborted_and_nothing_else() -> None:
+    stream = (
+        batch(0, "committed 1", producer=2, transactional=True)
+        + batch(1, "aborted 1", producer=1, transactional=True)
+        + batch(2, "plain")
+        + batch(3, "aborted 2", producer=1, transactional=True)
+        + batch(4, "idempotent", producer=1)
+        + marker(5, 1, ABORT)
+        + batch(6, "committed 2", producer=1, transactional=True)
+        + marker(7, 2, COMMIT)
+        + marker(8, 1, COMMIT)
+    )
+    data = fetched(stream, aborted=[(1, 1)])
+    assert values(data) == ["committed 1", "plain", "idempotent", "committed 2"]
+    assert data.consumed == (9, 4)
+
+
+def test_two_aborted_transactions_of_one_producer_are_both_left_out() -> None:
+    stream = (
+        batch(0, "aborted 1", producer=1, transactional=True)
+        + marker(1, 1, ABORT)
+        + batch(2, "committed", producer=1, transactional=True)
+        + marker(3, 1, COMMIT)
+        + batch(4, "aborted 2", producer=1, transactional=True)
+        + marker(5, 1, ABORT)
+    )
+    assert values(fetched(stream, aborted=[(1, 4), (1, 0)])) == ["committed"]
+
+
+def test_a_transaction_that_began_before_the_range_is_left_out_too() -> None:
+    stream = batch(10, "aborted", producer=1, transactional=True) + marker(11, 1, ABORT) + batch(12, "kept")
+    assert values(fetched(stream, 10, aborted=[(1, 2)])) == ["kept"]
+
+
+def test_a_compacted_batch_without_records_moves_the_position() -> None:
+    data = fetched(batch(0) + batch(1, "a"))
+    assert values(data) == ["a"]
+    assert data.consumed[0] == 2

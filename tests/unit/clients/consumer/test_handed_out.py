@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from tidelog.clients.consumer.consumer_types import (
+    ConsumerRecord,
+    FetchPosition,
+    OffsetAndMetadata,
+    TimestampType,
+)
+from tidelog.clients.consumer.handed_out import HandedOut
+from tidelog.clients.consumer.partition_state import AssignedPartitions, PartitionState
+from tidelog.protocol.ids import TopicPartition
+
+P0, P1 = TopicPartition("tides", 0), TopicPartition("tides", 1)
+
+
+def record(partition: TopicPartition, offset: int) -> ConsumerRecord:
+    kind = TimestampType.CREATE_TIME
+    return ConsumerRecord(partition.topic, partition.partition, offset, 0, kind, None, b"", (), 4)
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.assigned = AssignedPartitions()
+        self.assigned.set([P0, P1])
+        self.handed_out = HandedOut(self.assigned)
+        for partition in (P0, P1):
+            self.state(partition).seek(FetchPosition(0), 4)
+
+    def state(self, partition: TopicPartition) -> PartitionState:
+        found = self.assigned.get(partition)
+        assert found is not None
+        return found
+
+    def fetch(self, partition: TopicPartition, *offsets: int) -> None:
+        """As the fetcher does: the position moves behind what it gives."""
+        self.handed_out.add([(self.state(partition), [record(partition, offset) for offset in offsets])])
+        self.state(partition).advance(offsets[-1] + 1, 4)
+
+    def next_offset(self) -> int | None:
+        following = self.handed_out.next()
+        return None if following is None else following.offset
+
+
+def test_positions_count_what_was_handed_out_not_what_was_fetched() -> None:
+    rig = Rig()
+    rig.fetch(P0, 0, 1, 2)
+    assert rig.handed_out.positions()[P0] == OffsetAndMetadata(0, "", 4)
+    assert [rig.next_offset(), rig.next_offset()] == [0, 1]
+    assert rig.handed_out.positions()[P0].offset == 2
+    assert rig.next_offset() == 2
+    assert rig.handed_out.positions()[P0].offset == 3
+    assert rig.next_offset() is None
+
+
+def test_a_seek_drops_what_was_not_handed_out() -> None:
+    rig = Rig()
+    rig.fetch(P0, 0, 1, 2)
+    rig.next_offset()
+    rig.state(P0).seek(FetchPosition(50), 4)
+    assert rig.next_offset() is None
+    assert rig.handed_out.positions()[P0].offset == 50
+
+
+def test_a_revoked_partition_hands_out_nothing_more_even_if_it_comes_back() -> None:
+    rig = Rig()
+    rig.fetch(P0, 0, 1)
+    rig.assigned.set([P1])
+    rig.assigned.set([P0, P1])
+    assert rig.next_offset() is None
+    assert P0 not in rig.handed_out.positions()
+
+
+def test_records_of_a_paused_partition_wait_while_others_go_on() -> None:
+    rig = Rig()
+    rig.fetch(P0, 0)
+    rig.fetch(P1, 7)
+    rig.state(P0).paused = True
+    assert [rig.next_offset(), rig.next_offset()] == [7, None]
+    rig.state(P0).paused = False
+    assert rig.next_offset() == 0
+
+
+def test_the_rest_is_handed_out_at_once_up_to_a_limit() -> None:
+    rig = Rig()
+    rig.fetch(P0, 0, 1, 2)
+    rig.fetch(P1, 7, 8)
+    rig.next_offset()
+    first = rig.handed_out.rest(3)
+    assert {partition: [r.offset for r in records] for partition, records in first.items()} == {
+        P0: [1, 2],
+        P1: [7],
+    }
+    assert rig.handed_out.positions()[P1].offset == 8
+    assert [r.offset for r in rig.handed_out.rest(3)[P1]] == [8]
+    assert rig.handed_out.rest(3) == {}
+
+
+def test_partitions_without_a_position_are_not_committed() -> None:
+    rig = Rig()
+    rig.state(P1).await_reset(-2)
+    assert list(rig.handed_out.positions()) == [P0]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+from tidelog.clients.consumer.consumer_types import FetchPosition
+from tidelog.clients.consumer.partition_state import (
+    EARLIEST_TIMESTAMP,
+    AssignedPartitions,
+    FetchState,
+    PartitionState,
+)
+from tidelog.protocol.ids import TopicPartition
+
+P0, P1 = TopicPartition("tides", 0), TopicPartition("tides", 1)
+
+
+def fetching(offset: int = 10, offset_epoch: int = 3, leader_epoch: int = 3) -> PartitionState:
+    state = PartitionState(P0)
+    state.seek(FetchPosition(offset, offset_epoch, leader_epoch), leader_epoch)
+    return state
+
+
+def test_a_new_partition_waits_for_a_position() -> None:
+    state = PartitionState(P0)
+    assert state.state is FetchState.INITIALIZING
+    assert not state.is_fetchable
+
+
+def test_a_seek_without_epoch_needs_no_validation() -> None:
+    state = PartitionState(P0)
+    state.seek(FetchPosition(5), 9)
+    assert state.is_fetchable
+    assert state.position == FetchPosition(5, -1, 9)
+
+
+def test_a_committed_position_with_an_older_epoch_is_validated_first() -> None:
+    state = PartitionState(P0)
+    state.seek(FetchPosition(5, 2), 9)
+    assert state.state is FetchState.AWAIT_VALIDATION
+    state.validated(9)
+    assert state.is_fetchable
+    assert state.position == FetchPosition(5, 2, 9)
+
+
+def test_a_new_leader_epoch_asks_for_validation() -> None:
+    state = fetching()
+    state.leader_changed(3)
+    assert state.is_fetchable
+    generation = state.generation
+    state.leader_changed(4)
+    assert state.state is FetchState.AWAIT_VALIDATION
+    assert state.generation > generation
+
+
+def test_before_the_first_record_there_is_nothing_to_validate() -> None:
+    state = fetching(offset_epoch=-1)
+    state.leader_changed(4)
+    assert state.is_fetchable
+    assert state.position == FetchPosition(10, -1, 4)
+
+
+def test_a_reset_forgets_the_position_until_the_offset_is_known() -> None:
+    state = fetching()
+    state.await_reset(EARLIEST_TIMESTAMP)
+    assert state.reset_timestamp == EARLIEST_TIMESTAMP
+    assert not state.is_fetchable
+    state.leader_changed(8)
+    assert state.state is FetchState.AWAIT_RESET
+    state.seek(FetchPosition(0), 8)
+    assert state.is_fetchable
+
+
+def test_a_paused_partition_keeps_its_position() -> None:
+    state = fetching()
+    state.paused = True
+    assert not state.is_fetchable
+    state.paused = False
+    assert state.position == FetchPosition(10, 3, 3)
+
+
+def test_a_new_assignment_keeps_the_positions_of_partitions_that_stay() -> None:
+    assigned = AssignedPartitions()
+    assigned.set([P0, P1])
+    before = assigned.get(P1)
+    assigned.set([P1])
+    assert assigned.get(P1) is before
+    assert assigned.get(P0) is None
+    assert assigned.topic_partitions == (P1,)
+
+
+def test_partitions_take_turns() -> None:
+    assigned = AssignedPartitions()
+    assigned.set([P0, P1])
+    assigned.move_to_end(P0)
+    assert assigned.topic_partitions == (P1, P0)

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import pytest
+
+from tidelog.clients.groups.membership import Membership, MemberState, Step
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.join_group import JoinGroupResponse
+from tidelog.protocol.messages.sync_group import SyncGroupResponse
+
+OFFERS = [("range", b"subscription")]
+
+
+def member(group_instance_id: str | None = None) -> Membership:
+    return Membership(
+        "harbour",
+        group_instance_id=group_instance_id,
+        session_timeout_ms=45_000,
+        rebalance_timeout_ms=300_000,
+        heartbeat_interval_ms=3_000,
+    )
+
+
+def joined(
+    error: ErrorCode = ErrorCode.NONE, *, leader: str = "m-1", generation: int = 1, **fields: object
+) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=error,
+        generation_id=generation if error is ErrorCode.NONE else -1,
+        protocol_name="range",
+        protocol_type="consumer",
+        leader=leader,
+        member_id="m-1",
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def stable(group_instance_id: str | None = None) -> Membership:
+    membership = member(group_instance_id)
+    membership.join_request(OFFERS)
+    assert membership.joined(joined(), 0) is Step.PROCEED
+    assert membership.synced(SyncGroupResponse(), 0) is Step.PROCEED
+    return membership
+
+
+def test_a_member_joins_syncs_and_is_stable() -> None:
+    membership = member("dock-1")
+    request = membership.join_request(OFFERS)
+    assert (request.group_id, request.member_id, request.group_instance_id) == ("harbour", "", "dock-1")
+    assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (45_000, 300_000)
+    assert [(entry.name, entry.metadata) for entry in request.protocols] == OFFERS
+    answer = joined()
+    assert membership.joined(answer, 0) is Step.PROCEED
+    assert membership.is_leader(answer)
+    sync = membership.sync_request({"m-1": b"assignment"})
+    assert (sync.member_id, sync.generation_id, sync.protocol_name) == ("m-1", 1, "range")
+    assert [(entry.member_id, entry.assignment) for entry in sync.assignments] == [("m-1", b"assignment")]
+    assert membership.synced(SyncGroupResponse(), 0) is Step.PROCEED
+    assert membership.state is MemberState.STABLE
+    assert not membership.needs_join
+
+
+def test_only_the_leader_assigns_and_not_when_told_to_skip_it() -> None:
+    membership = member()
+    assert not membership.is_leader(joined(leader="m-2"))
+    assert not membership.is_leader(joined(skip_assignment=True))
+
+
+def test_the_coordinator_gives_a_member_id_and_the_join_is_repeated_with_it() -> None:
+    membership = member()
+    membership.join_request(OFFERS)
+    assert membership.joined(joined(ErrorCode.MEMBER_ID_REQUIRED), 0) is Step.REJOIN
+    assert membership.join_request(OFFERS).member_id == "m-1"
+
+
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Step.RETRY),
+        (ErrorCode.NOT_COORDINATOR, Step.FIND_COORDINATOR),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Step.FIND_COORDINATOR),
+        (ErrorCode.REBALANCE_IN_PROGRESS, Step.REJOIN),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Step.REJOIN),
+    ],
+)
+def test_a_join_that_did_not_work_leaves_the_member_unjoined(error: ErrorCode, step: Step) -> None:
+    membership = member()
+    membership.join_request(OFFERS)
+    assert membership.joined(joined(error), 0) is step
+    assert membership.state is MemberState.UNJOINED
+    assert membership.needs_join
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        ErrorCode.INVALID_SESSION_TIMEOUT,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.FENCED_INSTANCE_ID,
+    ],
+)
+def test_a_join_that_is_refused_for_good_is_raised_with_the_group(error: ErrorCode) -> None:
+    membership = member()
+    membership.join_request(OFFERS)
+    with pytest.raises(KafkaError, match="harbour") as caught:
+        membership.joined(joined(error), 0)
+    assert caught.value.code is error
+
+
+def test_a_group_of_another_kind_is_refused() -> None:
+    membership = member()
+    membership.join_request(OFFERS)
+    with pytest.raises(KafkaError):
+        membership.joined(JoinGroupResponse(member_id="m-1", protocol_type="connect"), 0)
+
+
+def test_an_old_generation_at_sync_keeps_the_member_id() -> None:
+    membership = member()
+    membership.join_request(OFFERS)
+    membership.joined(joined(), 0)
+    answer = SyncGroupResponse(error_code=ErrorCode.ILLEGAL_GENERATION)
+    assert membership.synced(answer, 0) is Step.REJOIN
+    assert (membership.member_id, membership.generation) == ("m-1", -1)
+
+
+def test_a_lost_answer_makes_the_member_join_again() -> None:
+    membership = member()
+    membership.join_request(OFFERS)
+    membership.join_interrupted()
+    assert membership.join_request(OFFERS).member_id == ""
+
+
+def test_heartbeats_are_due_by_interval_and_silence_ends_the_session() -> None:
+    membership = stable()
+    assert membership.heartbeat_due_in_ms(1_000) == 2_000
+    request = membership.heartbeat_request(3_000)
+    assert (request.generation_id, request.member_id) == (1, "m-1")
+    assert membership.heartbeat_due_in_ms(3_000) == 3_000
+    assert not membership.session_is_over(45_000)
+    assert membership.session_is_over(45_001)
+    membership.heartbeat_answered(0, 1, 40_000)
+    assert not membership.session_is_over(45_001)
+
+
+def test_a_rebalance_is_joined_with_the_partitions_still_held() -> None:
+    membership = stable()
+    membership.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS, 1, 100)
+    assert membership.needs_join
+    assert not membership.lost_partitions
+    assert membership.state is MemberState.STABLE
+    assert membership.join_request(OFFERS).reason == "group is rebalancing"
+
+
+def test_a_rebalance_heard_of_while_syncing_is_learnt_from_the_sync() -> None:
+    membership = member()
+    membership.join_request(OFFERS)
+    membership.joined(joined(), 0)
+    membership.heartbeat_answered(ErrorCode.REBALANCE_IN_PROGRESS, 1, 100)
+    assert membership.state is MemberState.SYNCING
+
+
+@pytest.mark.parametrize(
+    ("error", "member_id"), [(ErrorCode.ILLEGAL_GENERATION, "m-1"), (ErrorCode.UNKNOWN_MEMBER_ID, "")]
+)
+def test_a_member_that_was_put_out_has_lost_its_partitions(error: ErrorCode, member_id: str) -> None:
+    membership = stable()
+    membership.heartbeat_answered(error, 1, 100)
+    assert membership.lost_partitions
+    assert membership.needs_join
+    assert membership.member_id == member_id
+    assert membership.state is MemberState.UNJOINED
+
+
+def test_a_fenced_static_member_is_told_so() -> None:
+    membership = stable("dock-1")
+    with pytest.raises(KafkaError) as caught:
+        membership.heartbeat_answered(ErrorCode.FENCED_INSTANCE_ID, 1, 100)
+    assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
+    assert membership.lost_partitions
+
+
+@pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
+def test_a_member_that_is_fenced_by_a_late_commit_while_it_joins_joins_again(code: ErrorCode) -> None:
+    membership = stable()
+    membership.request_join("group is rebalancing")
+    membership.join_request(OFFERS)
+    assert membership.fenced(code, "OffsetCommit") is Step.REJOIN
+    assert membership.joined(joined(generation=2), 0) is Step.REJOIN
+    membership.join_request(OFFERS)
+    assert membership.joined(joined(generation=3), 0) is Step.PROCEED
+    assert membership.lost_partitions
+
+
+def test_an_answer_about_an_earlier_generation_changes_nothing() -> None:
+    membership = stable()
+    membership.heartbeat_answered(ErrorCode.UNKNOWN_MEMBER_ID, 0, 100)
+    assert membership.state is MemberState.STABLE
+
+
+def test_a_moved_coordinator_is_looked_up_again() -> None:
+    membership = stable()
+    step = membership.heartbeat_answered(ErrorCode.NOT_COORDINATOR, 1, 100)
+    assert step is Step.FIND_COORDINATOR
+    assert membership.state is MemberState.STABLE
+
+
+def test_static_members_do_not_leave_when_they_close() -> None:
+    assert stable().leaves_on_close
+    assert not stable("dock-1").leaves_on_close
+    assert not member().leaves_on_close
+
+
+def test_leaving_names_the_member_in_the_form_of_the_version() -> None:
+    old = stable().leave_request(2, "bye")
+    assert (old.member_id, old.members) == ("m-1", ())
+    new = stable().leave_request(5, "bye")
+    assert [(entry.member_id, entry.reason) for entry in new.members] == [("m-1", "bye")]
+
+
+def test_after_leaving_nothing_is_left_but_the_wish_to_join() -> None:
+    membership = stable()
+    membership.left("idle")
+    assert membership.state is MemberState.UNJOINED
+    assert membership.lost_partitions
+    assert membership.join_request(OFFERS).member_id == ""

@@ -1,0 +1,62 @@
+"""In whose name a consumer's offsets are committed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.clients.groups.test_membership import OFFERS, joined, member
+from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata
+from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
+from tidelog.clients.groups.membership import Membership
+from tidelog.clients.groups.offset_committer import OffsetCommitter
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.sync_group import SyncGroupResponse
+
+NOBODY: Any = None
+
+
+def committer_of(membership: Membership | None) -> OffsetCommitter:
+    committer = OffsetCommitter(NOBODY, NOBODY, CoordinatorLookup(NOBODY, "harbour"), dict)
+    committer.membership = membership
+    return committer
+
+
+def join(membership: Membership, generation: int) -> None:
+    membership.join_request(OFFERS)
+    membership.joined(joined(generation=generation), 0)
+    membership.synced(SyncGroupResponse(), 0)
+
+
+def test_a_transaction_is_told_the_generation_that_gave_what_was_polled_not_one_that_was_joined_since() -> (
+    None
+):
+    # KIP-447: in the new generation another member may read these partitions already.
+    membership = member()
+    committer = committer_of(membership)
+    join(membership, 1)
+    membership.taken_over()
+    assert committer.group_metadata() == ConsumerGroupMetadata("harbour", 1, "m-1")
+    membership.request_join("group is rebalancing")
+    join(membership, 2)
+    assert committer.group_metadata() == ConsumerGroupMetadata("harbour", 1, "m-1")
+    membership.taken_over()
+    assert committer.group_metadata() == ConsumerGroupMetadata("harbour", 2, "m-1")
+
+
+def test_a_consumer_that_has_lost_its_generation_commits_nothing_in_a_transaction() -> None:
+    membership = member()
+    committer = committer_of(membership)
+    join(membership, 1)
+    membership.taken_over()
+    membership.fenced(ErrorCode.ILLEGAL_GENERATION, "Heartbeat")
+    for _ in range(2):
+        with pytest.raises(KafkaError) as caught:
+            committer.group_metadata()
+        assert caught.value.code is ErrorCode.UNKNOWN_MEMBER_ID
+        join(membership, 3)  # what it is given, nobody has polled yet
+
+
+def test_a_consumer_that_assigns_itself_commits_as_nobody() -> None:
+    assert committer_of(None).group_metadata() == ConsumerGroupMetadata("harbour")

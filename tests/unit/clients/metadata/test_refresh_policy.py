@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+from tidelog.clients.metadata.refresh_policy import RefreshPolicy
+from tidelog.clients.transport.backoff import ExponentialBackoff
+
+
+class NoJitter:
+    def uniform(self, a: float, b: float) -> float:
+        return (a + b) / 2
+
+
+def policy(max_idle_ms: int | None = 5_000) -> RefreshPolicy:
+    backoff = ExponentialBackoff(100, 1_000)
+    return RefreshPolicy(max_age_ms=10_000, max_idle_ms=max_idle_ms, backoff=backoff, rng=NoJitter())
+
+
+def refreshed(at_ms: int = 1_000) -> RefreshPolicy:
+    ready = policy()
+    ready.sent()
+    ready.succeeded(at_ms, fruitful=True)
+    return ready
+
+
+def test_the_first_refresh_is_due_at_once() -> None:
+    assert policy().due_in_ms(0) == 0
+
+
+def test_metadata_is_refreshed_when_it_reaches_its_age() -> None:
+    ready = refreshed(1_000)
+    assert ready.due_in_ms(1_000) == 10_000
+    assert ready.due_in_ms(11_000) == 0
+
+
+def test_a_request_waits_for_backoff_after_the_last_answer() -> None:
+    ready = refreshed(1_000)
+    ready.request()
+    assert ready.due_in_ms(1_030) == 70
+    assert ready.due_in_ms(1_100) == 0
+
+
+def test_a_new_topic_does_not_wait_for_backoff() -> None:
+    ready = refreshed(1_000)
+    ready.use_topic("tides", 1_010)
+    assert ready.due_in_ms(1_010) == 0
+    assert ready.topics == ("tides",)
+
+
+def test_a_known_topic_asks_for_nothing() -> None:
+    ready = refreshed(1_000)
+    ready.use_topic("tides", 1_000)
+    ready.sent()
+    ready.succeeded(1_200, fruitful=True)
+    ready.use_topic("tides", 1_300)
+    assert ready.due_in_ms(1_300) == 9_900
+
+
+def test_failures_back_off_exponentially_up_to_the_bound() -> None:
+    ready = policy()
+    waits = []
+    now_ms = 0
+    for _ in range(6):
+        ready.sent()
+        ready.failed(now_ms)
+        waits.append(ready.due_in_ms(now_ms))
+        now_ms += waits[-1]
+    assert waits == [100, 200, 400, 800, 1_000, 1_000]
+
+
+def test_an_answer_that_lacks_what_was_asked_for_is_asked_again_with_growing_pauses() -> None:
+    ready = policy()
+    waits = []
+    for _ in range(3):
+        ready.sent()
+        ready.succeeded(0, fruitful=False)
+        waits.append(ready.due_in_ms(0))
+    assert waits == [100, 200, 400]
+
+
+def test_idle_topics_are_forgotten() -> None:
+    ready = policy()
+    ready.use_topic("old", 0)
+    ready.use_topic("new", 4_000)
+    assert ready.expire_idle(5_001) == ["old"]
+    assert ready.topics == ("new",)
+
+
+def test_a_consumers_topics_are_never_idle() -> None:
+    ready = policy(max_idle_ms=None)
+    ready.set_topics({"b", "a"}, 0)
+    assert ready.expire_idle(10**9) == []
+    assert ready.topics == ("a", "b")

@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.accumulators import P0, P1, cluster, core, drain, full_batches, must_put, values
+from tidelog.clients.producer.produce_core import BatchAnswer, ProduceCore, produce_request
+from tidelog.clients.producer.producer_identity import ProducerIdentity
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+
+ONE = cluster({P0: 1, P1: 1})
+
+
+def identity() -> ProducerIdentity:
+    result = ProducerIdentity()
+    result.set_id(77, 0)
+    return result
+
+
+def test_a_written_batch_tells_every_record_its_offset() -> None:
+    target = core()
+    outcomes = [must_put(target.accumulator, P0, value) for value in (b"a", b"b", b"c")]
+    (batch,) = drain(target, ONE, now_ms=10)
+    assert not target.answered(batch, BatchAnswer(ErrorCode.NONE, base_offset=40), 11)
+    assert [outcome.result for outcome in outcomes] == [
+        (P0.topic, P0.partition, offset, 1_000) for offset in (40, 41, 42)
+    ]
+    assert target.accumulator.memory_used == 0
+
+
+def test_the_brokers_timestamp_counts_when_it_sets_one() -> None:
+    target = core()
+    outcome = must_put(target.accumulator, P0, b"a")
+    (batch,) = drain(target, ONE, now_ms=10)
+    target.answered(batch, BatchAnswer(ErrorCode.NONE, base_offset=0, log_append_time_ms=5_555), 11)
+    assert outcome.result is not None
+    assert outcome.result.timestamp == 5_555
+
+
+def test_a_duplicate_is_a_success_without_offset() -> None:
+    target = core(identity())
+    outcome = must_put(target.accumulator, P0, b"a")
+    (batch,) = drain(target, ONE, now_ms=10)
+    target.answered(batch, BatchAnswer(ErrorCode.DUPLICATE_SEQUENCE_NUMBER), 11)
+    assert outcome.result is not None
+    assert outcome.result.offset == -1
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION])
+def test_a_stale_leader_asks_for_metadata_and_the_batch_is_sent_again(code: ErrorCode) -> None:
+    target = core()
+    outcome = must_put(target.accumulator, P0, b"a")
+    (batch,) = drain(target, ONE, now_ms=10)
+    assert target.answered(batch, BatchAnswer(code), 20)
+    assert not outcome.done()
+    assert drain(target, ONE, now_ms=119) == []
+    assert drain(target, ONE, now_ms=120) == [batch]
+
+
+def test_an_error_that_no_retry_mends_fails_the_records() -> None:
+    target = core()
+    outcome = must_put(target.accumulator, P0, b"a")
+    (batch,) = drain(target, ONE, now_ms=10)
+    answer = BatchAnswer(ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not for you")
+    assert not target.answered(batch, answer, 20)
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert "not for you" in str(outcome.error)
+    assert "tides-0" in str(outcome.error)
+
+
+def test_retries_end() -> None:
+    target = core(retries=2)
+    outcome = must_put(target.accumulator, P0, b"a")
+    now_ms = 10
+    for _ in range(3):
+        (batch,) = drain(target, ONE, now_ms)
+        target.answered(batch, BatchAnswer(ErrorCode.NOT_ENOUGH_REPLICAS), now_ms)
+        now_ms += 250
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def test_records_expire_in_the_queue_and_on_the_wire() -> None:
+    target = core()
+    sent = must_put(target.accumulator, P0, b"sent", now_ms=0)
+    (batch,) = drain(target, ONE, now_ms=10)
+    queued = must_put(target.accumulator, P0, b"queued", now_ms=5)
+    assert target.expire(999) == 0
+    assert target.expire(1_005) == 2
+    for outcome in (sent, queued):
+        assert outcome.error is not None
+        assert outcome.error.code is ErrorCode.REQUEST_TIMED_OUT
+    target.answered(batch, BatchAnswer(ErrorCode.NONE, base_offset=0), 1_006)
+    assert target.accumulator.memory_used == 0
+
+
+def test_a_batch_that_is_too_large_is_split_without_using_up_retries() -> None:
+    target = core(batch_size=1_000)
+    outcomes = [must_put(target.accumulator, P0, bytes([65 + n]) * 100) for n in range(6)]
+    (batch,) = drain(target, ONE, now_ms=10)
+    assert not target.answered(batch, BatchAnswer(ErrorCode.MESSAGE_TOO_LARGE), 20)
+    offset = 0
+    while parts := drain(target, ONE, now_ms=20):
+        (part,) = parts
+        target.answered(part, BatchAnswer(ErrorCode.NONE, base_offset=offset), 20)
+        offset += part.record_count
+    assert [outcome.result.offset for outcome in outcomes if outcome.result] == list(range(6))
+
+
+def test_a_single_record_that_is_too_large_fails() -> None:
+    target = core()
+    outcome = must_put(target.accumulator, P0, b"x" * 250)
+    (batch,) = drain(target, ONE, now_ms=10)
+    target.answered(batch, BatchAnswer(ErrorCode.MESSAGE_TOO_LARGE), 20)
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_one_request_at_a_time_keeps_order_without_idempotence() -> None:
+    target = core(keep_order=True)
+    full_batches(target.accumulator, P0, 3)
+    (first,) = drain(target, ONE)
+    assert drain(target, ONE) == []
+    target.answered(first, BatchAnswer(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
+    assert drain(target, ONE, now_ms=50) == []
+    assert drain(target, ONE, now_ms=100) == [first]
+
+
+def test_without_idempotence_many_requests_may_be_in_flight() -> None:
+    target = core()
+    full_batches(target.accumulator, P0, 4)
+    assert [len(drain(target, ONE)) for _ in range(3)] == [1, 1, 1]
+
+
+def test_giving_up_fails_what_is_queued_and_what_is_sent() -> None:
+    target = core()
+    outcomes = full_batches(target.accumulator, P0, 3)
+    drain(target, ONE)
+    reason = KafkaError(ErrorCode.NETWORK_EXCEPTION, "end")
+    target.fail_all(reason)
+    for outcome in outcomes:
+        assert outcome.error is not None
+        assert str(outcome.error).endswith(f"records for {P0}: end")
+    assert not target.accumulator.incomplete
+
+
+def test_the_request_carries_one_batch_per_partition_grouped_by_topic() -> None:
+    target = core()
+    other = TopicPartition("other", 3)
+    for partition in (P0, other, P1):
+        must_put(target.accumulator, partition, str(partition).encode())
+    batches = drain(target, cluster({P0: 1, P1: 1, other: 1}), now_ms=10)
+    request = produce_request(batches, ONE, acks=-1, timeout_ms=30_000)
+    assert [(topic.name, [data.index for data in topic.partition_data]) for topic in request.topic_data] == [
+        ("tides", [0, 1]),
+        ("other", [3]),
+    ]
+    assert (request.acks, request.timeout_ms) == (-1, 30_000)
+
+
+# --- with idempotence ---------------------------------------------------------------------
+
+
+def known_to_the_broker(known: ProducerIdentity, **options: int) -> ProduceCore:
+    """A core whose producer has written one batch of one record to P0, at offset and sequence 0."""
+    target = core(known, **options)
+    full_batches(target.accumulator, P0, 1)
+    (batch,) = drain(target, ONE)
+    target.answered(batch, BatchAnswer(ErrorCode.NONE, base_offset=0), 0)
+    return target
+
+
+def test_until_the_first_batch_is_written_none_follows_it_though_a_broker_would_take_it() -> None:
+    """KAFKA-14359: the second was written, the first refused, and then out of order until it expired."""
+    target = core(known := identity())
+    full_batches(target.accumulator, P0, 3)
+    full_batches(target.accumulator, P1, 1)
+    first, other = drain(target, ONE)
+    assert (first.topic_partition, other.topic_partition) == (P0, P1)
+    assert drain(target, ONE) == []
+    target.answered(first, BatchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
+    assert drain(target, ONE, now_ms=100) == [first]
+    assert drain(target, ONE, now_ms=100) == []
+    target.answered(first, BatchAnswer(ErrorCode.NONE, base_offset=0), 100)
+    assert len(drain(target, ONE, now_ms=100) + drain(target, ONE, now_ms=100)) == 2
+    assert known.producer_epoch == 0
+
+
+def test_nothing_is_sent_without_a_producer_id() -> None:
+    fresh = ProducerIdentity()
+    target = core(fresh)
+    full_batches(target.accumulator, P0, 2)
+    assert drain(target, ONE) == []
+    fresh.set_id(5, 0)
+    assert len(drain(target, ONE)) == 1
+
+
+def test_sequences_count_records_and_are_in_the_bytes() -> None:
+    target = known_to_the_broker(identity())
+    for _ in range(5):
+        must_put(target.accumulator, P0, b"x" * 70)
+    first, second = drain(target, ONE) + drain(target, ONE)
+    headers = [read_header(batch.close()) for batch in (first, second)]
+    assert [(h.producer_id, h.producer_epoch, h.base_sequence) for h in headers] == [(77, 0, 1), (77, 0, 3)]
+
+
+def test_a_retry_sends_the_same_bytes() -> None:
+    target = core(identity())
+    full_batches(target.accumulator, P0, 2)
+    (batch,) = drain(target, ONE)
+    before = bytes(batch.close())
+    target.answered(batch, BatchAnswer(ErrorCode.NETWORK_EXCEPTION), 0)
+    assert drain(target, ONE, now_ms=100) == [batch]
+    assert bytes(batch.close()) == before
+
+
+def test_retried_batches_return_in_sequence_order_whatever_the_order_of_answers() -> None:
+    target = known_to_the_broker(identity())
+    full_batches(target.accumulator, P0, 4)
+    sent = [drain(target, ONE)[0] for _ in range(3)]
+    for index in (1, 2, 0):
+        target.answered(sent[index], BatchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER), 0)
+    assert list(target.accumulator.queue(P0).batches)[:3] == sent
+
+
+def test_while_a_batch_is_retried_only_the_first_unanswered_one_is_sent() -> None:
+    target = known_to_the_broker(identity())
+    full_batches(target.accumulator, P0, 4)
+    sent = [drain(target, ONE)[0] for _ in range(3)]
+    for batch in sent:
+        target.answered(batch, BatchAnswer(ErrorCode.NETWORK_EXCEPTION), 0)
+    assert drain(target, ONE, now_ms=200) == [sent[0]]
+    assert drain(target, ONE, now_ms=200) == []
+    target.answered(sent[0], BatchAnswer(ErrorCode.NONE, base_offset=1), 200)
+    assert drain(target, ONE, now_ms=200) == [sent[1]]
+
+
+def test_a_batch_behind_a_failed_one_is_out_of_order_and_simply_retried() -> None:
+    target = known_to_the_broker(known := identity())
+    full_batches(target.accumulator, P0, 3)
+    first, second = drain(target, ONE) + drain(target, ONE)
+    target.answered(first, BatchAnswer(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
+    target.answered(second, BatchAnswer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
+    assert drain(target, ONE, now_ms=100) == [first]
+    assert known.producer_epoch == 0
+    assert (first.base_sequence, second.base_sequence) == (1, 2)
+
+
+def test_a_gap_that_is_certain_bumps_the_epoch_and_starts_at_zero() -> None:
+    target = core(known := identity())
+    full_batches(target.accumulator, P0, 3)
+    first = drain(target, ONE)[0]
+    target.answered(first, BatchAnswer(ErrorCode.NONE, base_offset=0), 0)
+    second = drain(target, ONE)[0]
+    target.answered(second, BatchAnswer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
+    assert drain(target, ONE, now_ms=100) == [second]
+    assert known.producer_epoch == 1
+    header = read_header(second.close())
+    assert (header.producer_epoch, header.base_sequence) == (1, 0)
+
+
+def test_a_forgotten_producer_is_bumped_once_for_all_batches_in_flight() -> None:
+    target = known_to_the_broker(known := identity())
+    full_batches(target.accumulator, P0, 4)
+    sent = [drain(target, ONE)[0] for _ in range(3)]
+    lost = BatchAnswer(ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=10)
+    target.answered(sent[0], lost, 0)
+    target.ready(ONE, 0)
+    assert known.producer_epoch == 1
+    for batch in sent[1:]:
+        target.answered(batch, lost, 0)
+    target.ready(ONE, 0)
+    assert known.producer_epoch == 1
+    assert [batch.base_sequence for batch in sent] == [0, 1, 2]
+
+
+def test_after_a_batch_expired_on_the_wire_nothing_new_is_sent_until_the_rest_is_answered() -> None:
+    target = known_to_the_broker(known := identity(), delivery_timeout_ms=1_000)
+    must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
+    must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
+    must_put(target.accumulator, P0, b"c" * 250, now_ms=600)
+    first, second = drain(target, ONE, 600) + drain(target, ONE, 600)
+    assert target.expire(1_000) == 1
+    assert drain(target, ONE, now_ms=1_000) == []
+    # The batch behind it was written, so the expired one was written too.
+    target.answered(second, BatchAnswer(ErrorCode.NONE, base_offset=2), 1_000)
+    third = drain(target, ONE, now_ms=1_000)
+    assert [batch.base_sequence for batch in third] == [3]
+    assert known.producer_epoch == 0
+    assert first.done
+
+
+def test_when_all_in_flight_expired_the_epoch_is_bumped() -> None:
+    target = core(known := identity(), delivery_timeout_ms=1_000)
+    must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
+    must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
+    drain(target, ONE, 600)
+    target.expire(1_000)
+    (batch,) = drain(target, ONE, now_ms=1_000)
+    assert known.producer_epoch == 1
+    assert (batch.producer_epoch, batch.base_sequence) == (1, 0)
+
+
+def test_a_record_refused_for_good_does_not_block_those_behind_it() -> None:
+    target = known_to_the_broker(known := identity())
+    full_batches(target.accumulator, P0, 3)
+    first, second = drain(target, ONE) + drain(target, ONE)
+    target.answered(first, BatchAnswer(ErrorCode.INVALID_TIMESTAMP), 0)
+    target.answered(second, BatchAnswer(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
+    assert drain(target, ONE, now_ms=100) == [second]
+    assert known.producer_epoch == 1
+    assert second.base_sequence == 0
+
+
+def test_the_parts_of_a_split_batch_take_over_its_sequences() -> None:
+    target = core(identity(), batch_size=1_000)
+    for number in range(6):
+        must_put(target.accumulator, P0, bytes([65 + number]) * 100)
+    (batch,) = drain(target, ONE, now_ms=10)
+    target.answered(batch, BatchAnswer(ErrorCode.MESSAGE_TOO_LARGE), 20)
+    seen = []
+    while parts := drain(target, ONE, now_ms=20):
+        seen.append((parts[0].base_sequence, len(values(parts[0]))))
+        target.answered(parts[0], BatchAnswer(ErrorCode.NONE, base_offset=parts[0].base_sequence), 20)
+    assert len(seen) > 1
+    assert [base for base, _ in seen] == [sum(count for _, count in seen[:i]) for i in range(len(seen))]
+
+
+def test_a_fenced_producer_gets_a_new_identity() -> None:
+    target = core(known := identity())
+    outcomes = full_batches(target.accumulator, P0, 2)
+    (batch,) = drain(target, ONE)
+    target.answered(batch, BatchAnswer(ErrorCode.INVALID_PRODUCER_EPOCH), 0)
+    assert outcomes[0].error is not None
+    assert not known.has_id
+    known.set_id(78, 0)
+    target.accumulator.begin_flush()
+    (following,) = drain(target, ONE)
+    assert (following.producer_id, following.base_sequence) == (78, 0)

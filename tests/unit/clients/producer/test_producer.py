@@ -1,0 +1,387 @@
+"""The producer against brokers whose answers are scripted: errors that real brokers seldom give."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.scripted_broker import Answer, Close, ScriptedBroker, Seen, Silence, scripted_brokers
+from tidelog.clients.producer.producer import Producer
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.init_producer_id import InitProducerIdResponse
+from tidelog.protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import ApiKey
+
+
+def produced(offset: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: object) -> ProduceResponse:
+    entry = PartitionProduceResponse(index=0, error_code=error, base_offset=offset, **fields)  # type: ignore[arg-type]
+    return ProduceResponse(responses=(TopicProduceResponse(name="tides", partition_responses=(entry,)),))
+
+
+def in_turn(*answers: Answer) -> Callable[[Seen], Answer]:
+    """Give these answers one after the other, then the last one again."""
+    left = list(answers)
+
+    def handler(seen: Seen) -> Answer:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return handler
+
+
+def batches(broker: ScriptedBroker) -> list[bytes]:
+    return [
+        bytes(data.records)
+        for request in broker.requests(ApiKey.PRODUCE)
+        for topic in request.topic_data
+        for data in topic.partition_data
+    ]
+
+
+def quick(broker: ScriptedBroker, **options: object) -> Producer:
+    settings: dict[str, object] = {"retry_backoff_ms": 10, "retry_backoff_max_ms": 20, "linger_ms": 0}
+    settings |= {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 20}
+    return Producer(broker.address, **(settings | options))
+
+
+async def test_a_connection_lost_in_flight_sends_the_same_bytes_again() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(Close, produced(5))
+        async with quick(broker) as producer:
+            written = await producer.send_and_wait("tides", b"high")
+        assert written.offset == 5
+        first, second = batches(broker)
+        assert first == second
+        assert read_header(first).base_sequence == 0
+
+
+async def test_a_silent_broker_is_given_up_after_the_request_timeout() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(Silence, produced(5))
+        async with quick(broker, request_timeout_ms=100) as producer:
+            assert (await producer.send_and_wait("tides", b"high")).offset == 5
+
+
+async def test_a_leader_hint_sends_the_batch_to_the_new_leader() -> None:
+    async with scripted_brokers(2) as [old, new]:
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        hint = LeaderIdAndEpoch(leader_id=2, leader_epoch=2)
+        endpoint = NodeEndpoint(node_id=2, host="127.0.0.1", port=new.port)
+        refusal = produced(error=error, current_leader=hint)
+        old.handlers[ApiKey.PRODUCE] = in_turn(
+            ProduceResponse(responses=refusal.responses, node_endpoints=(endpoint,))
+        )
+        new.handlers[ApiKey.PRODUCE] = in_turn(produced(9))
+        async with quick(old, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as producer:
+            written = await asyncio.wait_for(producer.send_and_wait("tides", b"high"), 5)
+        assert written.offset == 9
+        assert len(batches(new)) == 1
+
+
+async def test_metadata_is_refreshed_when_the_leader_moved() -> None:
+    async with scripted_brokers(2) as [old, new]:
+
+        def refuse(seen: Seen) -> Answer:
+            for broker in (old, new):
+                broker.leaders[0] = 2
+                broker.leader_epoch = 2
+            return produced(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+        old.leaders[0] = new.leaders[0] = 1
+        old.handlers[ApiKey.PRODUCE] = refuse
+        new.handlers[ApiKey.PRODUCE] = in_turn(produced(9))
+        async with quick(old) as producer:
+            assert (await producer.send_and_wait("tides", b"high")).offset == 9
+
+
+async def test_at_most_five_requests_are_in_flight_and_their_order_is_kept() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(), Silence)
+        async with quick(broker, batch_size=100) as producer:
+            await producer.send_and_wait("tides", b"the broker knows this producer now")
+            deliveries = [await producer.send("tides", b"x" * 90) for _ in range(12)]
+            await eventually(lambda: len(batches(broker)) == 6)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert len(batches(broker)) == 6
+            assert [read_header(batch).base_sequence for batch in batches(broker)] == list(range(6))
+            await producer.close(timeout_ms=0)
+        assert all(isinstance(delivery.exception(), KafkaError) for delivery in deliveries)
+
+
+async def test_a_full_buffer_makes_send_wait_and_then_fail() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        options = {"batch_size": 1_000, "buffer_memory": 2_000, "max_block_ms": 100}
+        producer = quick(broker, **options)
+        await producer.start()
+        await producer.send("tides", b"x" * 900)
+        await producer.send("tides", b"x" * 900)
+        assert producer.send_nowait("tides", b"x" * 900) is None
+        with pytest.raises(KafkaError, match="buffer_memory=2000") as caught:
+            await producer.send("tides", b"x" * 900)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await producer.close(timeout_ms=0)
+
+
+async def test_senders_that_wait_for_room_go_on_in_their_order() -> None:
+    async with scripted_brokers() as [broker]:
+        offset = iter(range(1_000))
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: produced(next(offset))
+        async with quick(broker, batch_size=200, buffer_memory=400) as producer:
+
+            async def send(number: int) -> int:
+                return (await producer.send_and_wait("tides", b"%03d" % number + b"x" * 150)).offset
+
+            assert await asyncio.gather(*map(send, range(60))) == list(range(60))
+
+
+async def test_a_sender_that_waited_for_room_and_is_refused_lets_the_next_one_go_on() -> None:
+    async with scripted_brokers() as [broker]:
+        offset = iter(range(1_000))
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: produced(next(offset))
+        async with quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000) as producer:
+            await producer.send("tides", b"x" * 800)
+            values: list[object] = [b"x" * 800, "no bytes", b"x" * 800, b"x" * 1_000, b"x" * 800]
+            sends = [asyncio.create_task(producer.send("tides", value)) for value in values]  # type: ignore[arg-type]
+            async with asyncio.timeout(5):
+                outcomes = await asyncio.gather(*sends, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [
+            asyncio.Future,
+            TypeError,
+            asyncio.Future,
+            KafkaError,
+            asyncio.Future,
+        ]
+
+
+async def test_closing_refuses_at_once_all_who_wait_for_room() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        producer = quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000)
+        await producer.start()
+        await producer.send("tides", b"x" * 800)
+        waiting = [asyncio.create_task(producer.send("tides", b"x" * 800)) for _ in range(3)]
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(producer.close(timeout_ms=2_000))
+        async with asyncio.timeout(1):
+            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [str(outcome) for outcome in outcomes] == ["the producer is closed"] * 3
+        await closing
+
+
+async def test_records_expire_when_no_broker_takes_them() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(error=ErrorCode.NOT_ENOUGH_REPLICAS))
+        options = {"delivery_timeout_ms": 300, "request_timeout_ms": 200}
+        async with quick(broker, **options) as producer:
+            with pytest.raises(KafkaError) as caught:
+                await producer.send_and_wait("tides", b"high")
+        # A refusal that arrives when the time is up is itself the reason that is given.
+        reasons = {
+            ErrorCode.REQUEST_TIMED_OUT: "delivery_timeout_ms is 300",
+            ErrorCode.NOT_ENOUGH_REPLICAS: "1 records for tides-0",
+        }
+        assert reasons[ErrorCode(caught.value.code)] in str(caught.value)
+
+
+async def test_a_producer_id_is_asked_for_until_there_is_one() -> None:
+    async with scripted_brokers() as [broker]:
+        loading = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        granted = InitProducerIdResponse(producer_id=9, producer_epoch=0)
+        broker.handlers[ApiKey.INIT_PRODUCER_ID] = in_turn(loading, granted)
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced())
+        async with quick(broker) as producer:
+            await producer.send_and_wait("tides", b"high")
+        assert read_header(batches(broker)[0]).producer_id == 9
+
+
+async def test_a_refused_producer_id_fails_what_is_sent() -> None:
+    async with scripted_brokers() as [broker]:
+        refusal = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        broker.handlers[ApiKey.INIT_PRODUCER_ID] = in_turn(refusal)
+        async with quick(broker) as producer:
+            with pytest.raises(KafkaError) as caught:
+                await producer.send_and_wait("tides", b"high")
+        assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_without_idempotence_no_producer_id_is_asked_for() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced())
+        async with quick(broker, enable_idempotence=False, acks=1) as producer:
+            await producer.send_and_wait("tides", b"high")
+        assert broker.requests(ApiKey.INIT_PRODUCER_ID) == []
+        assert read_header(batches(broker)[0]).producer_id == -1
+        assert broker.requests(ApiKey.PRODUCE)[0].acks == 1
+
+
+async def test_an_answer_that_lacks_the_partition_is_an_error() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(ProduceResponse())
+        async with quick(broker) as producer:
+            with pytest.raises(KafkaError, match="tides-0") as caught:
+                await producer.send_and_wait("tides", b"high")
+        assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+async def test_a_partition_that_the_topic_lacks_is_refused_at_once() -> None:
+    async with scripted_brokers() as [broker], quick(broker) as producer:
+        with pytest.raises(KafkaError, match="no partition 7") as caught:
+            await producer.send("tides", b"high", partition=7)
+        assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_closing_sends_what_is_buffered() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        producer = quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
+        await producer.start()
+        delivery = await producer.send("tides", b"high")
+        await producer.close()
+        assert (await delivery).offset == 3
+        with pytest.raises(KafkaError, match="closed"):
+            await producer.send("tides", b"more")
+
+
+async def test_closing_that_is_cancelled_leaves_nothing_running() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        before = asyncio.all_tasks()
+        producer = quick(broker)
+        await producer.start()
+        delivery = await producer.send("tides", b"high")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.close(), 0.1)
+        assert "the producer was closed" in str(delivery.exception())
+        await eventually(lambda: not [task for task in asyncio.all_tasks() - before if is_ours(task)])
+
+
+def is_ours(task: asyncio.Task[object]) -> bool:
+    return task.get_name() in ("tidelog-sender", "tidelog-metadata", "tidelog-producer-id")
+
+
+async def test_an_error_in_the_application_does_not_lose_what_was_sent_before_it() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        with pytest.raises(ZeroDivisionError):
+            async with quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+                delivery = await producer.send("tides", b"high")
+                raise ZeroDivisionError
+        assert (await delivery).offset == 3
+
+
+async def test_a_cancelled_application_does_not_wait_for_what_was_sent() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        async with asyncio.timeout(5):
+            with pytest.raises(asyncio.CancelledError):
+                async with quick(broker) as producer:
+                    delivery = await producer.send("tides", b"high")
+                    raise asyncio.CancelledError
+        assert isinstance(delivery.exception(), KafkaError)
+
+
+async def test_flush_sends_without_lingering_and_gives_up_in_time() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3), Silence)
+        producer = quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
+        await producer.start()
+        delivery = await producer.send("tides", b"high")
+        await producer.flush()
+        assert delivery.done()
+        await producer.send("tides", b"never answered")
+        with pytest.raises(KafkaError, match="50 ms"):
+            await producer.flush(timeout_ms=50)
+        await producer.close(timeout_ms=0)
+
+
+async def test_a_cancelled_delivery_does_not_disturb_its_batch() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        async with quick(broker, linger_ms=50) as producer:
+            first = await producer.send("tides", b"1")
+            second = await producer.send("tides", b"2")
+            first.cancel()
+            assert (await second).offset == 4
+
+
+async def test_a_record_that_cannot_be_encoded_is_refused_and_leaves_nothing_behind() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        async with quick(broker) as producer:
+            for value in ("text", 5):
+                with pytest.raises(TypeError):
+                    await producer.send("tides", value)  # type: ignore[arg-type]
+            assert (await producer.send_and_wait("tides", b"high")).offset == 3
+        (batch,) = batches(broker)
+        assert read_header(batch).record_count == 1
+
+
+async def test_deliveries_work_with_gather_and_callbacks() -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(10))
+        async with quick(broker, linger_ms=20) as producer:
+            told: list[int] = []
+            deliveries = [await producer.send("tides", b"high") for _ in range(3)]
+            for delivery in deliveries:
+                delivery.add_done_callback(lambda done: told.append(done.result().offset))
+            written = await asyncio.gather(*deliveries)
+            assert [entry.offset for entry in written] == [10, 11, 12]
+            await eventually(lambda: told == [10, 11, 12])
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "said"),
+    [
+        (1_700_000_000_000.5, "is a float, expected a whole number of ms"),
+        (True, "is a bool, expected a whole number of ms"),
+        ("1700000000000", "is a str, expected a whole number of ms"),
+        (-1, "timestamp_ms=-1 is negative"),
+        (2**63, "over 2\\^63 - 1"),
+    ],
+)
+async def test_a_timestamp_that_no_record_can_have_is_refused_and_leaves_its_batch_alone(
+    timestamp_ms: object, said: str
+) -> None:
+    async with scripted_brokers() as [broker]:
+        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        async with quick(broker, linger_ms=50) as producer:
+            before = await producer.send("tides", b"before", timestamp_ms=1_000)
+            with pytest.raises((TypeError, KafkaError), match=said):
+                await producer.send("tides", b"high", timestamp_ms=timestamp_ms)  # type: ignore[arg-type]
+            after = await producer.send("tides", b"after", timestamp_ms=2**63 - 1)
+            assert [(await before).offset, (await after).offset] == [3, 4]
+        (batch,) = batches(broker)
+        assert read_header(batch).max_timestamp == 2**63 - 1
+
+
+def broken(builder: BatchBuilder) -> bytearray:
+    raise RuntimeError("a bug")
+
+
+async def test_a_sender_that_has_died_of_a_bug_fails_every_record_and_takes_no_more() -> None:
+    async with scripted_brokers() as [broker]:
+        producer = quick(broker, linger_ms=50)
+        await producer.start()
+        deliveries = [await producer.send("tides", b"high") for _ in range(3)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(BatchBuilder, "build", broken)
+            await asyncio.wait(deliveries, timeout=5)
+        async with asyncio.timeout(5):
+            await producer.flush()
+            assert all(delivery.done() for delivery in deliveries)
+            assert all("sender task ended" in str(delivery.exception()) for delivery in deliveries)
+            with pytest.raises(KafkaError, match="sender task ended"):
+                await producer.send("tides", b"more")
+            await producer.close()

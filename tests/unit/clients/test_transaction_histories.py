@@ -1,0 +1,293 @@
+"""Transactions under lost, repeated and late requests, fencing and refusals: all or nothing, never mixed.
+
+A producer without sockets and a naive coordinator run random histories from a seed; the checker of the soak
+judges them. To see that the histories bite, safeguards are taken out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from tests.harness.soak.history import FINAL_READER, Event
+from tests.harness.soak.transaction_checker import Anomaly, Violation, check
+from tests.support.accumulators import P0, P1, Outcome, cluster, drain, must_put
+from tests.support.naive_transactions import NaiveCluster, sent
+from tests.support.transactional_producers import TransactionalBench
+from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.clients.producer.produce_core import BatchAnswer
+from tidelog.clients.producer.producer_batch import ProducerBatch
+from tidelog.clients.transactions.transaction_life import Operation, TransactionState
+from tidelog.clients.transactions.transaction_manager import TransactionManager
+from tidelog.clients.transactions.transaction_requests import CoordinatorRequest
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+S = TransactionState
+LEADERS = cluster({P0: 1, P1: 1})
+GROUP = ConsumerGroupMetadata("harbour")
+PARTITIONS = (P0, P1)
+STEPS = 400
+STEPS_TO_SETTLE = 400
+SEEDS = range(60)
+
+
+class Life:
+    """One producer and what its application wants of it."""
+
+    def __init__(self, name: str, world: World) -> None:
+        self.name = name
+        self.world = world
+        self.bench = TransactionalBench(is_v2=world.cluster.is_v2, retries=10_000)
+        self.asking: CoordinatorRequest | None = None
+        self.batches: list[ProducerBatch] = []
+        self.number = -1
+        self.records = 0
+        self.offset_of = -1
+        self.bench.manager.begin_init(is_v2=world.cluster.is_v2)
+
+    @property
+    def manager(self) -> TransactionManager:
+        return self.bench.manager
+
+    def note(self, f: str, type: str, value: object) -> None:
+        self.world.events.append(Event(self.name, f, type, value))
+
+    # --- the application ------------------------------------------------------------------
+
+    def act(self) -> None:
+        """Something that an application may do now."""
+        manager, rng = self.manager, self.world.rng
+        if manager.unclaimed is not None and manager.is_settled:
+            self.claim()
+        elif manager.state is S.READY:
+            manager.begin_transaction()
+            self.number, self.records = self.number + 1, 0
+        elif manager.state is S.ABORTABLE_ERROR:
+            self.end(committed=False)
+        elif manager.state is S.IN_TRANSACTION:
+            choice = rng.random()
+            if choice < 0.6:
+                self.send(rng.choice(PARTITIONS))
+            elif choice < 0.7:
+                self.send_offset(rng.randrange(1_000))
+            else:
+                self.end(committed=choice < 0.9)
+
+    def send(self, partition: object) -> None:
+        where = PARTITIONS.index(partition)  # type: ignore[arg-type]
+        number, record = self.number, self.records
+        self.records += 1
+        self.note("send", "invoke", [number, where, record])
+        outcome = must_put(
+            self.bench.core.accumulator,
+            PARTITIONS[where],
+            f"{self.name}/{number}/{record}".encode(),
+            self.world.now_ms,
+        )
+        self.manager.add_partition(PARTITIONS[where])
+        self.world.deliveries.append((self.name, number, where, record, outcome))
+
+    def send_offset(self, offset: int) -> None:
+        """Once in a transaction: a lost TxnOffsetCommit that is late may undo a second one, in Kafka, too."""
+        if self.offset_of == self.number:
+            return
+        self.offset_of = self.number
+        self.note("offset", "invoke", [self.number, 0, offset])
+        self.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(offset)})
+
+    def end(self, *, committed: bool) -> None:
+        self.note("commit" if committed else "abort", "invoke", self.number)
+        if committed:
+            self.manager.begin_commit(is_v2=self.bench.is_v2)
+        else:
+            self.manager.begin_abort(is_v2=self.bench.is_v2)
+
+    def claim(self) -> None:
+        operation = self.manager.unclaimed
+        try:
+            self.manager.claim()
+        except KafkaError:
+            return
+        if operation is not Operation.INIT:
+            self.note("commit" if operation is Operation.COMMIT else "abort", "ok", self.number)
+
+    # --- the network ----------------------------------------------------------------------
+
+    def drop(self) -> None:
+        """As the driver does before it asks for the next request."""
+        if self.manager.is_rolling_back:
+            self.bench.core.drop_unsent(KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED))
+        if self.manager.is_fatal:
+            self.bench.core.fail_all(KafkaError(ErrorCode.PRODUCER_FENCED))
+
+    def ask(self, *, healed: bool) -> None:
+        """Send a request to the coordinator, or let the one that is sent come to something."""
+        self.drop()
+        if self.asking is None:
+            incomplete = bool(self.bench.core.accumulator.incomplete)
+            self.asking = self.manager.next_request(has_incomplete=incomplete)
+            return
+        request, self.asking = self.asking, None
+        fate = 1.0 if healed else self.world.rng.random()
+        if fate < 0.15:
+            self.world.late.append(lambda: self.world.cluster.answer(request))
+            self.manager.lost(was_sent=True)
+        elif fate < 0.3:
+            self.world.cluster.answer(request)
+            self.manager.lost(was_sent=True)
+        elif fate < 0.35:
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            self.manager.answered(self.world.cluster.refuse(request, code), request.highest_version)
+        else:
+            self.manager.answered(self.world.cluster.answer(request), request.highest_version)
+
+    def produce(self, *, healed: bool) -> None:
+        """Send batches, or let one that is sent come to something."""
+        self.drop()
+        world = self.world
+        if not self.batches:
+            world.now_ms += 300
+            self.batches = drain(self.bench.core, LEADERS, world.now_ms)
+            return
+        batch = self.batches.pop(0)
+        wire = sent(batch)
+        fate = 1.0 if healed else world.rng.random()
+        if fate < 0.15:
+            world.late.append(lambda: world.cluster.produce(wire))
+            answer = BatchAnswer(ErrorCode.NETWORK_EXCEPTION)
+        elif fate < 0.3:
+            world.cluster.produce(wire)
+            answer = BatchAnswer(ErrorCode.NETWORK_EXCEPTION)
+        elif fate < 0.34:
+            answer = BatchAnswer(ErrorCode.MESSAGE_TOO_LARGE)
+        else:
+            answer = world.cluster.produce(wire)
+        self.bench.core.answered(batch, answer, world.now_ms)
+
+
+class World:
+    """A cluster, a producer and its rivals, and all that happened."""
+
+    def __init__(self, seed: int, *, is_v2: bool) -> None:
+        self.rng = random.Random(seed)
+        self.cluster = NaiveCluster(is_v2=is_v2)
+        self.events: list[Event] = []
+        self.deliveries: list[tuple[str, int, int, int, Outcome]] = []
+        self.late: list[Callable[[], object]] = []
+        self.now_ms = 0
+        self.lives = [Life("p0", self)]
+
+    def run(self) -> list[Violation]:
+        for _ in range(STEPS):
+            self._step()
+        self._settle()
+        return check(self.events + self._acknowledgements() + self._final())
+
+    def _step(self) -> None:
+        rng = self.rng
+        if rng.random() < 0.008 or self.lives[-1].manager.is_fatal:
+            self.lives.append(Life(f"p{len(self.lives)}", self))
+        # Zombies go on now and then.
+        life = self.lives[-1] if rng.random() < 0.9 else rng.choice(self.lives)
+        choice = rng.random()
+        if choice < 0.4:
+            life.act()
+        elif choice < 0.7:
+            life.ask(healed=False)
+        elif choice < 0.95:
+            life.produce(healed=False)
+        elif self.late:
+            self.late.pop(rng.randrange(len(self.late)))()
+
+    def _settle(self) -> None:
+        """The network heals: the last producer has to come to an end, and be able to commit."""
+        while self.late:
+            self.late.pop()()
+        life = self.lives[-1]
+        for _ in range(STEPS_TO_SETTLE):
+            if life.manager.is_fatal:
+                life = Life(f"p{len(self.lives)}", self)
+                self.lives.append(life)
+            if life.manager.unclaimed is not None and life.manager.is_settled:
+                life.claim()
+            if life.manager.state is S.READY:
+                return
+            if life.manager.can_abort:
+                life.end(committed=False)
+            life.ask(healed=True)
+            life.produce(healed=True)
+        raise AssertionError(f"no end: {life.manager.state}")
+
+    def _acknowledgements(self) -> list[Event]:
+        return [
+            Event(name, "send", "ok", [number, where, record, outcome.result.offset])
+            for name, number, where, record, outcome in self.deliveries
+            if outcome.result is not None and outcome.result.offset >= 0
+        ]
+
+    def _final(self) -> list[Event]:
+        """What a reader of committed records finds, once what is open is aborted."""
+        if self.cluster.is_open:
+            self.cluster._finish(self.cluster.epoch + 1, committed=False)
+        polls = []
+        for where, partition in enumerate(PARTITIONS):
+            found = []
+            for offset, value in self.cluster.partitions[partition].committed:
+                name, number, record = value.decode().split("/")
+                found.append([offset, name, int(number), int(record)])
+            polls.append(Event(FINAL_READER, "poll", "ok", [where, found]))
+        if P0 in self.cluster.offsets:
+            polls.append(Event(FINAL_READER, "committed", "ok", [0, self.cluster.offsets[P0]]))
+        return polls
+
+
+@pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
+def test_histories_are_all_or_nothing_and_every_producer_comes_to_an_end(is_v2: bool) -> None:
+    committed = 0
+    for seed in SEEDS:
+        world = World(seed, is_v2=is_v2)
+        violations = world.run()
+        assert violations == [], f"seed {seed}"
+        committed += sum(event.f == "commit" and event.type == "ok" for event in world.events)
+    assert committed > len(SEEDS)
+
+
+def found_without(is_v2: bool) -> set[Anomaly]:
+    """What is found in the first history in which anything is found."""
+    for seed in range(200):
+        violations = World(seed, is_v2=is_v2).run()
+        if violations:
+            return {violation.anomaly for violation in violations}
+    return set()
+
+
+def test_without_a_new_epoch_after_a_lost_answer_a_late_request_ends_another_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # KAFKA-17754, which transaction.version 2 cures at the broker and this producer by itself.
+    lost = TransactionManager.lost
+    monkeypatch.setattr(TransactionManager, "lost", lambda self, was_sent: lost(self, was_sent=False))
+    assert found_without(is_v2=False)
+    assert not found_without(is_v2=True)
+
+
+@pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
+def test_a_commit_that_does_not_wait_for_its_records_fails_when_it_is_made(
+    is_v2: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next_request = TransactionManager.next_request
+    monkeypatch.setattr(
+        TransactionManager,
+        "next_request",
+        lambda self, has_incomplete: next_request(self, has_incomplete=False),
+    )
+    with pytest.raises(AssertionError, match="READY -> ABORTABLE_ERROR"):
+        found_without(is_v2)
+
+
+@pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
+def test_a_commit_after_a_record_was_refused_is_torn(is_v2: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TransactionManager, "batch_failed", lambda self, batch, code: None)
+    assert Anomaly.TORN in found_without(is_v2)

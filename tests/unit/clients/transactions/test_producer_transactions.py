@@ -1,0 +1,280 @@
+"""Transactions of the producer over sockets, against brokers whose every answer is decided here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.support.coordinated_brokers import GROUP, P0, Coordinated, coordinated, in_turn, produced
+from tests.support.eventually import eventually
+from tests.support.scripted_broker import Answer, Close, Seen, Silence
+from tests.support.transactional_producers import ended, offsets_committed
+from tidelog.clients.config.options import ConfigError
+from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE
+from tidelog.clients.producer.producer import Producer
+from tidelog.clients.transactions.transaction_errors import AbortableTransactionError, FatalTransactionError
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.registry import ApiKey
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Coordinated]:
+    async with coordinated() as both:
+        yield both
+
+
+async def test_before_version_2_partitions_and_groups_are_announced(cluster: Coordinated) -> None:
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        async with producer.transaction():
+            written = await producer.send("tides", b"high")
+            await producer.send_offsets_to_transaction({P0: 5}, GROUP)
+        assert written.done()
+    [produce] = [seen for seen in cluster.leader.seen if seen.api_key == ApiKey.PRODUCE]
+    assert (produce.version, produce.message.transactional_id) == (11, "gauge")
+    header = read_header(produce.message.topic_data[0].partition_data[0].records)
+    assert header.is_transactional and (header.producer_id, header.producer_epoch) == (7, 0)
+    versions = {api: cluster.asked(api)[0][0] for api in (24, 25, 26, 28)}
+    assert versions == {24: 3, 25: 4, 26: 4, 28: 4}
+    lookups = {
+        (seen.message.coordinator_keys, seen.message.key_type)
+        for broker in (cluster.leader, cluster.coordinator)
+        for seen in broker.seen
+        if seen.api_key == ApiKey.FIND_COORDINATOR
+    }
+    assert lookups == {(("gauge",), TRANSACTION_KEY_TYPE), (("harbour",), 0)}
+
+
+async def test_with_version_2_only_the_end_is_told_to_the_coordinator(cluster: Coordinated) -> None:
+    cluster.offer_version_2()
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        for _ in range(2):
+            async with producer.transaction():
+                await producer.send("tides", b"high")
+                await producer.send_offsets_to_transaction({P0: 5}, GROUP)
+    produced = [seen for seen in cluster.leader.seen if seen.api_key == ApiKey.PRODUCE]
+    assert [seen.version for seen in produced] == [12, 12], "13 needs topic ids, which this broker lacks"
+    assert cluster.asked(ApiKey.ADD_PARTITIONS_TO_TXN) == cluster.asked(ApiKey.ADD_OFFSETS_TO_TXN) == []
+    assert cluster.asked(ApiKey.TXN_OFFSET_COMMIT) == [(5, 0), (5, 1)]
+    assert cluster.asked(ApiKey.END_TXN) == [(5, 0), (5, 1)]
+
+
+async def test_a_commit_does_not_linger(cluster: Coordinated) -> None:
+    async with cluster.producer(linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        written = await producer.send("tides", b"high")
+        await producer.commit_transaction()
+        assert written.done()
+
+
+async def test_a_commit_whose_answer_is_lost_is_asked_for_again_in_the_same_epoch(
+    cluster: Coordinated,
+) -> None:
+    cluster.offer_version_2()
+    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(Close, ended(ErrorCode.NONE, 7, 1))
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        async with producer.transaction():
+            await producer.send("tides", b"high")
+    assert cluster.asked(ApiKey.END_TXN) == [(5, 0), (5, 0)]
+
+
+async def test_before_version_2_a_lost_answer_costs_an_epoch(cluster: Coordinated) -> None:
+    # KAFKA-17754
+    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(Close, ended())
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        for _ in range(2):
+            async with producer.transaction():
+                await producer.send("tides", b"high")
+    assert cluster.asked(ApiKey.END_TXN) == [(4, 0), (4, 0), (4, 1)]
+    assert cluster.asked(ApiKey.INIT_PRODUCER_ID) == [(5, -1), (5, 0)]
+
+
+async def test_a_coordinator_that_moved_is_looked_up_again(cluster: Coordinated) -> None:
+    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(ended(ErrorCode.NOT_COORDINATOR), ended())
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        async with producer.transaction():
+            await producer.send("tides", b"high")
+    brokers = (cluster.leader, cluster.coordinator)
+    assert sum(len(broker.requests(ApiKey.FIND_COORDINATOR)) for broker in brokers) == 2
+
+
+async def test_an_exception_aborts_and_what_was_not_sent_is_told_so(cluster: Coordinated) -> None:
+    async with cluster.producer(linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+        await producer.init_transactions()
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction():
+                written = await producer.send("tides", b"high")
+                raise ZeroDivisionError
+        with pytest.raises(KafkaError, match="aborted") as caught:
+            await written
+        assert caught.value.code is ErrorCode.OPERATION_NOT_ATTEMPTED
+        async with producer.transaction():
+            await producer.send("tides", b"low")
+    assert len(cluster.leader.requests(ApiKey.PRODUCE)) == 1
+
+
+async def test_a_cancelled_task_aborts_its_transaction(cluster: Coordinated) -> None:
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        is_open = asyncio.Event()
+
+        async def write() -> None:
+            async with producer.transaction():
+                await (await producer.send("tides", b"high"))
+                is_open.set()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(write())
+        await is_open.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)] == [False]
+        producer.begin_transaction()
+
+
+async def test_a_commit_that_was_cancelled_goes_on_and_calling_again_tells_its_end(
+    cluster: Coordinated,
+) -> None:
+    is_asked, answers = asyncio.Event(), [Silence, ended()]
+
+    def end(seen: Seen) -> Answer:
+        is_asked.set()
+        return answers.pop(0)
+
+    cluster.coordinator.handlers[ApiKey.END_TXN] = end
+    async with cluster.producer(request_timeout_ms=300, delivery_timeout_ms=400) as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send("tides", b"high")
+        task = asyncio.create_task(producer.commit_transaction())
+        await is_asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        for refused in (producer.abort_transaction(), producer.send("tides", b"low")):
+            with pytest.raises(KafkaError, match="the end of commit_transaction was not awaited"):
+                await refused
+        await producer.commit_transaction()
+        producer.begin_transaction()
+    assert all(request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN))
+
+
+async def test_a_commit_that_takes_too_long_can_be_waited_for_again(cluster: Coordinated) -> None:
+    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(
+        *[ended(ErrorCode.CONCURRENT_TRANSACTIONS)] * 20, ended()
+    )
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await producer.send("tides", b"high")
+        with pytest.raises(KafkaError, match="commit_transaction did not end within 20 ms") as caught:
+            await producer.commit_transaction(timeout_ms=20)
+        assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
+        await producer.commit_transaction()
+        producer.begin_transaction()
+
+
+async def test_a_batch_that_is_refused_makes_the_commit_fail_and_the_transaction_is_aborted(
+    cluster: Coordinated,
+) -> None:
+    cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(
+        produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED), produced()
+    )
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        with pytest.raises(AbortableTransactionError, match="tides-0") as caught:
+            async with producer.transaction():
+                await producer.send("tides", b"high")
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        async with producer.transaction():
+            await producer.send("tides", b"low")
+    committed = [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)]
+    assert committed == [False, True]
+    assert cluster.asked(ApiKey.INIT_PRODUCER_ID) == [(5, -1), (5, 0)]
+
+
+async def test_a_record_that_is_too_large_makes_the_commit_fail(cluster: Coordinated) -> None:
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        with pytest.raises(KafkaError, match="max_request_size"):
+            await producer.send("tides", bytes(2_000_000))
+        with pytest.raises(AbortableTransactionError, match="max_request_size"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+
+
+async def test_a_fenced_producer_can_only_be_closed(cluster: Coordinated) -> None:
+    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(ended(ErrorCode.INVALID_PRODUCER_EPOCH))
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        with pytest.raises(FatalTransactionError) as caught:
+            async with producer.transaction():
+                await producer.send("tides", b"high")
+        assert caught.value.code is ErrorCode.PRODUCER_FENCED
+        for refused in (producer.send("tides", b"low"), producer.abort_transaction()):
+            with pytest.raises(FatalTransactionError):
+                await refused
+        with pytest.raises(FatalTransactionError):
+            producer.begin_transaction()
+
+
+async def test_offsets_of_a_lost_generation_can_only_be_aborted(cluster: Coordinated) -> None:
+    cluster.coordinator.handlers[ApiKey.TXN_OFFSET_COMMIT] = in_turn(
+        offsets_committed({P0: ErrorCode.ILLEGAL_GENERATION})
+    )
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        with pytest.raises(AbortableTransactionError) as caught:
+            async with producer.transaction():
+                await producer.send_offsets_to_transaction({P0: 5}, GROUP)
+        assert caught.value.code is ErrorCode.ILLEGAL_GENERATION
+        assert producer._transactions is not None and producer._transactions.state.name == "READY"
+
+
+async def test_closing_aborts_what_is_open(cluster: Coordinated) -> None:
+    async with cluster.producer() as producer:
+        await producer.init_transactions()
+        producer.begin_transaction()
+        await (await producer.send("tides", b"high"))
+    assert [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)] == [False]
+
+
+async def test_closing_ends_who_waits(cluster: Coordinated) -> None:
+    cluster.coordinator.handlers[ApiKey.INIT_PRODUCER_ID] = lambda seen: Silence
+    producer = cluster.producer()
+    await producer.start()
+    waiting = asyncio.create_task(producer.init_transactions())
+    await eventually(lambda: cluster.asked(ApiKey.INIT_PRODUCER_ID))
+    await producer.close(timeout_ms=0)
+    with pytest.raises(KafkaError, match="closed"):
+        await waiting
+
+
+async def test_records_outside_of_a_transaction_are_refused(cluster: Coordinated) -> None:
+    async with cluster.producer() as producer:
+        with pytest.raises(KafkaError, match="this one is UNINITIALIZED"):
+            await producer.send("tides", b"high")
+        await producer.init_transactions()
+        with pytest.raises(KafkaError, match="this one is READY"):
+            producer.send_nowait("tides", b"high")
+        assert await producer.partitions_for("tides") == (0,)
+    assert cluster.leader.requests(ApiKey.PRODUCE) == []
+
+
+async def test_transactions_need_a_transactional_id_and_idempotence(cluster: Coordinated) -> None:
+    async with Producer(cluster.leader.address) as producer:
+        with pytest.raises(KafkaError, match="transactional_id"):
+            await producer.init_transactions()
+    for options in ({"enable_idempotence": False}, {"transactional_id": ""}, {"transaction_timeout_ms": 0}):
+        with pytest.raises(ConfigError):
+            Producer(**({"transactional_id": "gauge"} | options))

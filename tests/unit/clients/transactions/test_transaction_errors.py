@@ -1,0 +1,281 @@
+"""What each error code in the answers of each API does to a transactional producer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.accumulators import P0, P1, drain
+from tests.support.coordinated_brokers import GROUP
+from tests.support.transactional_producers import (
+    AT_5,
+    BOTH_VERSIONS,
+    LEADERS,
+    TransactionalBench,
+    ended,
+    initialized,
+    offsets_added,
+    offsets_committed,
+    partition_codes,
+    partitions_added,
+    put,
+    ready,
+)
+from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
+from tidelog.clients.producer.produce_core import BatchAnswer
+from tidelog.clients.transactions.transaction_errors import AbortableTransactionError
+from tidelog.clients.transactions.transaction_life import TransactionState
+from tidelog.clients.transactions.transaction_manager import Step
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.end_txn import EndTxnRequest
+
+S = TransactionState
+E = ErrorCode
+FENCED = (E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH)
+
+
+PASSING = {
+    E.COORDINATOR_LOAD_IN_PROGRESS: Step.RETRY,
+    E.CONCURRENT_TRANSACTIONS: Step.RETRY,
+    E.NOT_COORDINATOR: Step.FIND_COORDINATOR,
+    E.COORDINATOR_NOT_AVAILABLE: Step.FIND_COORDINATOR,
+}
+INIT = PASSING | {
+    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: S.UNINITIALIZED,
+    E.CLUSTER_AUTHORIZATION_FAILED: S.UNINITIALIZED,
+    E.TRANSACTION_ABORTABLE: S.UNINITIALIZED,
+    E.INVALID_TRANSACTION_TIMEOUT: S.FATAL_ERROR,
+    E.INVALID_PRODUCER_EPOCH: S.FATAL_ERROR,
+    E.PRODUCER_FENCED: S.FATAL_ERROR,
+    E.INVALID_REQUEST: S.FATAL_ERROR,
+}
+ADD_PARTITIONS = PASSING | {
+    E.CONCURRENT_TRANSACTIONS: Step.RETRY_SOON,
+    E.UNKNOWN_TOPIC_OR_PARTITION: Step.RETRY,
+    E.UNKNOWN_PRODUCER_ID: S.ABORTABLE_ERROR,
+    E.TRANSACTION_ABORTABLE: S.ABORTABLE_ERROR,
+    E.TOPIC_AUTHORIZATION_FAILED: S.ABORTABLE_ERROR,
+    E.OPERATION_NOT_ATTEMPTED: S.ABORTABLE_ERROR,
+    E.UNKNOWN_SERVER_ERROR: S.ABORTABLE_ERROR,
+    E.INVALID_TXN_STATE: S.FATAL_ERROR,
+    E.INVALID_PRODUCER_ID_MAPPING: S.FATAL_ERROR,
+    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: S.FATAL_ERROR,
+    E.INVALID_PRODUCER_EPOCH: S.FATAL_ERROR,
+    E.PRODUCER_FENCED: S.FATAL_ERROR,
+}
+ADD_OFFSETS = PASSING | {
+    E.UNKNOWN_PRODUCER_ID: S.ABORTABLE_ERROR,
+    E.TRANSACTION_ABORTABLE: S.ABORTABLE_ERROR,
+    E.GROUP_AUTHORIZATION_FAILED: S.ABORTABLE_ERROR,
+    E.INVALID_TXN_STATE: S.FATAL_ERROR,
+    E.INVALID_PRODUCER_ID_MAPPING: S.FATAL_ERROR,
+    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: S.FATAL_ERROR,
+    E.INVALID_PRODUCER_EPOCH: S.FATAL_ERROR,
+    E.PRODUCER_FENCED: S.FATAL_ERROR,
+    E.UNKNOWN_SERVER_ERROR: S.FATAL_ERROR,
+}
+COMMIT_OFFSETS = PASSING | {
+    E.REQUEST_TIMED_OUT: Step.FIND_COORDINATOR,
+    E.UNKNOWN_TOPIC_OR_PARTITION: Step.RETRY,
+    E.GROUP_AUTHORIZATION_FAILED: S.ABORTABLE_ERROR,
+    E.FENCED_INSTANCE_ID: S.ABORTABLE_ERROR,
+    E.UNKNOWN_MEMBER_ID: S.ABORTABLE_ERROR,
+    E.ILLEGAL_GENERATION: S.ABORTABLE_ERROR,
+    E.TRANSACTION_ABORTABLE: S.ABORTABLE_ERROR,
+    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: S.FATAL_ERROR,
+    E.UNSUPPORTED_FOR_MESSAGE_FORMAT: S.FATAL_ERROR,
+    E.INVALID_PRODUCER_EPOCH: S.FATAL_ERROR,
+    E.PRODUCER_FENCED: S.FATAL_ERROR,
+    E.UNKNOWN_SERVER_ERROR: S.FATAL_ERROR,
+}
+COMMIT = PASSING | {
+    E.UNKNOWN_PRODUCER_ID: S.ABORTABLE_ERROR,
+    E.TRANSACTION_ABORTABLE: S.ABORTABLE_ERROR,
+    E.INVALID_TXN_STATE: S.FATAL_ERROR,
+    E.INVALID_PRODUCER_ID_MAPPING: S.FATAL_ERROR,
+    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: S.FATAL_ERROR,
+    E.INVALID_PRODUCER_EPOCH: S.FATAL_ERROR,
+    E.PRODUCER_FENCED: S.FATAL_ERROR,
+    E.UNKNOWN_SERVER_ERROR: S.FATAL_ERROR,
+}
+ABORT = COMMIT | {E.UNKNOWN_PRODUCER_ID: S.INITIALIZING, E.TRANSACTION_ABORTABLE: Step.RETRY}
+BATCH = {
+    E.MESSAGE_TOO_LARGE: S.ABORTABLE_ERROR,
+    E.TOPIC_AUTHORIZATION_FAILED: S.ABORTABLE_ERROR,
+    E.INVALID_TXN_STATE: S.ABORTABLE_ERROR,
+    E.TRANSACTION_ABORTABLE: S.ABORTABLE_ERROR,
+    E.INVALID_PRODUCER_EPOCH: S.ABORTABLE_ERROR,
+    E.OUT_OF_ORDER_SEQUENCE_NUMBER: S.ABORTABLE_ERROR,
+    E.CLUSTER_AUTHORIZATION_FAILED: S.FATAL_ERROR,
+    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: S.FATAL_ERROR,
+    E.INVALID_PRODUCER_ID_MAPPING: S.FATAL_ERROR,
+    E.UNSUPPORTED_VERSION: S.FATAL_ERROR,
+    E.PRODUCER_FENCED: S.FATAL_ERROR,
+}
+Expected = Step | TransactionState
+
+
+def cases(table: dict[ErrorCode, Any]) -> Any:
+    return pytest.mark.parametrize(
+        ("code", "expected"), list(table.items()), ids=[code.name for code in table]
+    )
+
+
+def expect(
+    bench: TransactionalBench, message: Any, response: Any, code: ErrorCode, expected: Expected
+) -> None:
+    """The answer leads to a step after which the same is sent again, or to a state with that error."""
+    step = bench.answer(response)
+    if isinstance(expected, Step):
+        assert step is expected
+        assert bench.next() == message
+        return
+    assert bench.state is expected
+    if expected is S.INITIALIZING:
+        return
+    assert bench.manager.error is not None
+    assert bench.manager.error.code is (E.PRODUCER_FENCED if code in FENCED else code)
+
+
+@cases(INIT)
+def test_answers_to_init_producer_id(code: ErrorCode, expected: Expected) -> None:
+    bench = TransactionalBench(is_v2=False)
+    bench.manager.begin_init(is_v2=False)
+    expect(bench, bench.next(), initialized(-1, -1, code), code, expected)
+    if bench.state is S.UNINITIALIZED:
+        with pytest.raises(KafkaError):
+            bench.manager.claim()
+        bench.initialize()  # it may be allowed now
+
+
+@cases(ADD_PARTITIONS)
+def test_answers_to_add_partitions_to_txn(code: ErrorCode, expected: Expected) -> None:
+    bench = ready()
+    bench.manager.begin_transaction()
+    bench.manager.add_partition(P0)
+    expect(bench, bench.next(), partitions_added(P0, code=code), code, expected)
+
+
+@cases(ADD_OFFSETS)
+def test_answers_to_add_offsets_to_txn(code: ErrorCode, expected: Expected) -> None:
+    bench = ready()
+    bench.open()
+    work = bench.manager.add_offsets(GROUP, AT_5)
+    expect(bench, bench.next(), offsets_added(code), code, expected)
+    assert (work.error is None) == isinstance(expected, Step)
+
+
+@BOTH_VERSIONS
+@cases(COMMIT_OFFSETS)
+def test_answers_to_txn_offset_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+    bench = ready(is_v2=is_v2)
+    bench.open()
+    work = bench.manager.add_offsets(GROUP, AT_5)
+    if not is_v2:
+        bench.exchange(offsets_added())
+    expect(bench, bench.next(), offsets_committed({P0: code}), code, expected)
+    assert (work.error is None) == isinstance(expected, Step)
+
+
+@BOTH_VERSIONS
+@cases(COMMIT)
+def test_answers_to_a_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+    bench = ready(is_v2=is_v2)
+    bench.open(P0)
+    bench.commit()
+    expect(bench, bench.next(), ended(code), code, expected)
+    if expected is S.ABORTABLE_ERROR:
+        with pytest.raises(AbortableTransactionError):
+            bench.manager.claim()
+        bench.abort()
+        bench.exchange(ended(producer_id=7 if is_v2 else -1, producer_epoch=1))
+
+
+@BOTH_VERSIONS
+@cases(ABORT)
+def test_answers_to_an_abort(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+    bench = ready(is_v2=is_v2)
+    bench.open(P0)
+    bench.abort()
+    expect(bench, bench.next(), ended(code), code, expected)
+
+
+@BOTH_VERSIONS
+@cases(BATCH)
+def test_a_batch_that_fails_for_good(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+    bench = ready(is_v2=is_v2)
+    bench.open(P0)
+    written = put(bench)
+    [batch] = drain(bench.core, LEADERS, now_ms=20)
+    bench.core.answered(batch, BatchAnswer(code), 30)
+    assert bench.state is expected
+    assert written.error is not None and written.error.code is code
+    if expected is S.ABORTABLE_ERROR:
+        bench.abort()
+        message = bench.exchange(ended(producer_id=7 if is_v2 else -1, producer_epoch=1))
+        assert isinstance(message, EndTxnRequest) and not message.committed
+        assert bench.state is (S.READY if is_v2 else S.INITIALIZING), "the next transaction has a new epoch"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, S.FATAL_ERROR),
+        (E.UNSUPPORTED_VERSION, S.FATAL_ERROR),
+        (E.GROUP_AUTHORIZATION_FAILED, S.ABORTABLE_ERROR),
+        (E.TRANSACTION_ABORTABLE, S.ABORTABLE_ERROR),
+    ],
+)
+def test_a_coordinator_that_cannot_be_asked(code: ErrorCode, expected: TransactionState) -> None:
+    bench = ready(is_v2=True)
+    bench.open()
+    work = bench.manager.add_offsets(GROUP, AT_5)
+    bench.next()
+    bench.manager.refused(KafkaError(code, "no"))
+    assert bench.state is expected
+    assert work.error is not None and work.error.code is code
+
+
+def test_without_a_way_to_a_new_epoch_a_failed_batch_is_fatal() -> None:
+    bench = ready(version=2)
+    bench.open(P0)
+    put(bench)
+    [batch] = drain(bench.core, LEADERS, now_ms=20)
+    bench.core.answered(batch, BatchAnswer(E.OUT_OF_ORDER_SEQUENCE_NUMBER), 30)
+    assert bench.state is S.FATAL_ERROR
+
+
+def test_operation_not_attempted_only_says_that_another_partition_has_failed() -> None:
+    for code, expected in ((E.UNKNOWN_TOPIC_OR_PARTITION, None), (E.TOPIC_AUTHORIZATION_FAILED, P1)):
+        bench = ready()
+        bench.manager.begin_transaction()
+        bench.manager.add_partition(P0)
+        bench.manager.add_partition(P1)
+        bench.next()
+        step = bench.answer(partition_codes({P0: E.OPERATION_NOT_ATTEMPTED, P1: code}))
+        if expected is None:
+            assert step is Step.RETRY
+        else:
+            assert bench.manager.error is not None and bench.manager.error.code is code
+
+
+def test_an_answer_that_lacks_a_partition_is_not_taken_for_success() -> None:
+    bench = ready()
+    bench.manager.begin_transaction()
+    bench.manager.add_partition(P0)
+    bench.manager.add_partition(P1)
+    bench.next()
+    bench.answer(partitions_added(P0))
+    assert bench.state is S.ABORTABLE_ERROR
+
+
+def test_offsets_that_are_refused_for_a_moment_are_sent_again_without_those_that_are_recorded() -> None:
+    bench = ready(is_v2=True)
+    bench.open()
+    work = bench.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(5), P1: OffsetAndMetadata(6)})
+    bench.next()
+    assert bench.answer(offsets_committed({P0: E.NONE, P1: E.NOT_COORDINATOR})) is Step.FIND_COORDINATOR
+    assert list(work.left) == [P1]
+    bench.exchange(offsets_committed({P1: E.NONE}))
+    assert work.is_done and work.error is None

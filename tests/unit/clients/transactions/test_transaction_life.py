@@ -1,0 +1,96 @@
+"""The states of a transactional producer, move by move."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tidelog.clients.transactions.transaction_errors import AbortableTransactionError, FatalTransactionError
+from tidelog.clients.transactions.transaction_life import MOVES, TransactionLife, TransactionState
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+S = TransactionState
+PAIRS = list(itertools.product(S, S))
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda state: state.name)
+def test_only_the_moves_of_the_table_are_made(source: TransactionState, target: TransactionState) -> None:
+    life = TransactionLife("gauge")
+    life.state = source
+    if target in MOVES[source]:
+        life._move(target)
+        assert life.state is target
+    else:
+        with pytest.raises(AssertionError):
+            life._move(target)
+
+
+def test_the_table_is_that_of_kafka() -> None:
+    # Kafka has two more: ABORTABLE_ERROR -> UNINITIALIZED and INITIALIZING -> ABORTABLE_ERROR, which are one
+    # move here, and ABORTING reaches INITIALIZING as well as COMMITTING does, which there has no new epoch.
+    assert {source.name: sorted(target.name for target in targets) for source, targets in MOVES.items()} == {
+        "UNINITIALIZED": ["FATAL_ERROR", "INITIALIZING"],
+        "INITIALIZING": ["FATAL_ERROR", "READY", "UNINITIALIZED"],
+        "READY": ["FATAL_ERROR", "IN_TRANSACTION"],
+        "IN_TRANSACTION": ["ABORTABLE_ERROR", "ABORTING", "COMMITTING", "FATAL_ERROR"],
+        "COMMITTING": ["ABORTABLE_ERROR", "FATAL_ERROR", "INITIALIZING", "READY"],
+        "ABORTING": ["FATAL_ERROR", "INITIALIZING", "READY"],
+        "ABORTABLE_ERROR": ["ABORTING", "FATAL_ERROR"],
+        "FATAL_ERROR": [],
+    }
+
+
+def test_after_an_abortable_error_everything_but_aborting_is_refused_with_it() -> None:
+    life = TransactionLife("gauge")
+    life.state = S.IN_TRANSACTION
+    life._abortable(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not")
+    for wanted in S:
+        with pytest.raises(AbortableTransactionError, match="may not") as caught:
+            life.require(wanted, "anything")
+        assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert life.can_abort
+
+
+def test_a_second_abortable_error_of_one_transaction_is_not_the_one_that_is_told() -> None:
+    life = TransactionLife("gauge")
+    life.state = S.IN_TRANSACTION
+    life._abortable(ErrorCode.MESSAGE_TOO_LARGE, "first")
+    life._abortable(ErrorCode.REQUEST_TIMED_OUT, "second")
+    assert str(life.error) == "first"
+
+
+def test_a_fatal_error_stays_and_says_fenced_for_an_old_epoch() -> None:
+    life = TransactionLife("gauge")
+    life._fatal(ErrorCode.INVALID_PRODUCER_EPOCH, "old")
+    life._fatal(ErrorCode.INVALID_TXN_STATE, "later")
+    with pytest.raises(FatalTransactionError, match="old") as caught:
+        life.require(S.READY, "begin_transaction")
+    assert caught.value.code is ErrorCode.PRODUCER_FENCED
+    assert not life.can_abort
+
+
+def test_the_wrong_state_is_named_and_nothing_is_changed() -> None:
+    life = TransactionLife("gauge")
+    with pytest.raises(KafkaError, match="begin_transaction is for a producer that is READY") as caught:
+        life.require(S.READY, "begin_transaction")
+    assert caught.value.code is ErrorCode.INVALID_TXN_STATE
+    assert life.state is S.UNINITIALIZED
+
+
+@pytest.mark.parametrize(
+    ("state", "wanted", "advice"),
+    [
+        (S.UNINITIALIZED, S.READY, "init_transactions"),
+        (S.UNINITIALIZED, S.IN_TRANSACTION, "init_transactions, then begin_transaction"),
+        (S.READY, S.IN_TRANSACTION, "begin_transaction"),
+        (S.IN_TRANSACTION, S.READY, "commit or abort"),
+    ],
+)
+def test_a_call_out_of_turn_is_told_which_has_to_come_first(
+    state: TransactionState, wanted: TransactionState, advice: str
+) -> None:
+    life = TransactionLife("gauge")
+    life.state = state
+    with pytest.raises(KafkaError, match=f"{advice}.* first|{advice}$"):
+        life.require(wanted, "that")

@@ -1,0 +1,218 @@
+"""Leaders change in-sync sets: what is taken, and what each stale or impossible wish is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tests.unit.cluster.controller.invariants import check_image, check_step
+from tidelog.cluster.controller.alter_partition import alter_partition
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage, PartitionImage, TopicImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+    ResponsePartitionData,
+)
+from tidelog.protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+
+SETTINGS = ControllerSettings(node_id=1)
+BROKERS = (1, 2, 3, 4)
+
+
+def orders(image: MetadataImage) -> TopicImage:
+    return image.topics_by_name["orders"]
+
+
+def only(image: MetadataImage) -> PartitionImage:
+    return orders(image).partitions[0]
+
+
+def given(**change: Any) -> MetadataImage:
+    """One partition with replicas 1, 2, 3, all in sync, led by 1 in leader epoch 1 and partition epoch 1."""
+    image = with_topics(
+        image_with_brokers(*BROKERS, features=True), creatable("orders", configs={"min.insync.replicas": "2"})
+    )
+    record = PartitionChangeRecord(
+        topic_id=orders(image).id,
+        partition_id=0,
+        **({"replicas": (1, 2, 3), "isr": (1, 2, 3), "leader": 1} | change),
+    )
+    return replayed([record], image, offset=500)
+
+
+def wish(
+    image: MetadataImage, isr: tuple[int, ...] | tuple[BrokerState, ...], **fields: Any
+) -> RequestTopicData:
+    members = tuple(
+        each if isinstance(each, BrokerState) else BrokerState(broker_id=each, broker_epoch=100 + each)
+        for each in isr
+    )
+    wished = RequestPartitionData(
+        **(
+            {
+                "partition_index": 0,
+                "leader_epoch": only(image).leader_epoch,
+                "partition_epoch": only(image).partition_epoch,
+                "new_isr_with_epochs": members,
+            }
+            | fields
+        )
+    )
+    return RequestTopicData(topic_id=orders(image).id, partitions=(wished,))
+
+
+def asked(topic: RequestTopicData, leader: int = 1) -> AlterPartitionRequest:
+    return AlterPartitionRequest(broker_id=leader, broker_epoch=100 + leader, topics=(topic,))
+
+
+def altered(
+    image: MetadataImage, request: AlterPartitionRequest
+) -> tuple[ResponsePartitionData, MetadataImage]:
+    result = alter_partition(image, SETTINGS, request)
+    after = applied(image, result)
+    check_image(after)
+    check_step(image, after)
+    ((answer,),) = (topic.partitions for topic in result.reply.topics)
+    assert answer.error_code in (0, ErrorCode.NEW_LEADER_ELECTED) or not result.records
+    return answer, after
+
+
+def test_a_smaller_set_is_taken_in_the_same_leader_epoch() -> None:
+    image = given()
+    answer, after = altered(image, asked(wish(image, (1, 2))))
+    assert answer == ResponsePartitionData(
+        partition_index=0, leader_id=1, leader_epoch=1, isr=(1, 2), partition_epoch=2
+    )
+    assert only(after).isr == (1, 2)
+
+
+def test_the_order_of_the_wish_is_kept() -> None:
+    image = given(isr=(1,))
+    answer, _ = altered(image, asked(wish(image, (1, 3, 2))))
+    assert answer.isr == (1, 3, 2)
+
+
+def test_what_is_so_already_changes_nothing() -> None:
+    image = given()
+    answer, after = altered(image, asked(wish(image, (1, 2, 3))))
+    assert (answer.error_code, answer.partition_epoch) == (0, 1)
+    assert only(after) == only(image)
+
+
+def test_two_wishes_for_one_partition_build_on_each_other() -> None:
+    image = given()
+    topic = wish(image, (1, 2))
+    twice = replace(topic, partitions=topic.partitions * 2)
+    result = alter_partition(image, SETTINGS, asked(twice))
+    ((first, second),) = (answers.partitions for answers in result.reply.topics)
+    assert (first.error_code, second.error_code) == (0, ErrorCode.INVALID_UPDATE_VERSION)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"leader_epoch": 2}, ErrorCode.NOT_CONTROLLER),
+        ({"partition_epoch": 2}, ErrorCode.NOT_CONTROLLER),
+        ({"leader_epoch": 0}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"partition_epoch": 0}, ErrorCode.INVALID_UPDATE_VERSION),
+        ({"partition_index": 7}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
+        ({"leader_recovery_state": 9}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_a_stale_or_impossible_wish_is_refused(fields: dict[str, Any], code: ErrorCode) -> None:
+    image = given()
+    answer, _ = altered(image, asked(wish(image, (1, 2), **fields)))
+    assert answer.error_code == code
+
+
+@pytest.mark.parametrize("isr", [(), (2, 3), (1, 4), (1, 1), (1, -1)])
+def test_a_set_that_cannot_be_is_refused(isr: tuple[int, ...]) -> None:
+    image = given()
+    answer, _ = altered(image, asked(wish(image, isr)))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_only_the_leader_is_heard() -> None:
+    image = given()
+    answer, _ = altered(image, asked(wish(image, (1, 2)), leader=2))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_leader_that_registered_anew_is_not_the_one_that_asks() -> None:
+    image = given()
+    with pytest.raises(KafkaError) as error:
+        alter_partition(image, SETTINGS, replace(asked(wish(image, (1, 2))), broker_epoch=9))
+    assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_topic_that_is_gone_is_told_for_each_partition() -> None:
+    image = given()
+    topic = replace(wish(image, (1, 2)), topic_id=UUID(int=12345))
+    answer, _ = altered(image, asked(topic))
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@pytest.mark.parametrize("change", [{"fenced": 1}, {"in_controlled_shutdown": 1}])
+def test_kip_841_a_fenced_or_stopping_broker_does_not_get_in_sync(change: dict[str, int]) -> None:
+    image = given(isr=(1,))
+    record = BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=103, **change)
+    image = replayed([record], image, offset=501)
+    answer, _ = altered(image, asked(wish(image, (1, 2, 3))))
+    assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
+
+
+def test_kip_903_a_broker_that_came_back_since_the_leader_heard_of_it_does_not_get_in_sync() -> None:
+    image = given(isr=(1,))
+    stale = BrokerState(broker_id=3, broker_epoch=55)
+    answer, _ = altered(image, asked(wish(image, (1, stale))))
+    assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
+    unknown = BrokerState(broker_id=3, broker_epoch=-1)
+    answer, _ = altered(image, asked(wish(image, (1, unknown))))
+    assert answer.error_code == 0
+
+
+def test_before_version_3_members_come_without_epochs() -> None:
+    image = given()
+    answer, _ = altered(image, asked(wish(image, (), new_isr=(1, 3))))
+    assert answer.isr == (1, 3)
+
+
+def test_a_recovering_leader_has_nobody_in_sync_until_it_says_that_it_recovered() -> None:
+    image = given(isr=(1,), leader_recovery_state=1)
+    answer, _ = altered(image, asked(wish(image, (1, 2), leader_recovery_state=1)))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    answer, after = altered(image, asked(wish(image, (1,))))
+    assert (answer.error_code, answer.leader_recovery_state) == (0, 0)
+    assert only(after).leader_recovery_state == 0
+
+
+def test_new_replicas_in_sync_end_a_reassignment() -> None:
+    image = given(replicas=(1, 4, 2, 3), adding_replicas=(4,), removing_replicas=(2, 3))
+    answer, after = altered(image, asked(wish(image, (1, 2, 3, 4))))
+    assert (answer.error_code, answer.isr, answer.leader_epoch) == (0, (1, 4), 2)
+    assert (only(after).replicas, only(after).adding_replicas) == ((1, 4), ())
+
+
+def test_a_leader_whose_reassignment_ends_hears_that_another_was_elected() -> None:
+    image = given(replicas=(4, 2, 1, 3), adding_replicas=(4,), removing_replicas=(1, 3))
+    answer, after = altered(image, asked(wish(image, (1, 2, 3, 4))))
+    assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
+    assert (only(after).leader, only(after).replicas) == (4, (4, 2))
+
+
+def test_kip_966_who_leaves_a_set_below_min_insync_stays_eligible() -> None:
+    image = given(isr=(1, 2))
+    _, after = altered(image, asked(wish(image, (1,))))
+    assert only(after).eligible_leader_replicas == (2,)
+    _, again = altered(after, asked(wish(after, (1, 3))))
+    assert only(again).eligible_leader_replicas == ()

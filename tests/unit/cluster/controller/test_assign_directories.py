@@ -1,0 +1,118 @@
+"""Brokers tell where their replicas are; a replica in a directory that is gone leads no longer."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.support.metadata import (
+    applied,
+    broker_registration_record,
+    creatable,
+    image_with_brokers,
+    replayed,
+    with_topics,
+)
+from tests.unit.cluster.controller.invariants import check_image, check_step
+from tidelog.cluster.controller.assign_directories import assign_replicas_to_directories
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage, PartitionImage
+from tidelog.cluster.replica_directories import LOST, MIGRATING, UNASSIGNED, default_directory, is_online
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    RequestDirectoryData,
+    RequestPartitionData,
+    RequestTopicData,
+)
+
+SETTINGS = ControllerSettings(node_id=1)
+FIRST, SECOND, GONE = (UUID(int=each) for each in (801, 802, 899))
+
+
+def given() -> MetadataImage:
+    """Broker 1 has two directories, broker 2 has one; `orders` has two partitions on both."""
+    image = replayed(
+        [broker_registration_record(1, rack="r", log_dirs=(FIRST, SECOND))],
+        image_with_brokers(2, features=True),
+        offset=500,
+    )
+    return with_topics(image, creatable("orders", 2, 2))
+
+
+def partition(image: MetadataImage, index: int) -> PartitionImage:
+    return image.topics_by_name["orders"].partitions[index]
+
+
+def assigned(
+    image: MetadataImage, directory: UUID, *indexes: int, broker: int = 1, topic_id: UUID | None = None
+) -> tuple[list[int], MetadataImage]:
+    topic = RequestTopicData(
+        topic_id=topic_id or image.topics_by_name["orders"].id,
+        partitions=tuple(RequestPartitionData(partition_index=index) for index in indexes),
+    )
+    request = AssignReplicasToDirsRequest(
+        broker_id=broker,
+        broker_epoch=100 + broker,
+        directories=(RequestDirectoryData(id=directory, topics=(topic,)),),
+    )
+    result = assign_replicas_to_directories(image, SETTINGS, request)
+    after = applied(image, result)
+    check_image(after)
+    check_step(image, after)
+    (answer,) = result.reply.directories
+    ((told,),) = (answer.topics,)
+    assert (answer.id, told.topic_id) == (directory, topic.topic_id)
+    assert [each.partition_index for each in told.partitions] == list(indexes)
+    return [each.error_code for each in told.partitions], after
+
+
+def test_a_directory_is_noted_once() -> None:
+    image = given()
+    assert partition(image, 0).directory_of(1) is None
+    codes, after = assigned(image, SECOND, 0, 1)
+    assert codes == [0, 0]
+    assert partition(after, 0).directory_of(1) == partition(after, 1).directory_of(1) == SECOND
+    assert partition(after, 0).leader_epoch == partition(image, 0).leader_epoch
+    assert assigned(after, SECOND, 0, 1) == ([0, 0], after)
+
+
+def test_a_replica_in_a_directory_that_is_gone_leads_no_longer() -> None:
+    image = given()
+    codes, after = assigned(image, GONE, 0, 1)
+    assert codes == [0, 0]
+    for index in (0, 1):
+        assert (partition(after, index).leader, partition(after, index).isr) == (2, (2,))
+
+
+def test_what_cannot_be_assigned_is_told() -> None:
+    image = given()
+    assert assigned(image, FIRST, 9)[0] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert assigned(image, FIRST, 0, topic_id=UUID(int=4))[0] == [ErrorCode.UNKNOWN_TOPIC_ID]
+    image = replayed([broker_registration_record(3)], image, offset=600)
+    assert assigned(image, UUID(int=9003), 0, broker=3)[0] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=7)
+    with pytest.raises(KafkaError) as error:
+        assign_replicas_to_directories(image, SETTINGS, request)
+    assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_some_ids_mean_no_directory() -> None:
+    online = (FIRST, SECOND)
+    assert [is_online(each, online) for each in (UNASSIGNED, MIGRATING, FIRST)] == [True] * 3
+    assert [is_online(each, online) for each in (LOST, GONE)] == [False] * 2
+    assert is_online(GONE, ())
+
+
+def test_the_ids_are_kafkas() -> None:
+    assert [each.int for each in (MIGRATING, UNASSIGNED, LOST)] == [0, 1, 2]
+
+
+def test_a_new_replica_is_in_the_only_directory_of_its_broker() -> None:
+    assert default_directory((FIRST, SECOND)) == UNASSIGNED
+    assert default_directory((FIRST,)) == FIRST
+    assert default_directory(()) == MIGRATING
+    assert default_directory(None) == UNASSIGNED
+    assert partition(given(), 0).directories[partition(given(), 0).replicas.index(1)] == UNASSIGNED
+    assert partition(given(), 0).directory_of(1) is None

@@ -1,0 +1,374 @@
+"""Brokers are let in, stop in good order, and are fenced when they fall silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.metadata import CLUSTER_ID, applied, creatable, image_with_brokers, with_topics
+from tests.unit.cluster.controller.invariants import check_image, check_step
+from tidelog.cluster.controller.broker_heartbeat import HeartbeatReply, broker_heartbeat, fence_stale_broker
+from tidelog.cluster.controller.brokers import register_broker, supported_features, unregister_broker
+from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage, PartitionImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
+from tidelog.protocol.messages.create_topics import CreatableTopic
+
+SETTINGS = ControllerSettings(node_id=1)
+SESSION_MS = 9000
+
+
+class Brokers:
+    """An image, heartbeats, and a clock; every command's rules are checked."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.now_ms = 1000
+        self.heartbeats = BrokerHeartbeats(SESSION_MS)
+        self.heartbeats.activate(image, self.now_ms)
+
+    def beat(self, broker: int, *, offset: int | None = None, **fields: Any) -> HeartbeatReply:
+        epoch = self.image.brokers[broker].epoch
+        request = BrokerHeartbeatRequest(
+            broker_id=broker,
+            broker_epoch=epoch,
+            current_metadata_offset=self.image.offset if offset is None else offset,
+            **fields,
+        )
+        self.heartbeats.contact(self.image, broker, epoch, self.now_ms)
+        result = broker_heartbeat(self.image, SETTINGS, self.heartbeats, request)
+        self._apply(applied(self.image, result))
+        self.heartbeats.follow(
+            broker,
+            epoch,
+            metadata_offset=request.current_metadata_offset,
+            is_fenced=result.reply.is_fenced,
+            should_shut_down=result.reply.should_shut_down,
+            shutdown_offset=result.reply.shutdown_offset,
+        )
+        return result.reply
+
+    def fence_stale(self) -> bool:
+        result = fence_stale_broker(self.image, SETTINGS, self.heartbeats, self.now_ms)
+        self._apply(applied(self.image, result))
+        return result.reply
+
+    def register(self, broker: int, incarnation: int, previous_epoch: int = -1) -> int:
+        existing = self.image.brokers.get(broker)
+        session = existing is not None and self.heartbeats.has_session(broker, existing.epoch, self.now_ms)
+        request = BrokerRegistrationRequest(
+            broker_id=broker,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=UUID(int=incarnation),
+            listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+            features=supported_features(),
+            log_dirs=(UUID(int=9000 + broker),),
+            previous_broker_epoch=previous_epoch,
+        )
+        result = register_broker(self.image, SETTINGS, request, has_session=session)
+        self._apply(applied(self.image, result))
+        self.heartbeats.contact(self.image, broker, result.reply, self.now_ms)
+        return result.reply
+
+    def partition(self, index: int = 0) -> PartitionImage:
+        return self.image.topics_by_name["orders"].partitions[index]
+
+    def is_fenced(self, broker: int) -> bool:
+        return self.image.brokers[broker].fenced
+
+    def _apply(self, after: MetadataImage) -> None:
+        check_image(after)
+        check_step(self.image, after)
+        self.image = after
+
+
+def brokers(*ids: int, topic: CreatableTopic | None = None) -> Brokers:
+    image = replace(image_with_brokers(*ids, features=True), offset=500)
+    return Brokers(with_topics(image, topic) if topic is not None else image)
+
+
+def orders(partitions: int, factor: int, min_insync: int = 2) -> CreatableTopic:
+    return creatable("orders", partitions, factor, {"min.insync.replicas": str(min_insync)})
+
+
+# Being let in
+
+
+def test_a_broker_is_let_in_when_it_has_seen_its_own_registration() -> None:
+    cluster = brokers(1)
+    epoch = cluster.register(7, incarnation=70)
+    assert cluster.beat(7, offset=epoch - 1) == HeartbeatReply(False, True, False, None)
+    assert cluster.beat(7, offset=epoch, want_fence=True).is_fenced
+    assert cluster.beat(7, offset=epoch) == HeartbeatReply(True, False, False, None)
+    assert not cluster.is_fenced(7)
+
+
+def test_a_heartbeat_of_another_registration_is_stale() -> None:
+    cluster = brokers(1)
+    for request in (
+        BrokerHeartbeatRequest(broker_id=1, broker_epoch=5),
+        BrokerHeartbeatRequest(broker_id=9, broker_epoch=5),
+    ):
+        with pytest.raises(KafkaError) as error:
+            broker_heartbeat(cluster.image, SETTINGS, cluster.heartbeats, request)
+        assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_who_is_let_in_leads_what_nobody_leads() -> None:
+    cluster = brokers(1, 2, topic=orders(4, 1))
+    mine = [index for index in range(4) if cluster.partition(index).leader == 1]
+    cluster.beat(1, want_fence=True)
+    assert all(cluster.partition(index).leader == -1 for index in mine)
+    assert all(cluster.partition(index).eligible_leader_replicas == (1,) for index in mine)
+    cluster.beat(1)
+    assert mine
+    assert all(cluster.partition(index).leader == 1 for index in mine)
+    assert all(cluster.partition(index).leader_epoch == 2 for index in mine)
+
+
+# Stopping
+
+
+def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
+    cluster = brokers(1, 2)
+    reply = cluster.beat(1, want_shut_down=True)
+    assert reply.should_shut_down and reply.is_fenced
+    assert cluster.is_fenced(1)
+
+
+def test_a_leader_stops_when_every_active_broker_has_seen_that_others_lead() -> None:
+    cluster = brokers(1, 2, 3, topic=orders(3, 3))
+    before = cluster.image.offset
+    reply = cluster.beat(1, want_shut_down=True)
+    assert reply == HeartbeatReply(True, False, False, cluster.image.offset)
+    assert cluster.image.offset > before
+    assert cluster.image.brokers[1].in_controlled_shutdown
+    assert all(cluster.partition(index).leader != 1 for index in range(3))
+    assert all(1 not in cluster.partition(index).isr for index in range(3))
+    cluster.beat(2, offset=before)
+    cluster.beat(3)
+    assert not cluster.beat(1, want_shut_down=True).should_shut_down
+    cluster.beat(2)
+    assert cluster.beat(1, want_shut_down=True) == HeartbeatReply(True, True, True, None)
+    assert cluster.is_fenced(1)
+
+
+def test_the_last_broker_may_stop_too() -> None:
+    cluster = brokers(1, topic=orders(2, 1))
+    cluster.beat(1, want_shut_down=True)
+    assert cluster.beat(1, want_shut_down=True).should_shut_down
+    assert cluster.partition().leader == -1
+
+
+def test_a_new_controller_goes_on_with_a_broker_that_is_stopping() -> None:
+    cluster = brokers(1, 2, topic=orders(4, 2))
+    cluster.beat(1, want_shut_down=True)
+    cluster.heartbeats.activate(cluster.image, cluster.now_ms)
+    assert cluster.beat(1, want_shut_down=True).should_shut_down
+
+
+def test_an_unfenced_broker_that_wants_out_at_once_is_let_go() -> None:
+    cluster = brokers(1, 2, topic=orders(4, 2))
+    reply = cluster.beat(1, want_shut_down=True, want_fence=True)
+    assert reply.should_shut_down
+    assert all(cluster.partition(index).leader == 2 for index in range(4))
+
+
+def test_a_process_that_began_to_stop_is_not_let_in_again() -> None:
+    cluster = brokers(1, 2, topic=orders(4, 2))
+    cluster.beat(1, want_shut_down=True)
+    cluster.now_ms += SESSION_MS + 1
+    cluster.beat(2)
+    assert cluster.fence_stale()
+    assert cluster.beat(1).is_fenced
+    assert cluster.beat(1, want_shut_down=True).should_shut_down
+
+
+def test_who_stopped_cleanly_comes_back_at_once_and_stays_eligible() -> None:
+    cluster = brokers(1, topic=orders(1, 1))
+    epoch = cluster.image.brokers[1].epoch
+    cluster.beat(1, want_shut_down=True)
+    cluster.beat(1, want_shut_down=True)
+    assert cluster.register(1, incarnation=71, previous_epoch=epoch) == cluster.image.offset
+    assert cluster.partition().eligible_leader_replicas == (1,)
+    cluster.beat(1)
+    assert (cluster.partition().leader, cluster.partition().leader_recovery_state) == (1, 0)
+
+
+# Silence
+
+
+def test_silent_brokers_are_fenced_one_by_one_the_longest_silent_first() -> None:
+    cluster = brokers(1, 2, 3, topic=orders(6, 3))
+    cluster.now_ms += 1000
+    cluster.beat(2)
+    cluster.beat(3)
+    assert cluster.heartbeats.next_deadline_ms(cluster.image, cluster.now_ms) == 1000 + SESSION_MS + 1
+    cluster.now_ms = 1000 + SESSION_MS
+    assert not cluster.fence_stale()
+    cluster.now_ms += 1
+    assert cluster.fence_stale()
+    assert not cluster.fence_stale()
+    assert [cluster.is_fenced(broker) for broker in (1, 2, 3)] == [True, False, False]
+    assert all(cluster.partition(index).leader in (2, 3) for index in range(6))
+    assert all(1 not in cluster.partition(index).isr for index in range(6))
+    cluster.now_ms += SESSION_MS
+    assert cluster.fence_stale() and cluster.fence_stale() and not cluster.fence_stale()
+    assert cluster.heartbeats.next_deadline_ms(cluster.image, cluster.now_ms) is None
+
+
+def test_a_new_controller_gives_everybody_a_whole_session() -> None:
+    cluster = brokers(1, 2)
+    cluster.now_ms += 100 * SESSION_MS
+    cluster.heartbeats.activate(cluster.image, cluster.now_ms)
+    assert not cluster.fence_stale()
+
+
+def test_a_broker_that_was_cut_off_is_let_in_only_when_it_knows_that_others_lead() -> None:
+    """Else it took the answer for a proof that it still leads, and told offsets that were committed anew."""
+    cluster = brokers(1, 2, 3, topic=orders(3, 3))
+    known = cluster.image.offset
+    cluster.now_ms += SESSION_MS + 1
+    cluster.beat(2)
+    cluster.beat(3)
+    assert cluster.fence_stale() and cluster.is_fenced(1)
+    assert cluster.beat(1, offset=known).is_fenced
+    fenced_offset = cluster.image.offset
+    assert cluster.beat(1, offset=fenced_offset - 1).is_fenced
+    assert not cluster.beat(1, offset=fenced_offset).is_fenced
+
+
+def test_a_new_controller_lets_nobody_in_who_does_not_know_that_it_was_fenced() -> None:
+    cluster = brokers(1, 2, topic=orders(2, 2))
+    known = cluster.image.offset
+    cluster.now_ms += SESSION_MS + 1
+    cluster.beat(2)
+    assert cluster.fence_stale()
+    cluster.heartbeats.activate(cluster.image, cluster.now_ms)
+    assert cluster.beat(1, offset=known).is_fenced
+    assert not cluster.beat(1).is_fenced
+
+
+def test_nobody_is_fenced_for_the_time_in_which_the_controller_did_not_run() -> None:
+    cluster = brokers(1, 2)
+    cluster.now_ms += 1000
+    cluster.beat(2)
+    cluster.now_ms += 3 * SESSION_MS
+    cluster.heartbeats.excuse(3 * SESSION_MS, cluster.now_ms)
+    assert not cluster.fence_stale()
+    cluster.beat(2)
+    cluster.now_ms += SESSION_MS - 999
+    assert cluster.fence_stale() and not cluster.fence_stale()
+    assert cluster.is_fenced(1) and not cluster.is_fenced(2)
+
+
+def test_jepsen_2013_the_last_in_sync_replica_is_waited_for() -> None:
+    """Everybody else fell behind, then the leader dies: nobody else leads, until it is back."""
+    cluster = brokers(1, 2, 3, topic=orders(1, 3))
+    leader = cluster.partition().leader
+    others = [broker for broker in (1, 2, 3) if broker != leader]
+    for broker in others:
+        cluster.beat(broker, want_fence=True)
+        cluster.beat(broker)
+    assert cluster.partition().isr == (leader,)
+    cluster.beat(leader, want_fence=True)
+    assert cluster.partition().leader in others  # min.insync.replicas is 2: they missed nothing committed
+    cluster = brokers(1, 2, 3, topic=orders(1, 3, min_insync=1))
+    leader = cluster.partition().leader
+    others = [broker for broker in (1, 2, 3) if broker != leader]
+    for broker in others:
+        cluster.beat(broker, want_fence=True)
+        cluster.beat(broker)
+    cluster.beat(leader, want_fence=True)
+    assert (cluster.partition().leader, cluster.partition().eligible_leader_replicas) == (-1, (leader,))
+    cluster.beat(leader)
+    assert cluster.partition().leader == leader
+
+
+def test_kip_966_a_broker_that_lost_its_memory_is_not_eligible() -> None:
+    cluster = brokers(1, 2, topic=orders(1, 2))
+    first = cluster.partition().leader
+    second = 3 - first
+    cluster.beat(first, want_fence=True)
+    assert cluster.partition().eligible_leader_replicas == (first,)
+    cluster.beat(second, want_fence=True)
+    cluster.now_ms += SESSION_MS + 1
+    cluster.register(second, incarnation=99)
+    assert cluster.partition().eligible_leader_replicas == (first,)
+    cluster.beat(second)
+    assert cluster.partition().leader == -1
+    cluster.beat(first)
+    assert cluster.partition().leader == first
+
+
+def test_a_session_keeps_the_id_for_its_process() -> None:
+    cluster = brokers(1)
+    cluster.beat(1)
+    with pytest.raises(KafkaError) as error:
+        cluster.register(1, incarnation=99)
+    assert error.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    cluster.now_ms += SESSION_MS + 1
+    assert cluster.register(1, incarnation=99) == cluster.image.offset
+
+
+def test_a_directory_belongs_to_one_broker() -> None:
+    cluster = brokers(1)
+    request = BrokerRegistrationRequest(
+        broker_id=2,
+        cluster_id=CLUSTER_ID,
+        listeners=(Listener(name="PLAINTEXT", host="h", port=1),),
+        features=supported_features(),
+        log_dirs=cluster.image.brokers[1].log_dirs,
+    )
+    with pytest.raises(KafkaError) as error:
+        register_broker(cluster.image, SETTINGS, request, has_session=False)
+    assert error.value.code is ErrorCode.INVALID_REGISTRATION
+
+
+# Directories
+
+
+def test_a_broker_that_loses_a_directory_leaves_the_in_sync_sets_of_what_was_there() -> None:
+    cluster = brokers(1, 2, 3, topic=orders(3, 3))
+    lost = cluster.image.brokers[1].log_dirs
+    cluster.beat(1, offline_log_dirs=lost)
+    for index in range(3):
+        assert 1 not in cluster.partition(index).isr
+        assert cluster.partition(index).leader != 1
+    offset = cluster.image.offset
+    cluster.beat(1, offline_log_dirs=(UUID(int=4711),))
+    assert cluster.image.offset == offset
+
+
+def test_cordoned_directories_are_noted_once() -> None:
+    cluster = brokers(1)
+    directories = cluster.image.brokers[1].log_dirs
+    cluster.beat(1, cordoned_log_dirs=directories)
+    assert cluster.image.brokers[1].cordoned_log_dirs == directories
+    offset = cluster.image.offset
+    cluster.beat(1, cordoned_log_dirs=directories)
+    cluster.beat(1)
+    assert cluster.image.offset == offset
+    cluster.beat(1, cordoned_log_dirs=())
+    assert cluster.image.brokers[1].cordoned_log_dirs == ()
+
+
+# Going for good
+
+
+def test_an_unregistered_broker_leaves_every_in_sync_set() -> None:
+    cluster = brokers(1, 2, 3, topic=orders(3, 3))
+    after = applied(cluster.image, unregister_broker(cluster.image, SETTINGS, 1))
+    check_image(after)
+    assert 1 not in after.brokers
+    for partition in after.topics_by_name["orders"].partitions.values():
+        assert 1 not in partition.isr and partition.leader != 1
+    with pytest.raises(KafkaError) as error:
+        unregister_broker(after, SETTINGS, 1)
+    assert error.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -1,0 +1,223 @@
+"""CreateTopics: what is created, and Kafka's error for everything that is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from tests.support.metadata import SeededRandomness, applied, creatable, image_with_brokers, with_topics
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+)
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
+
+SETTINGS = ControllerSettings(node_id=1, num_partitions=4, default_replication_factor=2)
+IMAGE = image_with_brokers(1, 2, 3)
+
+
+def outcome(
+    topic: CreatableTopic, image: MetadataImage = IMAGE, settings: ControllerSettings = SETTINGS
+) -> CreatableTopicResult:
+    result = create_topics(image, settings, CreateTopicsRequest(topics=(topic,)), SeededRandomness())
+    (only,) = result.reply.topics
+    assert (only.error_code == 0) == bool(result.records)
+    return only
+
+
+def assigned(name: str, *brokers: tuple[int, ...], indexes: tuple[int, ...] | None = None) -> CreatableTopic:
+    return CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=index, broker_ids=each)
+            for index, each in zip(indexes or range(len(brokers)), brokers, strict=True)
+        ),
+    )
+
+
+def test_a_topic_gets_the_partitions_and_replicas_that_are_asked_for() -> None:
+    image = with_topics(IMAGE, creatable("orders", 5, 3))
+    topic = image.topics_by_name["orders"]
+    assert list(topic.partitions) == [0, 1, 2, 3, 4]
+    for partition in topic.partitions.values():
+        assert sorted(partition.replicas) == [1, 2, 3]
+        assert partition.isr == partition.replicas
+        assert partition.leader == partition.replicas[0]
+        assert (partition.leader_epoch, partition.partition_epoch) == (0, 0)
+        assert partition.directories == tuple(UUID(int=9000 + broker) for broker in partition.replicas)
+
+
+def test_minus_one_takes_the_defaults_of_the_node() -> None:
+    result = outcome(creatable("orders", -1, -1))
+    assert (result.num_partitions, result.replication_factor) == (4, 2)
+
+
+def test_records_stand_in_kafkas_order() -> None:
+    request = CreateTopicsRequest(topics=(creatable("orders", 2, 1, {"retention.ms": "5"}),))
+    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    assert [type(record) for record in result.records] == [
+        TopicRecord,
+        ConfigRecord,
+        PartitionRecord,
+        PartitionRecord,
+    ]
+
+
+def test_the_answer_describes_what_was_made() -> None:
+    result = outcome(creatable("orders", 1, 1, {"retention.ms": "5000"}))
+    assert result.topic_id.int
+    assert result.error_message is None
+    assert result.configs is not None
+    configs = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert configs["retention.ms"] == ("5000", 1)
+    assert configs["segment.ms"] == ("604800000", 5)
+    assert configs.keys() == {key for key, known in TOPIC_CONFIGS.items() if not known.internal}
+    assert list(configs) == sorted(configs)
+
+
+def test_the_answer_tells_where_broker_level_values_come_from() -> None:
+    settings = replace(SETTINGS, static_configs={"log.retention.hours": "2", "log.segment.bytes": "2097152"})
+    result = outcome(creatable("orders"), settings=settings)
+    assert result.configs is not None
+    configs = {config.name: (config.value, config.config_source) for config in result.configs}
+    assert configs["retention.ms"] == ("7200000", 4)
+    assert configs["segment.bytes"] == ("2097152", 4)
+
+
+def test_validate_only_answers_and_changes_nothing() -> None:
+    request = CreateTopicsRequest(topics=(creatable("orders"), creatable("a b")), validate_only=True)
+    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    assert result.records == ()
+    assert [topic.error_code for topic in result.reply.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
+
+
+def test_one_bad_topic_does_not_keep_the_others_from_being_made() -> None:
+    request = CreateTopicsRequest(topics=(creatable("good"), creatable("bad", 0), creatable("fine")))
+    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    assert [topic.error_code for topic in result.reply.topics] == [0, ErrorCode.INVALID_PARTITIONS, 0]
+    assert list(applied(IMAGE, result).topics_by_name) == ["good", "fine"]
+
+
+def test_a_name_that_is_twice_in_the_request_is_refused_once() -> None:
+    request = CreateTopicsRequest(topics=(creatable("a"), creatable("b"), creatable("a")))
+    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    assert [(topic.name, topic.error_code) for topic in result.reply.topics] == [
+        ("a", ErrorCode.INVALID_REQUEST),
+        ("b", 0),
+    ]
+
+
+def test_an_empty_request_has_an_empty_answer() -> None:
+    assert create_topics(IMAGE, SETTINGS, CreateTopicsRequest(), SeededRandomness()).reply.topics == ()
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (creatable(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (creatable("."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (creatable(".."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (creatable("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (creatable("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (creatable("__cluster_metadata"), ErrorCode.INVALID_REQUEST),
+        (creatable("t", 1, 4), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (creatable("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (creatable("t", 1, -2), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (creatable("t", 0, 1), ErrorCode.INVALID_PARTITIONS),
+        (creatable("t", -2, 1), ErrorCode.INVALID_PARTITIONS),
+        (creatable("t", 0, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (creatable("t", 10_001, 1), ErrorCode.POLICY_VIOLATION),
+        (creatable("t", 2**31 - 1, 1), ErrorCode.POLICY_VIOLATION),
+        (creatable("t", configs={"nope": "1"}), ErrorCode.INVALID_CONFIG),
+        (creatable("t", configs={"retention.ms": None}), ErrorCode.INVALID_CONFIG),
+        (creatable("t", configs={"retention.ms": "x"}), ErrorCode.INVALID_CONFIG),
+        (creatable("t", configs={"segment.bytes": "1"}), ErrorCode.INVALID_CONFIG),
+        (creatable("t", configs={"cleanup.policy": "delete,"}), ErrorCode.INVALID_CONFIG),
+        (creatable("t", configs={"remote.storage.enable": "true"}), ErrorCode.INVALID_CONFIG),
+        (
+            creatable("t", configs={"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}),
+            ErrorCode.INVALID_CONFIG,
+        ),
+        (assigned("t", ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (assigned("t", (7,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (assigned("t", (1, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (assigned("t", (1, 2), (1,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (assigned("t", (1,), indexes=(1,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (assigned("t", (1,), (1,), indexes=(0, 0)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (replace(assigned("t", (1,)), num_partitions=1), ErrorCode.INVALID_REQUEST),
+        (replace(assigned("t", (1,)), replication_factor=1), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_cannot_be_created_gets_kafkas_code_and_a_reason(topic: CreatableTopic, code: ErrorCode) -> None:
+    result = outcome(topic)
+    assert ErrorCode(result.error_code) is code
+    assert result.error_message
+
+
+def test_an_existing_topic_is_refused() -> None:
+    image = with_topics(IMAGE, creatable("orders"))
+    assert outcome(creatable("orders"), image).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_a_name_that_metrics_could_not_tell_from_an_existing_one_is_refused() -> None:
+    image = with_topics(IMAGE, creatable("a.b"))
+    result = outcome(creatable("a_b"), image)
+    assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert result.error_message is not None
+    assert "'a.b'" in result.error_message
+
+
+def test_too_many_partitions_refuse_the_whole_request() -> None:
+    request = CreateTopicsRequest(topics=(creatable("a", 6000), creatable("b", 6000)))
+    result = create_topics(IMAGE, SETTINGS, request, SeededRandomness())
+    assert [topic.error_code for topic in result.reply.topics] == [ErrorCode.POLICY_VIOLATION] * 2
+    assert result.records == ()
+
+
+def test_assigned_replicas_are_taken_as_they_are() -> None:
+    image = with_topics(IMAGE, assigned("orders", (3, 1), (2, 3)))
+    partitions = image.topics_by_name["orders"].partitions
+    assert [partition.replicas for partition in partitions.values()] == [(3, 1), (2, 3)]
+    assert [partition.leader for partition in partitions.values()] == [3, 2]
+
+
+def test_a_fenced_broker_is_assigned_but_not_in_sync() -> None:
+    image = image_with_brokers(1, 2, fenced=[1])
+    result = create_topics(
+        image, SETTINGS, CreateTopicsRequest(topics=(assigned("t", (1, 2)),)), SeededRandomness()
+    )
+    partition = applied(image, result).topics_by_name["t"].partitions[0]
+    assert (partition.replicas, partition.isr, partition.leader) == ((1, 2), (2,), 2)
+
+
+def test_an_assignment_of_fenced_brokers_alone_is_refused() -> None:
+    image = image_with_brokers(1, 2, fenced=[1])
+    assert outcome(assigned("t", (1,)), image).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+
+def test_nothing_is_created_while_all_brokers_are_fenced() -> None:
+    image = image_with_brokers(1, fenced=[1])
+    assert outcome(creatable("t"), image).error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_config_that_comes_twice_counts_as_last_given() -> None:
+    configs = creatable("t", configs={"retention.ms": "10"}).configs
+    topic = replace(creatable("t"), configs=(*configs, replace(configs[0], value="20")))
+    assert with_topics(IMAGE, topic).topic_configs("t") == {"retention.ms": "20"}
+
+
+def test_an_internal_topic_may_be_created_by_hand() -> None:
+    assert outcome(creatable("__consumer_offsets", 50)).error_code == 0

@@ -1,0 +1,193 @@
+"""Partitions move: begun, checked, taken back, listed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.metadata import applied, creatable, image_with_brokers, replayed, with_topics
+from tests.unit.cluster.controller.invariants import check_image, check_step
+from tidelog.cluster.controller.reassignments import (
+    alter_partition_reassignments,
+    list_partition_reassignments,
+)
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage, PartitionImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tidelog.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+    OngoingPartitionReassignment,
+)
+from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+
+SETTINGS = ControllerSettings(node_id=1)
+
+
+def given(*partitions: dict[str, Any], **configs: str) -> MetadataImage:
+    """Brokers 0 to 4, the last fenced; a topic `orders` with `partitions`."""
+    own = {key.replace("_", "."): value for key, value in configs.items()}
+    image = with_topics(
+        image_with_brokers(0, 1, 2, 3, 4, fenced=(4,), features=True),
+        creatable("orders", len(partitions), configs=dict(own)),
+    )
+    topic_id = image.topics_by_name["orders"].id
+    records = [
+        PartitionChangeRecord(topic_id=topic_id, partition_id=index, **fields)
+        for index, fields in enumerate(partitions)
+    ]
+    return replayed(records, image, offset=500)
+
+
+def on(*replicas: int, **fields: Any) -> dict[str, Any]:
+    return {"replicas": replicas, "isr": replicas, "leader": replicas[0]} | fields
+
+
+def partition(image: MetadataImage, index: int = 0) -> PartitionImage:
+    return image.topics_by_name["orders"].partitions[index]
+
+
+def moved(
+    image: MetadataImage,
+    targets: dict[int, tuple[int, ...] | None],
+    *,
+    topic: str = "orders",
+    other_factor: bool = True,
+) -> tuple[dict[int, int], MetadataImage]:
+    request = AlterPartitionReassignmentsRequest(
+        allow_replication_factor_change=other_factor,
+        topics=(
+            ReassignableTopic(
+                name=topic,
+                partitions=tuple(
+                    ReassignablePartition(partition_index=index, replicas=replicas)
+                    for index, replicas in targets.items()
+                ),
+            ),
+        ),
+    )
+    result = alter_partition_reassignments(image, SETTINGS, request)
+    after = applied(image, result)
+    check_image(after)
+    check_step(image, after)
+    assert result.reply.error_code == 0
+    assert result.reply.allow_replication_factor_change is other_factor
+    (answer,) = result.reply.responses
+    for each in answer.partitions:
+        assert (each.error_message is None) == (each.error_code == 0)
+    return {each.partition_index: each.error_code for each in answer.partitions}, after
+
+
+def test_new_replicas_are_added_before_old_ones_go() -> None:
+    codes, after = moved(given(on(1, 2, 3)), {0: (0, 2, 1)})
+    assert codes == {0: 0}
+    assert partition(after).replicas == (0, 2, 1, 3)
+    assert (partition(after).adding_replicas, partition(after).removing_replicas) == ((0,), (3,))
+    assert (partition(after).leader, partition(after).isr) == (1, (1, 2, 3))
+
+
+def test_a_move_without_new_replicas_is_over_at_once() -> None:
+    codes, after = moved(given(on(1, 2, 3), on(1, 2, 3)), {0: (3, 1), 1: (2, 3, 1)})
+    assert codes == {0: 0, 1: 0}
+    assert (partition(after).replicas, partition(after).leader) == ((3, 1), 1)
+    assert partition(after).leader_epoch == partition(given(on(1, 2, 3))).leader_epoch + 1
+    assert (partition(after, 1).replicas, partition(after, 1).leader) == ((2, 3, 1), 1)
+
+
+def test_a_fenced_broker_may_be_a_target() -> None:
+    codes, after = moved(given(on(1, 2)), {0: (1, 4)})
+    assert codes == {0: 0}
+    assert partition(after).adding_replicas == (4,)
+
+
+@pytest.mark.parametrize(
+    ("targets", "code"),
+    [
+        ({0: ()}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({0: (1, 1)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({0: (1, 9)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({0: (1, -2)}, ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        ({5: (1, 2)}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({0: None}, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+    ],
+)
+def test_an_impossible_move_is_refused(targets: dict[int, tuple[int, ...] | None], code: ErrorCode) -> None:
+    image = given(on(1, 2))
+    codes, after = moved(image, targets)
+    assert list(codes.values()) == [code]
+    assert after == image
+
+
+def test_a_topic_that_does_not_exist_does_not_move() -> None:
+    codes, _ = moved(given(on(1, 2)), {0: (1, 3)}, topic="nowhere")
+    assert codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_another_number_of_replicas_can_be_forbidden() -> None:
+    image = given(on(1, 2), on(1, 2, 3, adding_replicas=(), removing_replicas=(3,), isr=(1, 3)))
+    codes, _ = moved(image, {0: (1,), 1: (1, 2, 3)}, other_factor=False)
+    assert codes == dict.fromkeys((0, 1), ErrorCode.INVALID_REPLICATION_FACTOR)
+    codes, _ = moved(image, {0: (2, 3), 1: (1, 0)}, other_factor=False)
+    assert codes == {0: 0, 1: 0}
+
+
+def test_a_move_is_taken_back() -> None:
+    image = given(on(0, 2, 1, 3, isr=(1, 2, 3), leader=1, adding_replicas=(0,), removing_replicas=(3,)))
+    codes, after = moved(image, {0: None})
+    assert codes == {0: 0}
+    assert (partition(after).replicas, partition(after).isr, partition(after).leader) == (
+        (2, 1, 3),
+        (1, 2, 3),
+        1,
+    )
+    assert (partition(after).adding_replicas, partition(after).removing_replicas) == ((), ())
+    assert partition(after).leader_epoch == partition(image).leader_epoch + 1
+
+
+def test_a_leader_that_was_being_added_hands_over_when_the_move_is_taken_back() -> None:
+    image = given(on(0, 1, 2, isr=(0, 2), leader=0, adding_replicas=(0,)))
+    _, after = moved(image, {0: None})
+    assert (partition(after).leader, partition(after).isr) == (2, (2,))
+
+
+@pytest.mark.parametrize(("allowed", "code"), [("false", ErrorCode.INVALID_REPLICA_ASSIGNMENT), ("true", 0)])
+def test_going_back_to_replicas_that_miss_records_needs_unclean_election(allowed: str, code: int) -> None:
+    image = given(
+        on(0, 1, 2, isr=(0,), leader=0, adding_replicas=(0,)), unclean_leader_election_enable=allowed
+    )
+    codes, after = moved(image, {0: None})
+    assert codes == {0: code}
+    assert partition(after).leader == (0 if code else 1)
+
+
+def test_a_move_is_replaced_by_another() -> None:
+    _, first = moved(given(on(1, 2, 3)), {0: (0, 2, 1)})
+    _, second = moved(first, {0: (1, 2, 3)})
+    assert partition(second).replicas == (1, 2, 3)
+    assert not partition(second).adding_replicas and not partition(second).removing_replicas
+
+
+def listed(
+    image: MetadataImage, topics: tuple[ListPartitionReassignmentsTopics, ...] | None
+) -> dict[str, list[OngoingPartitionReassignment]]:
+    reply = list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=topics))
+    return {topic.name: list(topic.partitions) for topic in reply.topics}
+
+
+def test_moves_under_way_are_listed() -> None:
+    _, image = moved(given(on(1, 2), on(1, 2), on(1, 2)), {1: (0, 1)})
+    ongoing = OngoingPartitionReassignment(
+        partition_index=1, replicas=(0, 1, 2), adding_replicas=(0,), removing_replicas=(2,)
+    )
+    assert listed(image, None) == {"orders": [ongoing]}
+    asked = ListPartitionReassignmentsTopics(name="orders", partition_indexes=(0, 1, 9))
+    assert listed(image, (asked,)) == {"orders": [ongoing]}
+    idle = ListPartitionReassignmentsTopics(name="orders", partition_indexes=(0,))
+    nowhere = ListPartitionReassignmentsTopics(name="nowhere", partition_indexes=(0,))
+    assert listed(image, (idle, nowhere)) == {}

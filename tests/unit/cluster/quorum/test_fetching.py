@@ -1,0 +1,269 @@
+"""How a follower gets the log, and how a replica finds its leader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.cluster.quorum.logs import log_of, snapshot_of
+from tests.unit.cluster.quorum.subject import (
+    Subject,
+    control_of,
+    dynamic,
+    fetch_answer,
+    log_with,
+    record_of,
+    static,
+)
+from tidelog.cluster.quorum.control import voters_record
+from tidelog.cluster.quorum.effects import HighWatermark, Persist, Send, SnapshotLoaded
+from tidelog.cluster.quorum.fetching import CommittedRecordsLost
+from tidelog.cluster.quorum.log import SnapshotId
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.states import State
+from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
+from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages import fetch, fetch_snapshot
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+
+
+def asked(subject: Subject) -> Any:
+    """The partition of the fetch that was sent last."""
+    message = subject.sent(FetchRequest)[-1].message
+    assert isinstance(message, FetchRequest)
+    return message.topics[0].partitions[0]
+
+
+def piece(subject: Subject, snapshot_id: SnapshotId, data: bytes, position: int, **fields: Any) -> None:
+    """The leader answers the request for a snapshot."""
+    partition = fetch_snapshot.ResponsePartitionSnapshot(
+        snapshot_id=fetch_snapshot.ResponseSnapshotId(
+            end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch
+        ),
+        current_leader=fetch_snapshot.LeaderIdAndEpoch(leader_id=2, leader_epoch=subject.epoch),
+        position=position,
+        unaligned_records=data,
+        **fields,
+    )
+    topic = fetch_snapshot.ResponseTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
+    send = subject.sent(FetchSnapshotRequest)[-1]
+    subject.answer(send, fetch_snapshot.FetchSnapshotResponse(topics=(topic,)))
+
+
+def test_fetched_records_are_durable_before_the_next_fetch_says_so() -> None:
+    subject = Subject().follow()
+    assert (asked(subject).fetch_offset, asked(subject).last_fetched_epoch) == (0, 0)
+    effects = subject.fetches(record_of(1, 0), record_of(1, 1), high_watermark=1)
+    assert [type(effect) for effect in effects] == [Persist, HighWatermark, Send]
+    assert [effect.flush_to for effect in subject.all_of(Persist)] == [2]
+    assert (asked(subject).fetch_offset, asked(subject).last_fetched_epoch) == (2, 1)
+    assert (subject.quorum.high_watermark, asked(subject).high_watermark) == (1, 1)
+
+
+def test_what_a_log_held_at_the_start_is_flushed_before_the_first_fetch() -> None:
+    subject = Subject(log=log_with(1, 1), record=QuorumRecord(leader_epoch=1, leader_id=2))
+    kinds = [type(effect) for effect in subject.effects if not isinstance(effect, HighWatermark)]
+    assert kinds.index(Persist) < kinds.index(Send)
+    assert subject.all_of(Persist)[0].flush_to == 2
+
+
+def test_without_the_safeguard_a_fetch_goes_out_before_the_flush() -> None:
+    subject = Subject(disabled=[Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE]).follow()
+    effects = subject.fetches(record_of(1, 0))
+    kinds = [type(effect) for effect in effects]
+    assert kinds.index(Send) < kinds.index(Persist)
+
+
+def test_the_high_watermark_never_passes_the_own_log_nor_falls() -> None:
+    subject = Subject().follow()
+    subject.fetches(record_of(1, 0), high_watermark=9)
+    assert subject.quorum.high_watermark == 1
+    subject.fetches(high_watermark=0)
+    assert subject.quorum.high_watermark == 1
+
+
+@pytest.mark.parametrize(
+    "records",
+    [record_of(1, 1), record_of(2, 0), record_of(1, 0)[:-1], record_of(1, 0)[:-1] + b"\xff"],
+    ids=["a gap", "an epoch that is not led", "a torn batch", "a damaged batch"],
+)
+def test_what_does_not_continue_the_log_is_not_taken(records: bytes) -> None:
+    subject = Subject().follow()
+    subject.fetches(records)
+    assert subject.log.end_offset == 0
+    assert not subject.sent(FetchRequest), "a pause comes first"
+    subject.wait(20)
+    assert subject.sent(FetchRequest)
+
+
+def diverge(subject: Subject, epoch: int, end_offset: int) -> None:
+    """The leader says where its log parts from this one."""
+    leader_id = subject.quorum.leader_id
+    assert leader_id is not None
+    diverging = fetch.EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    message = fetch_answer(leader_id, subject.epoch, diverging_epoch=diverging)
+    subject.answer(subject.sent(FetchRequest)[-1], message)
+
+
+def test_a_log_that_parts_is_truncated_to_what_both_have() -> None:
+    for told, kept in [((1, 2), 2), ((1, 5), 3), ((2, 4), 4), ((0, 0), 0)]:
+        subject = Subject(log=log_with(1, 1, 1, 2, 4)).follow(2, epoch=5)
+        diverge(subject, *told)
+        assert subject.log.end_offset == kept, told
+        assert asked(subject).fetch_offset == kept
+
+
+def test_nothing_that_is_committed_is_ever_truncated() -> None:
+    log = log_with(1, 1, 1)
+    log.advance_high_watermark(2)
+    subject = Subject(log=log).follow(2, epoch=5)
+    with pytest.raises(CommittedRecordsLost):
+        diverge(subject, 1, 1)
+    assert log.end_offset == 3
+
+
+def test_a_truncated_voter_set_does_not_count() -> None:
+    log = log_of(dynamic(1, 2))
+    log.append(control_of(2, 2, voters_record(dynamic(1, 2, 3))), 2)
+    subject = Subject(voters=VoterSet(), log=log).follow(2, epoch=5)
+    assert subject.quorum.voter_ids == (1, 2, 3)
+    diverge(subject, 1, 2)
+    assert subject.quorum.voter_ids == (1, 2)
+
+
+def test_a_snapshot_is_fetched_in_pieces_and_then_the_log_begins_there() -> None:
+    subject = Subject(log=log_with(1)).follow(2, epoch=5)
+    snapshot_id = SnapshotId(40, 4)
+    named = fetch.SnapshotId(end_offset=40, epoch=4)
+    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    data = snapshot_of(dynamic(1, 2, 3))
+    piece(subject, snapshot_id, data[:50], 0, size=len(data))
+    assert subject.sent(FetchSnapshotRequest)
+    piece(subject, snapshot_id, data[50:], 50, size=len(data))
+    assert [effect.snapshot_id for effect in subject.all_of(SnapshotLoaded)] == [snapshot_id]
+    assert (subject.log.start_offset, subject.log.end_offset, subject.quorum.high_watermark) == (40, 40, 40)
+    assert (asked(subject).fetch_offset, asked(subject).last_fetched_epoch) == (40, 4)
+    assert subject.quorum.kraft_version == 1
+
+
+def test_a_snapshot_that_is_damaged_on_its_way_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject(log=log_with(1)).follow(2, epoch=5)
+    named = fetch.SnapshotId(end_offset=40, epoch=4)
+    data = snapshot_of(dynamic(1, 2, 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(subject.log, "finish_snapshot", lambda snapshot_id: False)
+        subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+        piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
+    assert not subject.all_of(SnapshotLoaded)
+    assert subject.log.end_offset == 1
+    subject.wait(20)
+    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
+    assert subject.all_of(SnapshotLoaded)
+    assert subject.log.end_offset == 40
+
+
+def test_a_snapshot_for_which_there_is_no_room_is_fetched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
+
+    subject = Subject(log=log_with(1)).follow(2, epoch=5)
+    named = fetch.SnapshotId(end_offset=40, epoch=4)
+    data = snapshot_of(dynamic(1, 2, 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(subject.log, "append_snapshot_chunk", refuse)
+        subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+        piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
+    subject.wait(20)
+    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    piece(subject, SnapshotId(40, 4), data, 0, size=len(data))
+    assert subject.log.end_offset == 40
+
+
+def test_a_snapshot_that_is_gone_is_given_up() -> None:
+    subject = Subject().follow(2, epoch=5)
+    named = fetch.SnapshotId(end_offset=40, epoch=4)
+    subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
+    piece(subject, SnapshotId(0, 0), b"", 0, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
+    subject.wait(20)
+    assert subject.sent(FetchRequest)
+
+
+def test_a_voter_that_gets_no_answers_asks_for_an_election() -> None:
+    subject = Subject().follow()
+    subject.now += 1999
+    subject.fetches()
+    subject.wait(1999)
+    assert subject.state is State.FOLLOWER
+    subject.wait(1)
+    assert subject.state is State.PROSPECTIVE
+
+
+def test_an_observer_looks_for_the_leader_among_the_voters() -> None:
+    subject = Subject(9)
+    (send,) = subject.sent(FetchRequest)
+    assert send.to_node == 1
+    subject.answer(send, fetch_answer(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH))
+    assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 3)
+    (send,) = subject.sent(FetchRequest)
+    assert send.to_node == 3
+    subject.answer(send, None)
+    (send,) = subject.sent(FetchRequest)
+    assert send.to_node != 3, "perhaps somebody else leads now"
+    subject.wait(60_000)
+    assert subject.state is State.FOLLOWER
+
+
+def test_an_observer_does_not_wait_for_a_leader_that_is_silent() -> None:
+    subject = Subject(9)
+    error = ErrorCode.FENCED_LEADER_EPOCH
+    subject.answer(subject.sent(FetchRequest)[0], fetch_answer(3, 4, error_code=error))
+    (unanswered,) = subject.sent(FetchRequest)
+    subject.wait(2000)
+    (send,) = subject.sent(FetchRequest)
+    assert (unanswered.to_node, send.to_node) == (3, 1)
+    subject.answer(send, fetch_answer(2, 5, error_code=error))
+    assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 2)
+
+
+def test_an_observer_finds_the_quorum_through_bootstrap_servers() -> None:
+    bootstrap = (Endpoint("CONTROLLER", "anywhere", 9093),)
+    subject = Subject(9, voters=VoterSet(), bootstrap=bootstrap)
+    (send,) = subject.sent(FetchRequest)
+    assert (send.to_node, send.endpoints) == (-2, bootstrap)
+    answer = fetch_answer(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH)
+    node = fetch.NodeEndpoint(node_id=3, host="host-3", port=1)
+    subject.answer(send, fetch.FetchResponse(responses=answer.responses, node_endpoints=(node,)))
+    assert subject.quorum.leader_endpoints == (Endpoint("CONTROLLER", "host-3", 1),)
+
+
+def test_nobody_looks_for_the_leader_at_its_own_address() -> None:
+    own = (Endpoint("CONTROLLER", "me", 9093),)
+    subject = Subject(9, voters=VoterSet(), bootstrap=own, own_endpoints=own)
+    assert not subject.sent(FetchRequest)
+
+
+def test_a_request_that_is_not_answered_is_given_up_after_a_while() -> None:
+    subject = Subject(9, voters=static(1), request_timeout_ms=700, fetch_max_wait_ms=300)
+    assert subject.sent(FetchRequest)
+    subject.wait(999)
+    assert not subject.sent(FetchRequest)
+    subject.wait(1)
+    subject.wait(20)
+    assert subject.sent(FetchRequest)
+
+
+def test_a_leader_that_still_has_no_data_gives_what_it_has() -> None:
+    leader = Subject().lead()
+    assert fetched_offsets(leader.fetched_by(2, 0, 0)) == 1
+
+
+def fetched_offsets(partition: fetch.PartitionData) -> int:
+    """How many records were sent, by their batches."""
+    assert partition.records is not None
+    return sum(header.record_count for _, header in iterate_headers(partition.records))

@@ -1,0 +1,184 @@
+"""What leaders do by themselves, and what voters hear of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.cluster.quorum.subject import (
+    CLUSTER_ID,
+    Subject,
+    begin,
+    directory,
+    endpoints,
+    fetch_answer,
+    verdict,
+    vote_for,
+)
+from tidelog.cluster.quorum.effects import AppendRefused, LeaderChanged
+from tidelog.cluster.quorum.events import Append, Resign
+from tidelog.cluster.quorum.leadership import successor_backoff_ms
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.states import State
+from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import begin_quorum_epoch, end_quorum_epoch
+from tidelog.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from tidelog.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from tidelog.protocol.messages.fetch import FetchRequest
+
+
+def understood(module: Any, name: str, epoch: int) -> Any:
+    """A voter's answer to BeginQuorumEpoch or EndQuorumEpoch."""
+    partition = module.ResponsePartitionData(leader_id=-1, leader_epoch=epoch)
+    topic = module.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
+    return getattr(module, name)(topics=(topic,))
+
+
+def end(leader_id: int, epoch: int, *preferred: int) -> EndQuorumEpochRequest:
+    """A leader says that it does not lead any more."""
+    partition = end_quorum_epoch.RequestPartitionData(
+        leader_id=leader_id,
+        leader_epoch=epoch,
+        preferred_candidates=tuple(
+            end_quorum_epoch.ReplicaInfo(candidate_id=each, candidate_directory_id=directory(each))
+            for each in preferred
+        ),
+    )
+    topic = end_quorum_epoch.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
+    return EndQuorumEpochRequest(cluster_id=CLUSTER_ID, topics=(topic,))
+
+
+def test_voters_are_told_of_the_election_until_they_acknowledge() -> None:
+    subject = Subject().lead()
+    told = subject.sent(BeginQuorumEpochRequest)
+    assert sorted(send.to_node for send in told) == [2, 3]
+    response = understood(begin_quorum_epoch, "BeginQuorumEpochResponse", 1)
+    for send in told:
+        subject.answer(send, response if send.to_node == 2 else None)
+    subject.fetched_by(2, 1, 1)
+    subject.wait(500)
+    subject.fetched_by(2, 1, 1)
+    subject.wait(500)
+    assert [send.to_node for send in subject.sent(BeginQuorumEpochRequest)] == [3]
+
+
+def test_a_leader_that_a_majority_does_not_fetch_from_resigns() -> None:
+    subject = Subject().lead()
+    for _ in range(10):
+        subject.wait(1000)
+        subject.fetched_by(2, 1, 1)
+    assert subject.state is State.LEADER
+    subject.wait(3000)
+    assert subject.state is State.RESIGNED
+    assert subject.all_of(LeaderChanged) == [LeaderChanged(1, None)]
+
+
+def test_without_the_safeguard_a_leader_without_a_majority_leads_on() -> None:
+    subject = Subject(disabled=[Safeguard.CHECK_QUORUM]).lead()
+    subject.wait(1_000_000)
+    assert subject.state is State.LEADER
+
+
+def test_fetches_of_observers_do_not_keep_a_leader_in_office() -> None:
+    subject = Subject().lead()
+    for _ in range(3):
+        subject.wait(1000)
+        subject.fetched_by(9, 1, 1)
+    assert subject.state is State.RESIGNED
+
+
+def test_who_resigns_names_the_best_successor_first_and_tells_until_all_know() -> None:
+    subject = Subject().lead()
+    subject.fetched_by(3, 1, 1)
+    subject.fetched_by(2, 0, 0)
+    for send in subject.sent(BeginQuorumEpochRequest):
+        subject.answer(send, understood(begin_quorum_epoch, "BeginQuorumEpochResponse", 1))
+    subject.step(Resign())
+    told = subject.sent(EndQuorumEpochRequest)
+    assert sorted(send.to_node for send in told) == [2, 3]
+    partition = told[0].message.topics[0].partitions[0]  # type: ignore[attr-defined]
+    assert [each.candidate_id for each in partition.preferred_candidates] == [3, 2]
+    subject.answer(told[0], understood(end_quorum_epoch, "EndQuorumEpochResponse", 1))
+    subject.answer(told[1], None)
+    subject.wait(20)
+    assert [send.to_node for send in subject.sent(EndQuorumEpochRequest)] == [told[1].to_node]
+
+
+def test_who_resigned_leaves_the_epoch_when_nobody_is_elected() -> None:
+    subject = Subject().lead()
+    subject.step(Resign())
+    subject.wait(2000)
+    assert (subject.state, subject.epoch) == (State.UNATTACHED, 2)
+
+
+def test_a_leader_that_restarts_does_not_lead_its_epoch_again() -> None:
+    subject = Subject(record=QuorumRecord(leader_epoch=4, leader_id=1, voted_id=1))
+    assert (subject.state, subject.quorum.leader_id) == (State.RESIGNED, None)
+    assert subject.sent(EndQuorumEpochRequest)
+    assert verdict(subject.ask(vote_for(2, 4))) == (False, ErrorCode.NONE)
+    assert verdict(subject.ask(vote_for(2, 5))) == (True, ErrorCode.NONE)
+
+
+def test_a_follower_knows_its_leader_after_a_restart() -> None:
+    subject = Subject(record=QuorumRecord(leader_epoch=4, leader_id=3))
+    assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 3)
+    assert subject.quorum.leader_endpoints == endpoints(3)
+
+
+def test_the_best_successor_stands_at_once_the_others_later() -> None:
+    first = Subject().follow(2)
+    first.ask(end(2, 1, 1, 3))
+    assert first.state is State.PROSPECTIVE
+    second = Subject(3).follow(2)
+    second.answer(second.sent(FetchRequest)[0], fetch_answer(2, 1))
+    second.ask(end(2, 1, 1, 3))
+    assert second.state is State.FOLLOWER
+    request = vote_for(1, 1, pre_vote=True, voter_id=3)
+    assert verdict(second.ask(request)) == (True, ErrorCode.NONE), "its leader has said goodbye"
+    second.wait(500)
+    assert second.state is State.PROSPECTIVE
+
+
+@pytest.mark.parametrize(
+    ("position", "count", "expected"), [(0, 3, 0), (1, 3, 250), (2, 3, 500), (3, 3, 1000), (0, 0, 1000)]
+)
+def test_successors_wait_in_turn(position: int, count: int, expected: int) -> None:
+    assert successor_backoff_ms(position, count, 1000) == expected
+
+
+def test_claims_to_lead_that_cannot_be_true_are_refused() -> None:
+    subject = Subject().follow(2, epoch=3)
+
+    def error(request: Any) -> int:
+        return int(subject.ask(request).topics[0].partitions[0].error_code)
+
+    assert error(begin(3, 2)) == ErrorCode.FENCED_LEADER_EPOCH
+    assert error(begin(3, 3)) == ErrorCode.INVALID_REQUEST
+    assert error(begin(1, 3)) == ErrorCode.INVALID_REQUEST
+    assert error(begin(2, 3, voter_id=3)) == ErrorCode.INVALID_VOTER_KEY
+    assert error(begin(2, 3, disk=2)) == ErrorCode.INVALID_VOTER_KEY
+    assert error(begin(2, 3)) == ErrorCode.NONE
+    assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 2)
+
+
+def test_a_leader_of_a_later_epoch_is_followed_at_once() -> None:
+    subject = Subject().lead()
+    subject.ask(begin(3, 8))
+    assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.FOLLOWER, 8, 3)
+    assert subject.all_of(LeaderChanged) == [LeaderChanged(8, 3)]
+    assert [send.to_node for send in subject.sent(FetchRequest)] == [3]
+
+
+def test_records_are_refused_where_nobody_leads_or_in_another_epoch_or_size() -> None:
+    subject = Subject(append_max_bytes=1000)
+    subject.append(b"a")
+    assert subject.all_of(AppendRefused)
+    subject.lead()
+    subject.step(Append([b"a"], subject.epoch - 1, "old"))
+    assert [refused.context for refused in subject.all_of(AppendRefused)] == ["old"]
+    subject.append(b"x" * 1000)
+    assert subject.all_of(AppendRefused)
+    assert subject.log.end_offset == 1

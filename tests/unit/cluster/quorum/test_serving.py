@@ -1,0 +1,203 @@
+"""How a leader answers fetches, and what they commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.cluster.quorum.logs import log_of
+from tests.unit.cluster.quorum.subject import (
+    Subject,
+    dynamic,
+    fetch_of,
+    fetched,
+    log_with,
+    static,
+    vote_for,
+)
+from tidelog.cluster.quorum.effects import Appended, HighWatermark
+from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.fetch import FetchRequest
+
+
+def test_a_record_is_committed_when_a_majority_has_it_durably() -> None:
+    subject = Subject().lead()
+    subject.append(b"a")
+    assert subject.quorum.high_watermark == 0
+    subject.fetched_by(2, 1, 1)
+    assert subject.quorum.high_watermark == 1, "what the leader wrote first"
+    subject.fetched_by(2, 2, 1)
+    assert [effect.offset for effect in subject.all_of(HighWatermark)] == [2]
+
+
+def test_the_leaders_own_log_counts_only_when_it_is_flushed() -> None:
+    subject = Subject(slow_disk=True)
+    subject.lead()
+    subject.fetched_by(2, 1, 1)
+    assert subject.quorum.high_watermark == 0
+    subject.write()
+    assert subject.quorum.high_watermark == 1
+
+
+def test_others_can_commit_what_the_leader_has_not_flushed() -> None:
+    subject = Subject(slow_disk=True)
+    subject.lead()
+    subject.fetched_by(2, 1, 1)
+    subject.fetched_by(3, 1, 1)
+    assert subject.quorum.high_watermark == 1
+
+
+def test_nothing_of_earlier_epochs_is_committed_before_a_record_of_the_own_one() -> None:
+    subject = Subject(log=log_with(1, 1, 2)).lead()
+    assert subject.log.end_offset == 4
+    subject.fetched_by(2, 3, 2)
+    assert subject.quorum.high_watermark == 0
+    subject.fetched_by(2, 4, 3)
+    assert subject.quorum.high_watermark == 4
+
+
+def test_without_the_safeguard_earlier_epochs_are_committed() -> None:
+    subject = Subject(log=log_with(1, 1, 2), disabled=[Safeguard.COMMIT_ONLY_OWN_EPOCH]).lead()
+    subject.fetched_by(2, 3, 2)
+    assert subject.quorum.high_watermark == 3
+
+
+def test_the_high_watermark_is_not_told_before_it_is_known() -> None:
+    subject = Subject().lead()
+    assert subject.fetched_by(3, 0, 0).high_watermark == -1
+    assert subject.fetched_by(2, 1, 1, max_wait_ms=0).high_watermark == 1
+
+
+def test_a_fetch_waits_for_records_and_gets_them_before_they_are_flushed_here() -> None:
+    subject = Subject(slow_disk=True)
+    subject.lead()
+    source = object()
+    subject.step(Received(source, fetch_of(2, 1, 1, 1)))
+    assert subject.answer_to(source) is None
+    subject.append(b"a")
+    assert fetched(subject.answer_to(source)).records
+    kinds = [type(effect).__name__ for effect in subject.effects]
+    assert kinds == ["Appended", "Respond", "Persist"]
+
+
+def test_a_fetch_waits_for_the_high_watermark_when_it_says_which_it_knows() -> None:
+    subject = Subject().lead()
+    source = object()
+    subject.step(Received(source, fetch_of(2, 1, 1, 1, high_watermark=1)))
+    assert subject.answer_to(source) is None
+    subject.append(b"a")
+    subject.step(Received(source, fetch_of(2, 2, 1, 1, high_watermark=2)))
+    assert subject.quorum.high_watermark == 2
+    assert subject.answer_to(source) is None
+    assert subject.fetched_by(3, 2, 1, high_watermark=1).high_watermark == 2
+
+
+def test_a_fetch_is_answered_with_nothing_when_its_time_is_over() -> None:
+    subject = Subject().lead()
+    source = object()
+    subject.step(Received(source, fetch_of(2, 1, 1, 1, max_wait_ms=300)))
+    subject.wait(299)
+    assert subject.answer_to(source) is None
+    subject.wait(1)
+    assert not fetched(subject.answer_to(source)).records
+
+
+def test_the_fetches_that_wait_are_bounded_and_one_for_a_replica() -> None:
+    subject = Subject(parked_fetches_max=2)
+    subject.lead()
+    first, second, third = object(), object(), object()
+    subject.step(Received(first, fetch_of(2, 1, 1, 1)))
+    subject.step(Received(second, fetch_of(2, 1, 1, 1)))
+    assert subject.answer_to(first) is not None, "its connection is lost"
+    assert subject.answer_to(second) is None
+    subject.step(Received(object(), fetch_of(3, 1, 1, 1)))
+    subject.step(Received(third, fetch_of(4, 1, 1, 1)))
+    assert subject.answer_to(third) is not None
+
+
+def test_who_waits_is_sent_away_when_leadership_ends() -> None:
+    subject = Subject().lead()
+    source = object()
+    subject.step(Received(source, fetch_of(2, 1, 1, 1)))
+    subject.ask(vote_for(3, 7, last=(1, 9)))
+    partition = fetched(subject.answer_to(source))
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (-1, 7)
+
+
+@pytest.mark.parametrize(
+    ("offset", "epoch", "expected"),
+    [(3, 1, (1, 2)), (9, 2, (2, 3)), (1, 0, (0, 0)), (2, 1, None), (3, 2, None), (0, 0, None)],
+    ids=["other records", "too long", "epochs before all", "earlier", "the end", "empty"],
+)
+def test_a_log_that_parts_is_told_where(offset: int, epoch: int, expected: tuple[int, int] | None) -> None:
+    subject = Subject(log=log_with(1, 1, 2)).lead()
+    partition = subject.fetched_by(2, offset, epoch)
+    diverging = partition.diverging_epoch
+    if expected is None:
+        assert (diverging.epoch, diverging.end_offset) == (-1, -1)
+        assert partition.records
+    else:
+        assert (diverging.epoch, diverging.end_offset) == expected
+        assert not partition.records
+        assert subject.quorum.high_watermark == 0
+
+
+def test_a_fetch_by_another_directory_is_not_the_voters() -> None:
+    subject = Subject(voters=static(), log=log_of(dynamic(1, 2, 3))).lead()
+    end_offset = subject.log.end_offset
+    subject.fetched_by(2, end_offset, subject.epoch, disk=2)
+    assert subject.quorum.high_watermark == 0
+    subject.fetched_by(2, end_offset, subject.epoch)
+    assert subject.quorum.high_watermark == end_offset
+
+
+def test_without_the_safeguard_any_directory_counts() -> None:
+    disabled = [Safeguard.DIRECTORY_ID_CHECKED]
+    subject = Subject(voters=static(), log=log_of(dynamic(1, 2, 3)), disabled=disabled).lead()
+    subject.fetched_by(2, subject.log.end_offset, subject.epoch, disk=2)
+    assert subject.quorum.high_watermark == subject.log.end_offset
+
+
+def test_errors_name_the_leader_and_its_address() -> None:
+    subject = Subject().follow(2, epoch=3)
+    for epoch, error in [
+        (2, ErrorCode.FENCED_LEADER_EPOCH),
+        (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]:
+        answer = subject.ask(fetch_of(3, 0, 0, epoch))
+        partition = fetched(answer)
+        assert partition.error_code == error
+        assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 3)
+        assert [(node.node_id, node.host) for node in answer.node_endpoints] == [(2, "host-2")]
+    old = subject.ask(fetch_of(3, 0, 0, 3), version=15)
+    assert old.node_endpoints == ()
+
+
+@pytest.mark.parametrize(
+    "request_", [fetch_of(2, -1, 0, 1), fetch_of(2, 0, 2, 1), fetch_of(2, 0, -1, 1), fetch_of(1, 0, 0, 1)]
+)
+def test_fetches_that_cannot_be_right_are_refused(request_: FetchRequest) -> None:
+    subject = Subject().lead()
+    assert fetched(subject.ask(request_)).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_fetches_of_another_cluster_are_refused() -> None:
+    subject = Subject().lead()
+    answer = subject.ask(fetch_of(2, 0, 0, 1, cluster_id="another"))
+    assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_records_are_appended_as_one_batch_in_the_epoch_they_were_decided_in() -> None:
+    subject = Subject().lead()
+    subject.append(b"a", b"b", b"c")
+    (appended,) = subject.all_of(Appended)
+    assert (appended.context, appended.base_offset, appended.last_offset, appended.epoch) == (
+        "context",
+        1,
+        3,
+        1,
+    )
+    assert len(subject.log.batches) == 2

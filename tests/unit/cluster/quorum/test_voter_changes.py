@@ -1,0 +1,329 @@
+"""Adding, removing and updating voters, and the way from static to dynamic ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.cluster.quorum.logs import bootstrap_log, log_of
+from tests.unit.cluster.quorum.subject import (
+    CLUSTER_ID,
+    Subject,
+    control_of,
+    directory,
+    dynamic,
+    endpoints,
+    static,
+    voter,
+)
+from tidelog.cluster.quorum.control import voters_record
+from tidelog.cluster.quorum.effects import Appended, AppendRefused
+from tidelog.cluster.quorum.events import Received, UpgradeVoters
+from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.states import State
+from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import add_raft_voter, update_raft_voter
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from tidelog.protocol.messages.api_versions import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
+from tidelog.protocol.messages.fetch import FetchRequest
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tidelog.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+
+SUPPORTED = ApiVersionsResponse(
+    supported_features=(SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1),)
+)
+
+
+def leader_of(*voters: int, **options: Any) -> Subject:
+    """Node 1 leads dynamic voters and has committed all it has."""
+    subject = Subject(voters=VoterSet(), log=log_of(dynamic(*voters)), **options)
+    if len(voters) > 1:
+        subject.lead()
+        caught_up(subject, *voters[1:])
+    assert subject.quorum.high_watermark == subject.log.end_offset
+    return subject
+
+
+def caught_up(subject: Subject, *numbers: int) -> None:
+    """Those have all of the log."""
+    for number in numbers:
+        subject.fetched_by(number, subject.log.end_offset, subject.log.last_epoch, max_wait_ms=0)
+
+
+def add(number: int, *, disk: int = 1, ack_when_committed: bool = True, **fields: Any) -> AddRaftVoterRequest:
+    """An operator adds a voter."""
+    listeners = tuple(
+        add_raft_voter.Listener(name=name, host=host, port=port) for name, host, port in endpoints(number)
+    )
+    return AddRaftVoterRequest(
+        **{"cluster_id": CLUSTER_ID, "listeners": listeners, "timeout_ms": 5000} | fields,
+        voter_id=number,
+        voter_directory_id=directory(number, disk),
+        ack_when_committed=ack_when_committed,
+    )
+
+
+def remove(number: int, *, disk: int = 1) -> RemoveRaftVoterRequest:
+    """An operator removes one."""
+    return RemoveRaftVoterRequest(
+        cluster_id=CLUSTER_ID, voter_id=number, voter_directory_id=directory(number, disk)
+    )
+
+
+def update(
+    number: int, epoch: int, host: str, *, versions: tuple[int, int] = (0, 1)
+) -> UpdateRaftVoterRequest:
+    """A voter says where it is now."""
+    return UpdateRaftVoterRequest(
+        cluster_id=CLUSTER_ID,
+        current_leader_epoch=epoch,
+        voter_id=number,
+        voter_directory_id=directory(number),
+        listeners=(update_raft_voter.Listener(name="CONTROLLER", host=host, port=9093),),
+        k_raft_version_feature=update_raft_voter.KRaftVersionFeature(
+            min_supported_version=versions[0], max_supported_version=versions[1]
+        ),
+    )
+
+
+def begin_adding(subject: Subject, number: int, **options: Any) -> object:
+    """Ask for it, and have the new voter say what it supports; the source of the request."""
+    source = object()
+    subject.step(Received(source, add(number, **options)))
+    (send,) = subject.sent(ApiVersionsRequest)
+    assert send.to_node == number
+    subject.answer(send, SUPPORTED)
+    return source
+
+
+def test_an_added_voter_counts_at_once_and_the_answer_waits_for_the_commit() -> None:
+    subject = leader_of(1, 2)
+    caught_up(subject, 3)
+    source = begin_adding(subject, 3)
+    assert subject.quorum.voter_ids == (1, 2, 3)
+    assert subject.answer_to(source) is None
+    caught_up(subject, 3)
+    assert subject.answer_to(source).error_code == ErrorCode.NONE
+
+
+def test_an_added_voter_can_be_acknowledged_before_the_commit() -> None:
+    subject = leader_of(1)
+    caught_up(subject, 2)
+    source = begin_adding(subject, 2, ack_when_committed=False)
+    assert subject.answer_to(source).error_code == ErrorCode.NONE
+    assert subject.quorum.high_watermark < subject.log.end_offset
+
+
+def test_a_leader_that_was_alone_for_long_waits_for_its_first_other_voter() -> None:
+    subject = leader_of(1)
+    for _ in range(20):
+        subject.wait(1000)
+    caught_up(subject, 2)
+    begin_adding(subject, 2)
+    assert (subject.state, subject.quorum.voter_ids) == (State.LEADER, (1, 2))
+    subject.wait(3000)
+    assert subject.state is State.RESIGNED
+
+
+def test_a_voter_that_lags_or_is_silent_or_too_old_is_not_added() -> None:
+    subject = leader_of(1, 2)
+    source = begin_adding(subject, 3)
+    assert subject.answer_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
+    caught_up(subject, 3)
+    for answer, error in [
+        (None, ErrorCode.REQUEST_TIMED_OUT),
+        (ApiVersionsResponse(), ErrorCode.INVALID_REQUEST),
+    ]:
+        source = object()
+        subject.wait(100)
+        subject.step(Received(source, add(3)))
+        subject.answer(subject.sent(ApiVersionsRequest)[0], answer)
+        assert subject.answer_to(source).error_code == error
+    assert subject.quorum.voter_ids == (1, 2)
+
+
+def test_voters_change_one_at_a_time() -> None:
+    subject = leader_of(1, 2, 3)
+    source = object()
+    subject.step(Received(source, remove(3)))
+    for request in (add(4), remove(2)):
+        assert subject.ask(request).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert subject.ask(update(2, subject.epoch, "elsewhere")).error_code == ErrorCode.REQUEST_TIMED_OUT
+    caught_up(subject, 2)
+    assert subject.answer_to(source).error_code == ErrorCode.NONE
+    assert subject.quorum.voter_ids == (1, 2)
+
+
+def test_a_change_that_timed_out_still_stands_in_the_way_of_the_next() -> None:
+    subject = leader_of(1, 2, 3, voter_change_timeout_ms=1000)
+    source = object()
+    subject.step(Received(source, remove(3)))
+    subject.wait(1000)
+    assert subject.answer_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert subject.ask(remove(2)).error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_new_leader_changes_nothing_before_it_has_committed_in_its_epoch() -> None:
+    subject = Subject(voters=VoterSet(), log=log_of(dynamic(1, 2, 3))).lead()
+    assert subject.ask(remove(3)).error_code == ErrorCode.REQUEST_TIMED_OUT
+    caught_up(subject, 2)
+    subject.step(Received(object(), remove(3)))
+    assert subject.quorum.voter_ids == (1, 2)
+
+
+def test_without_the_safeguard_two_changes_are_under_way() -> None:
+    subject = leader_of(1, 2, 3, disabled=[Safeguard.ONE_VOTER_CHANGE_AT_A_TIME])
+    subject.step(Received(object(), remove(3)))
+    subject.step(Received(object(), remove(2)))
+    assert subject.quorum.voter_ids == (1,)
+
+
+def test_a_leader_that_removed_itself_leads_until_that_is_committed_by_the_others() -> None:
+    subject = leader_of(1, 2, 3)
+    source = object()
+    subject.step(Received(source, remove(1)))
+    assert subject.quorum.voter_ids == (2, 3)
+    caught_up(subject, 2)
+    assert subject.state is State.LEADER, "its own log does not count any more"
+    caught_up(subject, 3)
+    assert subject.answer_to(source).error_code == ErrorCode.NONE
+    assert subject.state is State.RESIGNED
+
+
+def test_a_removed_voter_stands_until_the_removal_is_committed() -> None:
+    log = log_of(dynamic(1, 2))
+    log.append(control_of(1, 2, voters_record(dynamic(2))), 1)
+    subject = Subject(voters=VoterSet(), log=log)
+    assert not subject.quorum.is_voter
+    subject.lead()
+    assert subject.quorum.voter_ids == (2,)
+    subject.fetched_by(2, subject.log.end_offset, subject.log.last_epoch)
+    assert subject.state is State.RESIGNED
+    log = log_of(dynamic(1, 2))
+    log.append(control_of(1, 2, voters_record(dynamic(2))), 1)
+    log.advance_high_watermark(3)
+    subject = Subject(voters=VoterSet(), log=log)
+    subject.wait(60_000)
+    assert subject.state is State.UNATTACHED
+
+
+def test_requests_that_cannot_be_done_say_why() -> None:
+    subject = leader_of(1, 2)
+    assert subject.ask(add(2, disk=2)).error_code == ErrorCode.DUPLICATE_VOTER
+    assert subject.ask(add(3, listeners=())).error_code == ErrorCode.INVALID_REQUEST
+    assert subject.ask(add(3, cluster_id="other")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert subject.ask(remove(2, disk=2)).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert subject.ask(remove(9)).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert leader_of(1).ask(remove(1)).error_code == ErrorCode.INVALID_REQUEST
+    follower = Subject().follow(2)
+    assert follower.ask(add(4)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_voter_that_names_more_endpoints_than_a_snapshots_head_holds_is_refused() -> None:
+    """In the log they would keep every controller from starting again."""
+    subject = leader_of(1, 2)
+    end_offset = subject.log.end_offset
+    many = tuple(
+        update_raft_voter.Listener(name="CONTROLLER", host=f"host-{number}" + "x" * 100, port=9093)
+        for number in range(800)
+    )
+    changed = replace(update(2, subject.epoch, "elsewhere"), listeners=many)
+    assert subject.ask(changed).error_code == ErrorCode.INVALID_REQUEST
+    added = tuple(add_raft_voter.Listener(name=each.name, host=each.host, port=each.port) for each in many)
+    assert subject.ask(add(3, listeners=added)).error_code == ErrorCode.INVALID_REQUEST
+    assert subject.log.end_offset == end_offset
+
+
+def test_static_voters_cannot_be_changed_but_upgraded() -> None:
+    subject = Subject().lead()
+    subject.fetched_by(2, 1, 1)
+    assert subject.ask(add(4)).error_code == ErrorCode.UNSUPPORTED_VERSION
+    subject.step(UpgradeVoters(subject.epoch, "upgrade"))
+    (refused,) = subject.all_of(AppendRefused)
+    assert "[3]" in refused.reason
+    subject.fetched_by(3, 1, 1)
+    subject.step(UpgradeVoters(subject.epoch, "upgrade"))
+    assert [done.context for done in subject.all_of(Appended)] == ["upgrade"]
+    assert subject.quorum.kraft_version == 1
+    assert [each.key.directory_id for each in subject.quorum.voters] == [directory(n) for n in (1, 2, 3)]
+    subject.step(UpgradeVoters(subject.epoch, "again"))
+    assert subject.all_of(AppendRefused)
+
+
+def test_what_static_voters_say_of_themselves_goes_into_the_upgrade() -> None:
+    subject = Subject().lead()
+    subject.fetched_by(2, 1, 1)
+    end_offset = subject.log.end_offset
+    assert subject.ask(update(2, subject.epoch, "moved")).error_code == ErrorCode.NONE
+    assert subject.ask(update(3, subject.epoch, "host-3", versions=(0, 0))).error_code == ErrorCode.NONE
+    assert subject.log.end_offset == end_offset
+    subject.step(UpgradeVoters(subject.epoch))
+    assert "[3] do not support" in subject.all_of(AppendRefused)[0].reason
+    subject.ask(update(3, subject.epoch, "host-3"))
+    subject.step(UpgradeVoters(subject.epoch))
+    assert subject.all_of(Appended)
+    assert [each.endpoints[0].host for each in subject.quorum.voters] == ["host-1", "moved", "host-3"]
+
+
+def test_a_static_voter_tells_each_leader_once_what_it_is() -> None:
+    subject = Subject(own_endpoints=endpoints(1)).follow(2)
+    for expected in (1, 0, 0):
+        subject.now += 1500
+        subject.fetches()
+        subject.now += 1600
+        subject.fetches()
+        told = subject.sent(UpdateRaftVoterRequest)
+        assert len(told) == expected
+        for send in told:
+            subject.answer(send, UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
+            subject.wait(20)
+
+
+def test_a_voter_that_moved_is_noted_when_it_says_so() -> None:
+    subject = leader_of(1, 2)
+    answer = subject.ask(update(2, subject.epoch, "elsewhere"))
+    assert (answer.error_code, answer.current_leader.leader_id) == (ErrorCode.NONE, 1)
+    assert subject.quorum.voters.by_id[2].endpoints == (Endpoint("CONTROLLER", "elsewhere", 9093),)
+    caught_up(subject, 2)
+    unsupported = update(2, subject.epoch, "elsewhere", versions=(0, 0))
+    assert subject.ask(unsupported).error_code == ErrorCode.INVALID_REQUEST
+    assert subject.ask(update(2, 1, "old")).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_follower_tells_the_leader_when_the_voter_set_is_wrong_about_it() -> None:
+    moved = (Endpoint("CONTROLLER", "new-host", 9093),)
+    subject = Subject(voters=VoterSet(), log=log_of(dynamic(1, 2)), own_endpoints=moved)
+    subject.follow(2, epoch=3)
+    subject.now += 3000
+    subject.fetches()
+    (send,) = subject.sent(UpdateRaftVoterRequest)
+    assert send.message.listeners[0].host == "new-host"  # type: ignore[attr-defined]
+
+
+def test_an_observing_controller_joins_by_itself_in_place_of_its_lost_directory() -> None:
+    voters = VoterSet.of([voter(1, disk=7), voter(2)])
+    subject = Subject(
+        voters=VoterSet(), log=log_of(voters), own_endpoints=endpoints(1), auto_join=True
+    ).follow(2, epoch=3)
+    subject.fetches()
+    subject.now += 1000
+    subject.fetches()
+    subject.now += 2500
+    subject.fetches()
+    (removal,) = subject.sent(RemoveRaftVoterRequest)
+    assert removal.message.voter_directory_id == directory(1, 7)  # type: ignore[attr-defined]
+
+
+def test_a_bootstrap_snapshot_is_written_to_the_log_by_the_first_leader() -> None:
+    subject = Subject(voters=VoterSet(), log=bootstrap_log(dynamic(1)))
+    assert subject.state is State.LEADER
+    assert subject.log.end_offset == 3, "leader change, version, voters"
+    again = Subject(voters=VoterSet(), log=subject.log, record=subject.record)
+    assert again.log.end_offset == 4
+    follower = Subject(2, voters=static(1))
+    assert follower.sent(FetchRequest)

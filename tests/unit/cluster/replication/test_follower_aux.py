@@ -1,0 +1,533 @@
+"""A follower whose leader has only the rest on its disk: what it asks, what the tier gives, when it waits."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+import pytest
+
+from tests.support.followed_logs import FollowedLog, perform
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.follower_state import (
+    Action,
+    Append,
+    Delayed,
+    Failed,
+    FetchAuxiliary,
+    ReplicaState,
+    RestartAt,
+    RestartFromRemote,
+    Truncate,
+)
+from tidelog.cluster.replication.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchResponse,
+    PartitionData,
+)
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tidelog.protocol.messages.offset_for_leader_epoch import EpochEndOffset as EndOfEpoch
+from tidelog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
+
+SETTINGS = FollowerSettings(
+    replica_id=2, partition_max_bytes=1_000, max_bytes=10_000, min_bytes=1, max_wait_ms=500, backoff_ms=1_000
+)
+TOPIC, ID = "events", UUID(int=7)
+P0, P1 = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+EPOCH = 5
+"""The leader's."""
+
+
+class Segment(NamedTuple):
+    """A remote segment, its epochs as they were stored with it."""
+
+    start_offset: int
+    end_offset: int
+    segment_leader_epochs: tuple[tuple[int, int], ...]
+
+
+class Tier:
+    """Looks among `segments`; keeps what it was asked for."""
+
+    def __init__(self, *segments: Segment) -> None:
+        self.segments = list(segments)
+        self.asked: list[tuple[int, int]] = []
+
+    def segment_with(
+        self, topic_id: UUID, topic_partition: TopicPartition, epoch: int, offset: int
+    ) -> Segment | None:
+        assert (topic_id, topic_partition.topic) == (ID, TOPIC)
+        self.asked.append((epoch, offset))
+        for segment in self.segments:
+            epochs = [entry for entry, _ in segment.segment_leader_epochs]
+            if segment.start_offset <= offset <= segment.end_offset and epoch in epochs:
+                return segment
+        return None
+
+
+def tiered(end: int = 0, *epochs: tuple[int, int]) -> FollowedLog:
+    log = FollowedLog.of(*epochs, end=end)
+    log.remote_log_enabled = True
+    return log
+
+
+class Follower:
+    """A fetcher of the log of P0, and a leader that is played by hand; `ask` is (question, answer)."""
+
+    def __init__(self, log: FollowedLog, tier: Tier | None, **arguments: object) -> None:
+        self.fetcher = FollowerFetcher(SETTINGS, tier=tier, **arguments)  # type: ignore[arg-type]
+        self.log = log
+        self.now_ms = 0
+        perform(self.fetcher, self.fetcher.add(P0, ID, EPOCH, log))
+
+    @property
+    def state(self) -> ReplicaState:
+        return self.fetcher.partitions[P0].state
+
+    def fetched(self, data: PartitionData) -> list[Action]:
+        assert self.fetcher.build_fetch(self.now_ms) is not None
+        topics = (FetchableTopicResponse(topic_id=ID, partitions=(data,)),)
+        return self.fetcher.on_fetch(FetchResponse(session_id=9, responses=topics), self.now_ms)
+
+    def refused(self, code: ErrorCode = ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE) -> list[Action]:
+        return self.fetched(PartitionData(partition_index=0, error_code=code))
+
+    def offset(self, timestamp: int, offset: int, epoch: int = -1, error: int = 0) -> list[Action]:
+        """The follower asks what `timestamp` stands for, and hears `offset`."""
+        request = self.fetcher.build_offsets_request(self.now_ms)
+        assert request is not None
+        (asked,) = request.topics[0].partitions
+        assert (asked.timestamp, asked.current_leader_epoch) == (timestamp, EPOCH)
+        answer = ListOffsetsPartitionResponse(
+            partition_index=0, offset=offset, leader_epoch=epoch, error_code=error
+        )
+        topics = (ListOffsetsTopicResponse(name=TOPIC, partitions=(answer,)),)
+        return self.fetcher.on_offsets(ListOffsetsResponse(topics=topics), self.now_ms)
+
+    def epoch_end(self, asked_epoch: int, epoch: int, end_offset: int, error: int = 0) -> list[Action]:
+        """The follower asks where `asked_epoch` ends, and hears that `epoch` ends at `end_offset`."""
+        request = self.fetcher.build_epoch_request(self.now_ms)
+        assert request is not None
+        (asked,) = request.topics[0].partitions
+        assert (asked.leader_epoch, asked.current_leader_epoch) == (asked_epoch, EPOCH)
+        answer = EndOfEpoch(partition=0, leader_epoch=epoch, end_offset=end_offset, error_code=error)
+        topics = (OffsetForLeaderTopicResult(topic=TOPIC, partitions=(answer,)),)
+        return self.fetcher.on_epochs(OffsetForLeaderEpochResponse(topics=topics), self.now_ms)
+
+    def auxiliary(
+        self, action: Action, *epochs: tuple[int, int], producers: bytes | None = None
+    ) -> RestartFromRemote | Delayed | None:
+        """The tier answers."""
+        assert isinstance(action, FetchAuxiliary)
+        return self.fetcher.auxiliary_fetched(action, epochs, producers, self.now_ms)
+
+    def next_fetch(self) -> FetchPartition:
+        request = self.fetcher.build_fetch(self.now_ms)
+        assert request is not None
+        return request.topics[0].partitions[0]
+
+
+def producer(producer_id: int, last_offset: int) -> ProducerEntry:
+    entry = ProducerEntry(producer_id=producer_id, producer_epoch=0)
+    entry.batches.append(BatchMetadata(0, last_offset, 0, 1_000))
+    return entry
+
+
+def test_a_follower_takes_the_past_from_the_tier_and_goes_on_at_the_leaders_first_local_offset() -> None:
+    tier = Tier(Segment(0, 2, ((0, 0),)), Segment(3, 5, ((1, 3), (2, 5))))
+    follower = Follower(tiered(), tier)
+    assert follower.refused() == []
+    assert follower.state is ReplicaState.BUILDING_REMOTE_LOG_AUX
+    assert follower.fetcher.build_fetch(0) is None, "it does not fetch meanwhile"
+    assert follower.offset(-2, 0) == []
+    assert follower.offset(-4, 6, epoch=2) == []
+    (action,) = follower.epoch_end(1, 1, 5)
+    assert tier.asked == [(2, 5)]
+    snapshot = encode_snapshot([producer(77, 4)])
+    restart = follower.auxiliary(action, (0, 0), (1, 3), (2, 5), producers=snapshot)
+    assert isinstance(restart, RestartFromRemote)
+    assert (restart.log_start_offset, restart.offset) == (0, 6)
+    assert restart.leader_epochs == ((0, 0), (1, 3), (2, 5)) and restart.producer_snapshot == snapshot
+    perform(follower.fetcher, [restart])
+    assert follower.state is ReplicaState.FETCHING
+    assert (follower.next_fetch().fetch_offset, follower.next_fetch().last_fetched_epoch) == (6, 2)
+
+
+def test_the_epoch_before_the_local_start_is_asked_for_when_that_begins_an_epoch() -> None:
+    tier = Tier(Segment(0, 2, ((0, 0),)))
+    follower = Follower(tiered(), tier)
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=3)
+    (action,) = follower.epoch_end(2, 0, 3)  # epochs 1 and 2 had no records
+    assert tier.asked == [(0, 2)]
+    restart = follower.auxiliary(action, (0, 0))
+    assert isinstance(restart, RestartFromRemote)
+    assert restart.leader_epochs == ((0, 0), (3, 3)), "what comes next is of the epoch that the leader named"
+
+
+def test_epochs_below_the_leaders_log_start_are_not_taken_over() -> None:
+    follower = Follower(tiered(), Tier(Segment(3, 5, ((1, 3), (2, 5)))))
+    follower.refused()
+    follower.offset(-2, 4)
+    follower.offset(-4, 6, epoch=2)
+    (action,) = follower.epoch_end(1, 1, 5)
+    restart = follower.auxiliary(action, (0, 0), (1, 3), (2, 5))
+    assert isinstance(restart, RestartFromRemote)
+    assert (restart.log_start_offset, restart.leader_epochs) == (4, ((1, 4), (2, 5)))
+
+
+def test_the_old_log_stays_until_all_of_the_past_is_there() -> None:
+    """Kafka cuts the log first, and is left without epochs when the tier fails after that."""
+    log = tiered(4, (0, 0), (1, 3))
+    follower = Follower(log, Tier(Segment(0, 8, ((0, 0), (1, 3)))))
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 9, epoch=1)
+    (action,) = follower.epoch_end(0, 0, 3)
+    assert isinstance(action, FetchAuxiliary)
+    failed = follower.fetcher.auxiliary_failed(action, "503", 0)
+    assert isinstance(failed, Delayed) and failed.reason == "503"
+    assert (log.log_end_offset, log.leader_epochs.entries) == (4, [(0, 0), (1, 3)])
+
+
+def test_metadata_that_is_not_there_yet_is_waited_for_and_the_leader_asked_anew() -> None:
+    tier = Tier()
+    follower = Follower(tiered(), tier)
+    follower.refused()
+    waits = []
+    for _ in range(8):
+        follower.offset(-2, 0)
+        follower.offset(-4, 3, epoch=0)
+        (delayed,) = follower.epoch_end(0, 0, 9)
+        assert isinstance(delayed, Delayed) and "offset 2 of epoch 0" in delayed.reason
+        assert follower.fetcher.build_offsets_request(follower.now_ms) is None, "not at once"
+        due_ms = follower.fetcher.next_due_ms(follower.now_ms)
+        assert due_ms is not None
+        waits.append(due_ms - follower.now_ms)
+        follower.now_ms = due_ms
+    assert waits == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
+    tier.segments.append(Segment(0, 5, ((0, 0),)))
+    follower.offset(-2, 0)
+    follower.offset(-4, 6, epoch=0)  # the leader has deleted more meanwhile
+    (action,) = follower.epoch_end(0, 0, 9)
+    assert tier.asked[-1] == (0, 5) and isinstance(action, FetchAuxiliary)
+
+
+def test_a_wait_that_ends_between_two_requests_of_a_round_is_not_forgotten() -> None:
+    """Else a fetcher with nothing else to do would sleep until the metadata changes."""
+    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower.refused()
+    follower.offset(-2, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert follower.fetcher.next_due_ms(0) == 20
+    assert follower.fetcher.build_offsets_request(19) is None
+    assert follower.fetcher.build_fetch(20) is None
+    assert follower.fetcher.next_due_ms(20) == 20
+    follower.now_ms = 21
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=0)
+    follower.epoch_end(0, 0, 9)
+    assert follower.fetcher.build_fetch(21) is None
+    assert follower.fetcher.next_due_ms(21) is None, "the tier is waited for, not the clock"
+
+
+def test_kafka_16105_a_partition_that_waits_for_the_tier_does_not_hold_up_the_others() -> None:
+    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    other = tiered()
+    follower.fetcher.add(P1, ID, EPOCH, other)
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=0)
+    (action,) = follower.epoch_end(0, 0, 9)
+    assert isinstance(action, FetchAuxiliary)
+    for _ in range(3):
+        request = follower.fetcher.build_fetch(0)
+        assert request is not None
+        data = PartitionData(partition_index=1, records=b"abc", high_watermark=99)
+        topics = (FetchableTopicResponse(topic_id=ID, partitions=(data,)),)
+        actions = follower.fetcher.on_fetch(FetchResponse(session_id=9, responses=topics), 0)
+        perform(follower.fetcher, actions, epoch=5)
+    assert other.log_end_offset == 9
+    # Nor does a lost connection to the leader undo what is on its way from the tier.
+    follower.fetcher.build_fetch(0)
+    follower.fetcher.on_fetch_lost(0)
+    assert isinstance(follower.auxiliary(action, (0, 0)), RestartFromRemote)
+
+
+def test_a_new_leader_epoch_makes_what_comes_from_the_tier_void() -> None:
+    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=0)
+    (action,) = follower.epoch_end(0, 0, 9)
+    follower.fetcher.add(P0, ID, EPOCH + 1, follower.log)
+    assert follower.auxiliary(action, (0, 0)) is None
+    assert isinstance(action, FetchAuxiliary)
+    assert follower.fetcher.auxiliary_failed(action, "gone", 0) is None
+    assert follower.state is ReplicaState.FETCHING
+
+
+@pytest.mark.parametrize("question", ["log start", "local start", "epoch"])
+def test_a_leader_of_another_epoch_ends_the_attempt(question: str) -> None:
+    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower.refused()
+    fenced = ErrorCode.FENCED_LEADER_EPOCH
+    if question == "log start":
+        (action,) = follower.offset(-2, -1, error=fenced)
+    else:
+        follower.offset(-2, 0)
+        if question == "local start":
+            (action,) = follower.offset(-4, -1, error=fenced)
+        else:
+            follower.offset(-4, 3, epoch=1)
+            (action,) = follower.epoch_end(0, -1, -1, error=fenced)
+    assert isinstance(action, Failed) and P0 in follower.fetcher.failed
+
+
+def test_an_error_in_between_begins_again_with_the_first_question() -> None:
+    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower.refused()
+    follower.offset(-2, 0)
+    (action,) = follower.offset(-4, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert isinstance(action, Delayed)
+    follower.now_ms = 1_000
+    follower.offset(-2, 1)
+    follower.offset(-4, 3, epoch=0)
+    follower.fetcher.build_epoch_request(follower.now_ms)
+    follower.fetcher.on_question_lost(follower.now_ms)
+    follower.now_ms = 3_000
+    assert follower.offset(-2, 1) == []
+
+
+def test_a_leader_whose_whole_log_is_local_by_now_is_copied_from_its_start() -> None:
+    follower = Follower(tiered(4, (0, 0)), Tier())
+    follower.refused()
+    follower.offset(-2, 9)
+    (action,) = follower.offset(-4, 9, epoch=1)
+    assert isinstance(action, RestartAt) and action.offset == 9
+    perform(follower.fetcher, [action])
+    assert (follower.state, follower.next_fetch().fetch_offset) == (ReplicaState.FETCHING, 9)
+
+
+@pytest.mark.parametrize("is_tiered", [True, False])
+def test_without_a_tier_here_or_a_tiered_topic_the_follower_waits(is_tiered: bool) -> None:
+    log = tiered()
+    log.remote_log_enabled = is_tiered
+    follower = Follower(log, None if is_tiered else Tier())
+    (action,) = follower.refused()
+    assert isinstance(action, Delayed) and action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+    assert follower.state is ReplicaState.FETCHING and follower.fetcher.next_due_ms(0) == 1_000
+
+
+# -- segments that reach beyond the leader's first local offset
+
+
+def test_a_segment_of_the_leaders_own_history_is_begun_behind() -> None:
+    """Its producers are those at its end. Another replica has uploaded it, with other boundaries."""
+    follower = Follower(tiered(), Tier(Segment(0, 7, ((0, 0), (1, 3)))))
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 5, epoch=1)
+    assert follower.epoch_end(0, 0, 3) == []
+    (action,) = follower.epoch_end(1, 1, 20)
+    restart = follower.auxiliary(action, (0, 0), (1, 3))
+    assert isinstance(restart, RestartFromRemote)
+    assert (restart.offset, restart.leader_epochs) == (8, ((0, 0), (1, 3)))
+
+
+def test_a_segment_of_a_deposed_leader_counts_only_as_far_as_the_leader_has_it() -> None:
+    """An unclean election: epoch 1 wrote 3..5 and uploaded 0..5, the leader has epoch 2 from 3 on."""
+    follower = Follower(tiered(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=2)
+    assert follower.epoch_end(1, 0, 3) == []
+    (action,) = follower.epoch_end(1, 0, 3)
+    snapshot = encode_snapshot([producer(77, 2), producer(78, 4)])
+    restart = follower.auxiliary(action, (0, 0), (1, 3), producers=snapshot)
+    assert isinstance(restart, RestartFromRemote)
+    assert (restart.offset, restart.leader_epochs) == (3, ((0, 0), (2, 3)))
+    assert restart.producer_snapshot is not None
+    assert [each.producer_id for each in decode_snapshot(restart.producer_snapshot, "")] == [77]
+
+
+def test_without_the_comparison_a_follower_begins_behind_what_the_leader_never_had() -> None:
+    off = frozenset({Safeguard.REMOTE_SEGMENT_COMPARED})
+    follower = Follower(tiered(), Tier(Segment(0, 5, ((0, 0), (1, 3)))), disabled=off)
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=2)
+    (action,) = follower.epoch_end(1, 0, 3)
+    restart = follower.auxiliary(action, (0, 0), (1, 3))
+    assert isinstance(restart, RestartFromRemote) and restart.offset == 6
+
+
+@pytest.mark.parametrize(
+    "epochs", [(), ((3, 0),), ((0, 0), (1, 2)), ((-1, 0),), ((0, -5),)], ids=lambda epochs: str(epochs)
+)
+def test_leader_epochs_that_do_not_fit_are_not_taken(epochs: tuple[tuple[int, int], ...]) -> None:
+    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=0)
+    (action,) = follower.epoch_end(0, 0, 9)
+    delayed = follower.auxiliary(action, *epochs)
+    assert isinstance(delayed, Delayed) and "leader epochs" in delayed.reason
+
+
+def test_producers_that_cannot_be_read_are_asked_for_again() -> None:
+    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=0)
+    (action,) = follower.epoch_end(0, 0, 9)
+    delayed = follower.auxiliary(action, (0, 0), producers=b"damaged")
+    assert isinstance(delayed, Delayed) and "snapshot" in delayed.reason
+
+
+# -- logs that part below what is local
+
+
+@pytest.mark.parametrize("fetch_version", [18, 11])
+def test_a_cut_below_the_local_start_takes_the_past_from_the_tier_anew(fetch_version: int) -> None:
+    log = tiered(10, (0, 0), (1, 3), (3, 6))
+    log.local_log_start_offset = 6
+    follower = Follower(log, Tier(Segment(0, 3, ((0, 0), (1, 3)))), fetch_version=fetch_version)
+    if fetch_version == 18:
+        diverging = EpochEndOffset(epoch=1, end_offset=4)
+        assert follower.fetched(PartitionData(partition_index=0, diverging_epoch=diverging)) == []
+    else:
+        assert follower.epoch_end(3, 1, 4) == []
+    assert (follower.state, log.log_end_offset) == (ReplicaState.BUILDING_REMOTE_LOG_AUX, 10)
+    follower.offset(-2, 0)
+    follower.offset(-4, 4, epoch=4)
+    (action,) = follower.epoch_end(3, 1, 4)
+    restart = follower.auxiliary(action, (0, 0), (1, 3))
+    assert isinstance(restart, RestartFromRemote)
+    assert (restart.offset, restart.leader_epochs) == (4, ((0, 0), (1, 3), (4, 4)))
+
+
+def test_without_the_rebuild_a_cut_below_the_local_start_forgets_the_producers() -> None:
+    log = tiered(10, (0, 0), (1, 3), (3, 6))
+    log.local_log_start_offset = 6
+    follower = Follower(log, Tier(), disabled=frozenset({Safeguard.REMOTE_CUT_REBUILDS}))
+    diverging = EpochEndOffset(epoch=1, end_offset=4)
+    (action,) = follower.fetched(PartitionData(partition_index=0, diverging_epoch=diverging))
+    assert isinstance(action, Truncate) and action.offset == 4
+
+
+def test_a_cut_at_or_above_the_local_start_is_a_cut() -> None:
+    log = tiered(10, (0, 0), (1, 3), (3, 6))
+    log.local_log_start_offset = 6
+    follower = Follower(log, Tier())
+    diverging = EpochEndOffset(epoch=1, end_offset=6)
+    (action,) = follower.fetched(PartitionData(partition_index=0, diverging_epoch=diverging))
+    assert isinstance(action, Truncate) and action.offset == 6
+
+
+def test_a_leader_that_ends_below_the_local_start_is_followed_from_the_tier() -> None:
+    log = tiered(10, (0, 0))
+    log.local_log_start_offset = 6
+    follower = Follower(log, Tier())
+    follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert follower.offset(-1, 5) == []
+    assert follower.state is ReplicaState.BUILDING_REMOTE_LOG_AUX
+
+
+# -- KIP-1023
+
+
+def last_tiered(log: FollowedLog, tier: Tier) -> Follower:
+    follower = Follower(log, tier)
+    follower.fetcher.prefer_last_tiered_offset(True)
+    return follower
+
+
+def test_kip_1023_an_empty_follower_begins_behind_the_last_tiered_offset() -> None:
+    tier = Tier(Segment(0, 99, ((0, 0),)), Segment(100, 199, ((0, 100),)))
+    follower = last_tiered(tiered(), tier)
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-6, 200, epoch=0)
+    (action,) = follower.epoch_end(0, 0, 300)
+    assert tier.asked == [(0, 199)]
+    restart = follower.auxiliary(action, (0, 0))
+    assert isinstance(restart, RestartFromRemote) and (restart.log_start_offset, restart.offset) == (0, 200)
+
+
+def test_kip_1023_also_when_the_leaders_log_does_not_start_at_zero_any_more() -> None:
+    follower = last_tiered(tiered(), Tier(Segment(100, 199, ((0, 100),))))
+    follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    follower.offset(-1, 300)
+    assert follower.state is ReplicaState.BUILDING_REMOTE_LOG_AUX
+    follower.offset(-2, 100)
+    follower.offset(-6, 200, epoch=0)
+    (action,) = follower.epoch_end(0, 0, 300)
+    restart = follower.auxiliary(action, (0, 100))
+    assert isinstance(restart, RestartFromRemote) and (restart.log_start_offset, restart.offset) == (100, 200)
+
+
+def test_kip_1023_a_follower_that_has_records_goes_on_at_the_local_start() -> None:
+    follower = last_tiered(tiered(4, (0, 0)), Tier(Segment(0, 99, ((0, 0),))))
+    follower.refused()
+    follower.offset(-2, 0)
+    follower.offset(-4, 100, epoch=0)
+
+
+def test_kip_1023_a_leader_that_does_not_know_yet_what_is_remote_is_asked_again() -> None:
+    follower = last_tiered(tiered(), Tier())
+    follower.refused()
+    follower.offset(-2, 0)
+    (delayed,) = follower.offset(-6, -1)
+    assert isinstance(delayed, Delayed) and "does not know" in delayed.reason
+
+
+def test_kip_1023_a_leader_too_old_for_the_question_is_asked_for_its_local_start() -> None:
+    follower = last_tiered(tiered(), Tier(Segment(0, 99, ((0, 0),))))
+    follower.refused()
+    follower.offset(-2, 0)
+    assert follower.offset(-6, -1, error=ErrorCode.UNSUPPORTED_VERSION) == []
+    follower.offset(-4, 100, epoch=0)
+
+
+def test_kip_1023_nothing_in_the_tier_means_the_leaders_log_start() -> None:
+    follower = last_tiered(tiered(), Tier())
+    follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    follower.offset(-1, 300)
+    follower.offset(-2, 100)
+    (action,) = follower.offset(-6, 100, epoch=0)
+    assert isinstance(action, RestartAt) and action.offset == 100
+
+
+def test_a_follower_that_builds_is_not_in_sync_and_records_go_on_as_before() -> None:
+    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    (append,) = follower.fetched(PartitionData(partition_index=0, high_watermark=0))
+    perform(follower.fetcher, [append])
+    assert follower.fetcher.partitions[P0].is_in_sync
+    follower.refused()
+    assert not follower.fetcher.partitions[P0].is_in_sync
+    follower.offset(-2, 0)
+    follower.offset(-4, 3, epoch=0)
+    (action,) = follower.epoch_end(0, 0, 9)
+    restart = follower.auxiliary(action, (0, 0))
+    assert restart is not None
+    perform(follower.fetcher, [restart])
+    data = PartitionData(partition_index=0, records=b"abc", high_watermark=6)
+    (append,) = follower.fetched(data)
+    assert isinstance(append, Append) and append.offset == 3
+    perform(follower.fetcher, [append], epoch=0)
+    assert follower.fetcher.partitions[P0].is_in_sync and follower.log.log_end_offset == 6

@@ -1,0 +1,384 @@
+"""What a follower asks its leader for, and what it makes of the answers."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.support.followed_logs import FollowedLog, perform
+from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
+from tidelog.cluster.replication.follower_state import (
+    Append,
+    Delayed,
+    Failed,
+    ReplicaState,
+    RestartAt,
+    Truncate,
+)
+from tidelog.cluster.replication.safeguards import Safeguard
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tidelog.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset as EndOfEpoch,
+)
+from tidelog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from tidelog.storage.disk.errors import StorageFailure
+
+SETTINGS = FollowerSettings(
+    replica_id=2, partition_max_bytes=1_000, max_bytes=10_000, min_bytes=1, max_wait_ms=500, backoff_ms=1_000
+)
+TOPIC, ID = "events", UUID(int=7)
+P0, P1, P2 = (TopicPartition(TOPIC, index) for index in range(3))
+
+
+def following(*logs: FollowedLog, **arguments: object) -> FollowerFetcher:
+    fetcher = FollowerFetcher(SETTINGS, **arguments)  # type: ignore[arg-type]
+    for index, log in enumerate(logs):
+        perform(fetcher, fetcher.add(TopicPartition(TOPIC, index), ID, 5, log))
+    return fetcher
+
+
+def named(request: FetchRequest | None) -> dict[int, FetchPartition]:
+    assert request is not None
+    return {p.partition: p for topic in request.topics for p in topic.partitions}
+
+
+def answer(*partitions: PartitionData, session_id: int = 9, error: int = 0) -> FetchResponse:
+    topics = (FetchableTopicResponse(topic_id=ID, partitions=partitions),) if partitions else ()
+    return FetchResponse(error_code=error, session_id=session_id, responses=topics)
+
+
+def data(index: int = 0, records: bytes = b"", high_watermark: int = 0, error: int = 0) -> PartitionData:
+    return PartitionData(
+        partition_index=index,
+        records=records,
+        high_watermark=high_watermark,
+        log_start_offset=0,
+        error_code=error,
+    )
+
+
+def diverging(epoch: int, end_offset: int, index: int = 0) -> PartitionData:
+    return PartitionData(
+        partition_index=index, diverging_epoch=EpochEndOffset(epoch=epoch, end_offset=end_offset)
+    )
+
+
+def bound(offset: int, error: int = 0) -> ListOffsetsResponse:
+    partition = ListOffsetsPartitionResponse(partition_index=0, offset=offset, error_code=error)
+    return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name=TOPIC, partitions=(partition,)),))
+
+
+def end_of_epoch(epoch: int, end_offset: int, error: int = 0) -> OffsetForLeaderEpochResponse:
+    partition = EndOfEpoch(partition=0, leader_epoch=epoch, end_offset=end_offset, error_code=error)
+    return OffsetForLeaderEpochResponse(
+        topics=(OffsetForLeaderTopicResult(topic=TOPIC, partitions=(partition,)),)
+    )
+
+
+def test_a_fetch_says_who_asks_from_where_and_in_which_epochs() -> None:
+    fetcher = following(FollowedLog.of((3, 0), (4, 6), end=10))
+    request = fetcher.build_fetch(0, broker_epoch=77)
+    assert request is not None
+    assert (request.replica_id, request.replica_state.replica_id, request.replica_state.replica_epoch) == (
+        -1,
+        2,
+        77,
+    )
+    asked = named(request)[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (10, 4, 5)
+
+
+def test_records_are_appended_where_the_log_ends_and_the_next_fetch_goes_on_behind_them() -> None:
+    log = FollowedLog.of((4, 0), end=10)
+    fetcher = following(log)
+    fetcher.build_fetch(0)
+    actions = fetcher.on_fetch(answer(data(records=b"abc", high_watermark=12)), 0)
+    assert [(type(each), each.offset) for each in actions if isinstance(each, Append)] == [(Append, 10)]
+    perform(fetcher, actions, epoch=5)
+    asked = named(fetcher.build_fetch(0))[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch, log.high_watermark) == (13, 5, 12)
+    assert fetcher.partitions[P0].is_in_sync
+
+
+def test_a_session_names_only_what_changed() -> None:
+    fetcher = following(FollowedLog(), FollowedLog(), FollowedLog())
+    first = fetcher.build_fetch(0)
+    assert first is not None and (first.session_epoch, len(named(first))) == (0, 3)
+    perform(fetcher, fetcher.on_fetch(answer(data(1, b"x", 1)), 0))
+    second = fetcher.build_fetch(0)
+    assert second is not None and (second.session_id, second.session_epoch) == (9, 1)
+    assert list(named(second)) == [1]
+    fetcher.on_fetch(answer(), 0)
+    fetcher.remove(P2)
+    third = fetcher.build_fetch(0)
+    assert third is not None and third.session_epoch == 2 and named(third) == {}
+    assert [t.partitions for t in third.forgotten_topics_data] == [(2,)]
+
+
+def test_a_topic_made_anew_under_its_name_replaces_the_old_one_in_the_session() -> None:
+    fetcher = following(FollowedLog())
+    fetcher.build_fetch(0)
+    fetcher.on_fetch(answer(), 0)
+    fetcher.add(P0, UUID(int=8), 5, FollowedLog())
+    request = fetcher.build_fetch(0)
+    assert request is not None
+    assert [topic.topic_id for topic in request.forgotten_topics_data] == [ID]
+    assert [topic.topic_id for topic in request.topics] == [UUID(int=8)]
+
+
+@pytest.mark.parametrize(
+    "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
+)
+def test_a_session_that_the_leader_lost_starts_over_at_once(code: ErrorCode) -> None:
+    fetcher = following(FollowedLog(), FollowedLog())
+    fetcher.build_fetch(0)
+    fetcher.on_fetch(answer(), 0)
+    fetcher.build_fetch(0)
+    assert fetcher.on_fetch(answer(error=code), 0) == []
+    request = fetcher.build_fetch(0)
+    assert request is not None and request.session_epoch == 0 and len(named(request)) == 2
+
+
+def test_those_that_gave_data_are_asked_for_last() -> None:
+    fetcher = following(FollowedLog(), FollowedLog(), FollowedLog())
+    fetcher.build_fetch(0)
+    perform(fetcher, fetcher.on_fetch(answer(data(0, b"x"), session_id=0), 0))
+    assert list(named(fetcher.build_fetch(0))) == [1, 2, 0]
+
+
+def test_divergence_that_a_fetch_shows_cuts_the_log_at_the_end_of_the_common_epoch() -> None:
+    log = FollowedLog.of((3, 0), (4, 6), end=10, high_watermark=5)
+    fetcher = following(log)
+    fetcher.build_fetch(0)
+    (action,) = fetcher.on_fetch(answer(diverging(4, 8)), 0)
+    assert isinstance(action, Truncate) and action.offset == 8 and action.is_complete
+    perform(fetcher, [action])
+    asked = named(fetcher.build_fetch(0))[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (8, 4)
+
+
+def test_an_epoch_that_the_follower_does_not_know_is_asked_about_again_from_below_it() -> None:
+    fetcher = following(FollowedLog.of((1, 0), (4, 6), end=10))
+    fetcher.build_fetch(0)
+    (action,) = fetcher.on_fetch(answer(diverging(3, 9)), 0)
+    assert isinstance(action, Truncate) and action.offset == 6 and not action.is_complete
+    perform(fetcher, [action])
+    asked = named(fetcher.build_fetch(0))[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (6, 1)
+
+
+def test_an_old_leader_is_asked_where_the_last_epoch_ends_before_anything_is_fetched() -> None:
+    log = FollowedLog.of((1, 0), (4, 6), end=10, high_watermark=2)
+    fetcher = following(log, fetch_version=11)
+    assert fetcher.build_fetch(0) is None
+    request = fetcher.build_epoch_request(0)
+    assert request is not None and request.topics[0].partitions[0].leader_epoch == 4
+    perform(fetcher, fetcher.on_epochs(end_of_epoch(3, 9), 0))
+    assert (log.log_end_offset, fetcher.partitions[P0].state) == (6, ReplicaState.TRUNCATING)
+    request = fetcher.build_epoch_request(0)
+    assert request is not None and request.topics[0].partitions[0].leader_epoch == 1
+    perform(fetcher, fetcher.on_epochs(end_of_epoch(1, 5), 0))
+    assert (log.log_end_offset, fetcher.partitions[P0].state) == (5, ReplicaState.FETCHING)
+    asked = named(fetcher.build_fetch(0))[0]
+    assert (asked.fetch_offset, asked.last_fetched_epoch) == (5, -1)
+
+
+def test_records_without_any_epoch_are_cut_to_the_high_watermark() -> None:
+    log = FollowedLog(log_end_offset=10, high_watermark=4)
+    fetcher = following(log)
+    assert log.log_end_offset == 4
+    assert named(fetcher.build_fetch(0))[0].fetch_offset == 4
+
+
+def test_out_of_range_below_the_leaders_log_start_begins_the_log_anew_there() -> None:
+    log = FollowedLog.of((1, 0), end=10)
+    fetcher = following(log)
+    fetcher.build_fetch(0)
+    assert fetcher.on_fetch(answer(data(error=ErrorCode.OFFSET_OUT_OF_RANGE)), 0) == []
+    asked = fetcher.build_offsets_request(0)
+    assert asked is not None and asked.topics[0].partitions[0].timestamp == -1
+    assert fetcher.on_offsets(bound(90), 0) == []
+    asked = fetcher.build_offsets_request(0)
+    assert asked is not None and asked.topics[0].partitions[0].timestamp == -2
+    (action,) = fetcher.on_offsets(bound(50), 0)
+    assert isinstance(action, RestartAt) and action.offset == 50
+    perform(fetcher, [action])
+    asked_next = named(fetcher.build_fetch(0))[0]
+    assert (asked_next.fetch_offset, asked_next.last_fetched_epoch) == (50, -1)
+
+
+def test_out_of_range_above_the_leaders_log_end_cuts_the_log_there() -> None:
+    log = FollowedLog.of((1, 0), end=10)
+    fetcher = following(log)
+    fetcher.build_fetch(0)
+    fetcher.on_fetch(answer(data(error=ErrorCode.OFFSET_OUT_OF_RANGE)), 0)
+    fetcher.build_offsets_request(0)
+    perform(fetcher, fetcher.on_offsets(bound(7), 0))
+    assert log.log_end_offset == 7
+    assert named(fetcher.build_fetch(0))[0].fetch_offset == 7
+
+
+def test_out_of_range_within_the_leaders_log_tries_again() -> None:
+    log = FollowedLog.of((1, 0), end=10)
+    fetcher = following(log)
+    fetcher.build_fetch(0)
+    fetcher.on_fetch(answer(data(error=ErrorCode.OFFSET_OUT_OF_RANGE)), 0)
+    fetcher.build_offsets_request(0)
+    assert fetcher.on_offsets(bound(20), 0) == []
+    fetcher.build_offsets_request(0)
+    (action,) = fetcher.on_offsets(bound(3), 0)
+    assert isinstance(action, Delayed) and log.log_end_offset == 10
+    assert fetcher.build_fetch(0) is None
+    assert named(fetcher.build_fetch(20))[0].fetch_offset == 10
+
+
+def test_a_fenced_epoch_stops_a_partition_until_its_metadata_changes() -> None:
+    log = FollowedLog()
+    fetcher = following(log)
+    fetcher.build_fetch(0)
+    (action,) = fetcher.on_fetch(answer(data(error=ErrorCode.FENCED_LEADER_EPOCH)), 0)
+    assert isinstance(action, Failed) and list(fetcher.failed) == [P0]
+    assert fetcher.build_fetch(10_000) is None
+    fetcher.add(P0, ID, 6, log)
+    assert named(fetcher.build_fetch(10_000))[0].current_leader_epoch == 6 and not fetcher.failed
+
+
+@pytest.mark.parametrize(
+    ("code", "delay_ms"),
+    [
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, 20),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, 20),
+        (ErrorCode.UNKNOWN_TOPIC_ID, 20),
+        (ErrorCode.KAFKA_STORAGE_ERROR, 1_000),
+        (ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, 1_000),
+        (9_999, 1_000),
+    ],
+)
+def test_any_other_error_is_tried_again_after_a_while_and_does_not_hold_up_the_others(
+    code: int, delay_ms: int
+) -> None:
+    fetcher = following(FollowedLog(), FollowedLog())
+    fetcher.build_fetch(0)
+    (action,) = fetcher.on_fetch(answer(data(0, error=code)), 0)
+    assert isinstance(action, Delayed) and fetcher.next_due_ms(0) == delay_ms
+    request = fetcher.build_fetch(delay_ms - 1)
+    assert request is not None and [t.partitions for t in request.forgotten_topics_data] == [(0,)]
+    fetcher.on_fetch(answer(), delay_ms)
+    assert list(named(fetcher.build_fetch(delay_ms))) == [0]
+
+
+def test_errors_that_last_are_tried_less_and_less_often() -> None:
+    fetcher = following(FollowedLog())
+    now_ms, delays = 0, []
+    for _ in range(8):
+        fetcher.build_fetch(now_ms)
+        fetcher.on_fetch(answer(data(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)), now_ms)
+        due = fetcher.next_due_ms(now_ms)
+        assert due is not None
+        delays.append(due - now_ms)
+        now_ms = due
+    assert delays == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
+
+
+def test_what_is_damaged_or_has_no_room_is_fetched_again_and_a_failed_disk_gives_the_partition_up() -> None:
+    fetcher = following(FollowedLog(), FollowedLog())
+    fetcher.build_fetch(0)
+    damaged, failed = fetcher.on_fetch(answer(data(0, b"x"), data(1, b"y")), 0)
+    assert isinstance(damaged, Append) and isinstance(failed, Append)
+    outcome = fetcher.action_failed(damaged, KafkaError(ErrorCode.CORRUPT_MESSAGE, "checksum"), 0)
+    assert isinstance(outcome, Delayed)
+    outcome = fetcher.action_failed(failed, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left"), 0)
+    assert isinstance(outcome, Delayed)
+    outcome = fetcher.action_failed(failed, StorageFailure("/data/t-1", "append", "input/output error"), 0)
+    assert isinstance(outcome, Failed) and list(fetcher.partitions) == [P0]
+
+
+def test_an_answer_from_before_a_change_of_leader_is_not_appended() -> None:
+    log = FollowedLog()
+    fetcher = following(log)
+    fetcher.build_fetch(0)
+    fetcher.remove(P0)
+    fetcher.add(P0, ID, 7, log)
+    assert fetcher.on_fetch(answer(data(records=b"of the old leader")), 0) == []
+    assert named(fetcher.build_fetch(0))[0].current_leader_epoch == 7
+
+
+def test_the_same_leader_epoch_again_changes_nothing() -> None:
+    fetcher = following(FollowedLog())
+    before = fetcher.partitions[P0]
+    assert fetcher.add(P0, ID, 5, FollowedLog()) == []
+    assert fetcher.partitions[P0] is before
+
+
+def test_a_lost_connection_makes_everything_wait_and_starts_the_session_over() -> None:
+    fetcher = following(FollowedLog(), FollowedLog())
+    fetcher.build_fetch(0)
+    fetcher.on_fetch(answer(), 0)
+    fetcher.build_fetch(0)
+    fetcher.on_fetch_lost(0)
+    assert fetcher.build_fetch(19) is None
+    request = fetcher.build_fetch(20)
+    assert request is not None and request.session_epoch == 0 and len(named(request)) == 2
+
+
+def test_a_lost_question_is_asked_again() -> None:
+    fetcher = following(FollowedLog.of((1, 0), end=3), fetch_version=11)
+    assert fetcher.build_epoch_request(0) is not None
+    fetcher.on_question_lost(0)
+    assert fetcher.build_epoch_request(19) is None
+    assert fetcher.build_epoch_request(20) is not None
+
+
+class Exceeded:
+    """A throttle that has used up its rate for partition 0."""
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        return now_ms < 5_000
+
+    def is_throttled(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition == P0
+
+
+def test_throttled_partitions_are_left_out_unless_they_are_in_sync() -> None:
+    fetcher = following(FollowedLog(), FollowedLog(), throttle=Exceeded())
+    assert list(named(fetcher.build_fetch(0))) == [1]
+    assert fetcher.next_due_ms(0) == 1_000
+    perform(fetcher, fetcher.on_fetch(answer(data(1)), 0))
+    assert list(named(fetcher.build_fetch(5_000))) == [0]
+    perform(fetcher, fetcher.on_fetch(answer(data(0)), 0))
+    request = fetcher.build_fetch(0)
+    assert request is not None and request.forgotten_topics_data == (), "in sync it is not held back"
+
+
+def test_without_truncation_by_epoch_a_follower_cuts_to_its_high_watermark() -> None:
+    log = FollowedLog.of((1, 0), end=10, high_watermark=4)
+    fetcher = following(log, disabled=frozenset({Safeguard.TRUNCATION_BY_EPOCH}))
+    assert log.log_end_offset == 4
+    assert named(fetcher.build_fetch(0))[0].last_fetched_epoch == -1
+
+
+def test_topics_that_are_gone_are_forgotten() -> None:
+    fetcher = FollowerFetcher(SETTINGS)
+    for number in range(1_000):
+        topic = TopicPartition(f"topic {number}", 0)
+        fetcher.add(topic, UUID(int=number + 1), 0, FollowedLog())
+        fetcher.remove(topic)
+    assert len(fetcher._fetches._topic_names) < 200

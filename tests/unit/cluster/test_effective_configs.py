@@ -1,0 +1,67 @@
+"""Which value of a config counts, and what is told of its synonyms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.cluster.effective_configs import BrokerLayers, ConfigSource, effective_topic_entry
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
+
+RETENTION = TOPIC_CONFIGS["retention.ms"]
+DEFAULTS = {"log.retention.hours": "168", "log.segment.bytes": "1073741824"}
+
+
+def layers(
+    own: Mapping[str, str] | None = None,
+    cluster: Mapping[str, str] | None = None,
+    static: Mapping[str, str] | None = None,
+) -> BrokerLayers:
+    return BrokerLayers(own=own or {}, cluster=cluster or {}, static=static or {}, defaults=DEFAULTS)
+
+
+def test_a_topics_own_value_counts_most() -> None:
+    found = layers({"log.retention.ms": "2"}, {"log.retention.ms": "3"}, {"log.retention.ms": "4"})
+    assert effective_topic_entry(RETENTION, {"retention.ms": " 1 "}, found) == (
+        "retention.ms",
+        "1",
+        ConfigSource.TOPIC,
+    )
+    assert effective_topic_entry(RETENTION, {}, found)[1:] == ("2", ConfigSource.DYNAMIC_BROKER)
+
+
+def test_weaker_layers_count_in_turn() -> None:
+    found = layers(cluster={"log.retention.ms": "3"}, static={"log.retention.ms": "4"})
+    assert effective_topic_entry(RETENTION, {}, found)[1:] == ("3", ConfigSource.DYNAMIC_CLUSTER)
+    found = layers(static={"log.retention.ms": "4", "log.retention.hours": "1"})
+    assert effective_topic_entry(RETENTION, {}, found)[1:] == ("4", ConfigSource.STATIC_BROKER)
+
+
+def test_minutes_and_hours_are_turned_into_milliseconds() -> None:
+    for static, value in (
+        ({"log.retention.minutes": "2"}, "120000"),
+        ({"log.retention.hours": "2"}, "7200000"),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, "180000"),
+        ({"log.retention.hours": "-1"}, "-1"),
+    ):
+        assert effective_topic_entry(RETENTION, {}, layers(static=static)).value == value
+
+
+def test_without_any_value_the_default_counts() -> None:
+    entry = effective_topic_entry(TOPIC_CONFIGS["remote.storage.enable"], {}, layers())
+    assert entry == ("remote.storage.enable", "false", ConfigSource.DEFAULT)
+    assert effective_topic_entry(RETENTION, {}, layers())[1:] == ("604800000", ConfigSource.DEFAULT)
+
+
+def test_entries_are_told_from_the_strongest() -> None:
+    found = layers({"log.segment.bytes": "1"}, {"log.segment.bytes": "2"}, {"log.segment.bytes": "3"})
+    assert [entry.source for entry in found.entries(["log.segment.bytes"])] == [2, 3, 4, 5]
+
+
+def test_weaker_synonyms_are_told_only_beside_the_first_key() -> None:
+    names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    assert layers().entries_from("log.retention.ms", names) == []
+    found = layers(cluster={"log.retention.ms": "5"})
+    assert [entry.name for entry in found.entries_from("log.retention.ms", names)] == [
+        "log.retention.ms",
+        "log.retention.hours",
+    ]

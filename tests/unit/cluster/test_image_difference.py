@@ -1,0 +1,113 @@
+"""The difference between any two images leads from one to the other, and names nothing that is equal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.metadata import (
+    SeededRandomness,
+    applied,
+    creatable,
+    image_with_brokers,
+    replayed,
+    with_topics,
+)
+from tests.unit.cluster.test_image_records import COMMANDS, perform
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image_difference import difference, difference_records
+from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
+from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
+from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
+from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.producer_ids_record import ProducerIdsRecord
+from tidelog.protocol.metadata_records.register_controller_record import RegisterControllerRecord
+from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
+from tidelog.protocol.schema import MetadataRecord
+
+
+def bare(image: MetadataImage) -> MetadataImage:
+    return replace(image, offset=0, epoch=1)
+
+
+def after(
+    image: MetadataImage, commands: list[tuple[object, ...]], chance: SeededRandomness
+) -> MetadataImage:
+    for command in commands:
+        for result in perform(image, command, chance):
+            image = applied(image, result)
+    return image
+
+
+def assert_leads(old: MetadataImage, new: MetadataImage) -> None:
+    assert bare(replayed(difference_records(old, new), old)) == bare(new)
+    assert list(difference_records(new, new)) == []
+
+
+@given(*[st.lists(COMMANDS, max_size=12)] * 3, st.integers(0, 1000))
+@settings(max_examples=150, deadline=None)
+def test_the_difference_leads_from_any_image_to_any_other(
+    common: list[tuple[object, ...]],
+    one: list[tuple[object, ...]],
+    other: list[tuple[object, ...]],
+    seed: int,
+) -> None:
+    chance = SeededRandomness(seed)
+    image = after(image_with_brokers(1, 2, features=True), common, chance)
+    left, right = after(image, one, chance), after(image, other, chance)
+    assert_leads(image, left)
+    assert_leads(left, image)
+    assert_leads(left, right)
+
+
+def quota(value: float) -> ClientQuotaRecord:
+    entity = (EntityData(entity_type="user", entity_name=None),)
+    return ClientQuotaRecord(entity=entity, key="rate", value=value)
+
+
+def test_every_kind_of_metadata_comes_changes_and_goes() -> None:
+    full: list[MetadataRecord] = [
+        FeatureLevelRecord(name="metadata.version", feature_level=30),
+        ConfigRecord(resource_type=4, resource_name="", name="k", value="v"),
+        quota(1.5),
+        AccessControlEntryRecord(id=UUID(int=4), principal="User:a"),
+        UserScramCredentialRecord(name="a", mechanism=1, iterations=1),
+        DelegationTokenRecord(token_id="t", owner="a"),
+        ProducerIdsRecord(broker_id=1, next_producer_id=1000),
+    ]
+    changed: list[MetadataRecord] = [
+        FeatureLevelRecord(name="metadata.version", feature_level=29),
+        ConfigRecord(resource_type=4, resource_name="", name="k", value="w"),
+        quota(2.5),
+        UserScramCredentialRecord(name="a", mechanism=1, iterations=2),
+        DelegationTokenRecord(token_id="t", owner="b"),
+        ProducerIdsRecord(broker_id=1, next_producer_id=2000),
+    ]
+    nothing, first, second = replayed([]), replayed(full), replayed(changed, replayed(full))
+    for old, new in ((nothing, first), (first, second), (second, nothing), (second, first)):
+        assert_leads(old, new)
+    controller = RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=3))
+    assert_leads(nothing, replayed([controller]))
+
+
+def test_a_topic_that_was_made_anew_is_told_as_gone_and_new() -> None:
+    old = with_topics(image_with_brokers(1), creatable("a", configs={"retention.ms": "1"}), creatable("b"))
+    topic_id = old.topics_by_name["a"].id
+    records: list[MetadataRecord] = [
+        RemoveTopicRecord(topic_id=topic_id),
+        TopicRecord(name="a", topic_id=UUID(int=77)),
+        PartitionRecord(topic_id=UUID(int=77), replicas=(1,), isr=(1,), leader=1),
+        ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value="1"),
+    ]
+    new = replayed(records, old)
+    delta = difference(old, new)
+    assert [topic.id for topic in delta.deleted_topics] == [topic_id]
+    assert delta.changed_topics == ("a",)
+    assert_leads(old, new)

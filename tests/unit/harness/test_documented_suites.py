@@ -1,0 +1,15 @@
+"""What the documents say to run can be run."""
+
+from __future__ import annotations
+
+import re
+
+from benchmarks.suites import SUITES
+from tests.support.paths import ROOT
+
+
+def test_suites_that_documents_name_are_there() -> None:
+    text = "\n".join(path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
+    commands = re.findall(r"python -m benchmarks((?: [\w-]+)+)", text)
+    named = {word for command in commands for word in command.split() if word[0].isalpha()}
+    assert named and named <= SUITES.keys()

@@ -1,0 +1,42 @@
+"""The failover run in small: load of three libraries, a few faults of a kind, and every promise kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.failover import firewall
+from tests.harness.failover.faults import CUTS, FaultKind
+from tests.harness.failover.run import FailoverRun, Options
+
+KINDS = {
+    "crashes and restarts": (FaultKind.KILL, FaultKind.RESTART),
+    "pauses": (FaultKind.PAUSE,),
+    "cuts": tuple(sorted(CUTS, key=lambda kind: kind.name)),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+async def test_what_was_acknowledged_survives_faults_of_a_cluster_under_load(
+    name: str, tmp_path: Path
+) -> None:
+    kinds = KINDS[name]
+    if CUTS & set(kinds) and (reason := firewall.why_not()) is not None:
+        pytest.skip(f"cuts between nodes cannot be made here: {reason}")
+    said: list[str] = []
+    run = FailoverRun(Options(seconds=25, rate=60, kinds=kinds), tmp_path, said.append)
+    outcome = await run.run()
+    assert outcome.problems == [], "\n".join([*outcome.problems, *said])
+    assert len(outcome.faults) >= 2
+    assert outcome.findings.acknowledged > 1000
+
+
+async def test_a_rolling_restart_under_load_costs_producers_nothing_but_retries(tmp_path: Path) -> None:
+    said: list[str] = []
+    run = FailoverRun(Options(seconds=15, rate=60, kinds=(FaultKind.ROLL,)), tmp_path, said.append)
+    outcome = await run.run()
+    assert outcome.problems == [], "\n".join([*outcome.problems, *said])
+    assert {each.node_id for each in outcome.faults} == {1, 2, 3}
+    assert outcome.findings.acknowledged > 1000
+    assert outcome.findings.unknown == 0, "\n".join(said)

@@ -1,0 +1,16 @@
+"""The soak in small: mixed load of three libraries, one kill -9, and every promise is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.harness.soak.run import Options, SoakRun
+
+
+async def test_what_was_acknowledged_survives_kill_9_under_mixed_load(tmp_path: Path) -> None:
+    options = Options(seconds=10, kill_every_s=6, quiet_s=3, rate=150)
+    outcome = await SoakRun(options, tmp_path, lambda text: None).run()
+    assert outcome.problems == []
+    assert outcome.findings.kills == 1
+    assert outcome.findings.acknowledged > 3000
+    assert outcome.findings.in_log >= outcome.findings.acknowledged

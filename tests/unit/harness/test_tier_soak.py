@@ -1,0 +1,62 @@
+"""A short soak of tiered storage: an S3 server that misbehaves, three nodes, one of them killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from tests.harness.tier_soak.faults import Weather
+from tests.harness.tier_soak.records import VALUE_BYTES, Reader, value_of
+from tests.harness.tier_soak.run import Options, TierSoak
+
+
+def test_every_record_is_read_once_from_a_store_that_misbehaves_while_nodes_are_killed(
+    tmp_path: Path,
+) -> None:
+    options = Options(
+        total_bytes=12_000_000,
+        least_faults=5,
+        bytes_per_s=1_500_000,
+        topics=2,
+        kill_every_s=5.0,
+        weather=Weather(share=0.15, outage_every_s=3.0, outage_s=2.0),
+    )
+    outcome = TierSoak(options, tmp_path / "soak", lambda *_: None).run()
+    assert outcome.problems == []
+    assert outcome.acknowledged == 2 * (options.total_bytes // 2 // VALUE_BYTES)
+    assert outcome.kills and outcome.outages and sum(outcome.faults.values()) >= options.least_faults
+    assert outcome.tiered_bytes > 0.5 * options.total_bytes
+
+
+class Message:
+    """A record as librdkafka hands it out."""
+
+    def __init__(self, offset: int, value: bytes) -> None:
+        self._offset, self._value = offset, value
+
+    def error(self) -> confluent_kafka.KafkaError | None:
+        return None
+
+    def offset(self) -> int:
+        return self._offset
+
+    def value(self) -> bytes:
+        return self._value
+
+
+@pytest.mark.parametrize(
+    ("offset", "content", "problem"),
+    [
+        (0, 0, None),
+        (1, 1, "came for 0"),
+        (0, 1, "other bytes"),
+    ],
+    ids=["right", "left out", "another's bytes"],
+)
+def test_a_reader_finds_what_is_wrong(offset: int, content: int, problem: str | None) -> None:
+    reader = Reader("127.0.0.1:1", "t", 10)
+    reader._check(Message(offset, value_of("t", content)))
+    assert len(reader.problems) == (problem is not None)
+    assert problem is None or problem in reader.problems[0]

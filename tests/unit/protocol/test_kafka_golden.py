@@ -1,0 +1,31 @@
+"""Records of the internal topics have the bytes that Apache Kafka 4.3.1 gave them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.all_messages import other_messages, versions_of
+from tests.support.golden import message_from_json, read_golden_records
+from tests.support.paths import GOLDEN_FILES
+from tests.unit.protocol.test_kio_oracle import UNCOVERED_RECORDS
+from tidelog.protocol.codec import decode, encode
+from tidelog.protocol.schema import Message
+
+GOLDEN = read_golden_records(GOLDEN_FILES / "protocol" / "kafka_records.jsonl")
+RECORDS = [cls for cls in other_messages() if cls.__name__ in {line.record for line in GOLDEN}]
+
+
+@pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)
+def test_records_of_the_internal_topics_have_kafkas_bytes(cls: type[Message]) -> None:
+    lines = [line for line in GOLDEN if line.record == cls.__name__]
+    for line in lines:
+        message = message_from_json(cls, line.values)
+        assert encode(message, line.version) == line.data, f"version {line.version}: {message}"
+        assert decode(cls, line.data, line.version) == message, f"version {line.version}: {message}"
+    assert {line.version for line in lines} == set(versions_of(cls))
+
+
+def test_golden_bytes_cover_every_record_that_kio_lacks() -> None:
+    assert {cls.__name__ for cls in RECORDS} == {
+        name for names in UNCOVERED_RECORDS.values() for name in names
+    }

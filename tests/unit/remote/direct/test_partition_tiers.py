@@ -1,0 +1,161 @@
+"""What the tier holds of a topic, by the metadata topic and by the bucket alone: both say the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+import pytest
+
+from tests.support.spark_topics import numbered, produce
+from tests.support.tier_bucket import TierBucket
+from tests.support.tiered_topics import TieredTopics
+from tidelog.clients.admin.admin import Admin
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.remote.direct.aborted_transactions import aborted_transactions
+from tidelog.remote.direct.bucket_tier import BucketTier
+from tidelog.remote.direct.metadata_tier import MetadataTier
+from tidelog.remote.direct.partition_tier import PartitionTier
+from tidelog.remote.inspection.bucket import Bucket
+from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.storage_manager import RemoteResourceNotFound
+from tidelog.testing.embedded import EmbeddedCluster
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(tiered=True) as running:
+        yield running
+
+
+def bucket_of(cluster: EmbeddedCluster) -> Bucket:
+    return Bucket.open({"storage.backend.class": "filesystem", "storage.root": str(cluster.tier_dir)})
+
+
+def spans(tier: PartitionTier, start: int = 0) -> list[tuple[str, int, int]]:
+    return [
+        (str(part.metadata.remote_log_segment_id), part.start_offset, part.end_offset)
+        for part in tier.parts(start, 1 << 62)
+    ]
+
+
+def test_metadata_and_manifests_tell_of_the_same_segments_and_what_is_new_is_read_alone(
+    cluster: EmbeddedCluster,
+) -> None:
+    topics = TieredTopics(cluster)
+    tides = TopicPartition("tides", 0)
+    for name in ("tides", "tides-more"):
+        topics.create(name)
+        produce(cluster.bootstrap_servers, name, numbered(4000, size=700))
+    first = topics.wait_until_tiered("tides")
+    topics.wait_until_tiered("tides-more")
+
+    async def follow() -> None:
+        async with Admin(cluster.bootstrap_servers) as admin:
+            followed = MetadataTier(admin, {"bootstrap_servers": cluster.bootstrap_servers})
+            tier = (await followed.tiers([tides]))[tides]
+            assert spans(tier)[-1][2] == first.local_start
+            by_bucket = BucketTier(bucket_of(cluster)).partitions(["tides"])
+            assert by_bucket.keys() == {tides}
+            assert spans(by_bucket[tides].tier) == spans(tier)
+            assert (by_bucket[tides].start_offset, by_bucket[tides].end_offset) == (0, first.local_start)
+            assert spans(tier, 1500)[0][1] == 1500
+
+            before = followed.records_read
+            assert spans((await followed.tiers([tides]))[tides]) == spans(tier)
+            assert followed.records_read == before
+            await asyncio.to_thread(produce, cluster.bootstrap_servers, "tides", numbered(4000, size=700))
+            second = await asyncio.to_thread(topics.wait_until_tiered, "tides")
+            tier = (await followed.tiers([tides, TopicPartition("nowhere", 0)]))[tides]
+            assert spans(tier)[-1][2] == second.local_start > first.local_start
+            assert followed.records_read < 2 * before + 10
+            more = TopicPartition("tides-more", 0)
+            both = await followed.tiers([tides, more])
+            assert spans(both[tides]) == spans(tier) and spans(both[more])
+
+    asyncio.run(follow())
+
+
+def test_when_one_part_of_the_metadata_cannot_be_read_no_other_is_read_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked again, and would meet what the first attempt still brings."""
+    names = {TopicIdPartition(UUID(int=1), "events", number) for number in range(30)}
+    begun: set[int] = set()
+    ended: set[int] = set()
+
+    async def read_records(number: int, *_: object) -> None:
+        begun.add(number)
+        try:
+            if len(begun) < 3:
+                await asyncio.Event().wait()
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE)
+        finally:
+            ended.add(number)
+
+    async def bounds(numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
+        return dict.fromkeys(numbers, (0, 9))
+
+    async def count() -> int:
+        return 8
+
+    async def follow() -> None:
+        tier = MetadataTier(cast("Admin", None), {})
+        monkeypatch.setattr(tier, "_metadata_partition_count", count)
+        monkeypatch.setattr(tier, "_bounds", bounds)
+        monkeypatch.setattr(tier, "_read_records", read_records)
+        with pytest.raises(KafkaError, match="corrupt"):
+            await tier._follow(names)
+        assert len(begun) >= 3 and ended == begun
+
+    asyncio.run(follow())
+
+
+def test_of_a_topic_that_was_made_again_the_newer_one_is_read(cluster: EmbeddedCluster) -> None:
+    topics = TieredTopics(cluster)
+    name = TopicPartition("again", 0)
+    bucket = BucketTier(bucket_of(cluster))
+    topics.create("again")
+    produce(cluster.bootstrap_servers, "again", numbered(4000, size=700))
+    topics.wait_until_tiered("again")
+    old = bucket.partitions(["again"])[name]
+    kept = {path: path.read_bytes() for path in topics.objects("again-")}
+    topics.delete("again")
+    topics.create("again")
+    produce(cluster.bootstrap_servers, "again", numbered(2000, size=700))
+    topics.wait_until_tiered("again")
+    new = next(iter(bucket.topics()["again"] - {old.tier.partition.topic_id}), None)
+    for path, data in kept.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    assert bucket.topics()["again"] == {old.tier.partition.topic_id, new}
+    assert bucket.partitions(["again"])[name].tier.partition.topic_id == new
+    chosen = bucket.partitions(["again"], {"again": old.tier.partition.topic_id})[name]
+    assert spans(chosen.tier) == spans(old.tier)
+    topics.delete("again")
+
+
+def test_aborted_transactions_come_from_later_segments_too_and_a_segment_that_is_gone_is_missed(
+    tmp_path: Path,
+) -> None:
+    tier = TierBucket(tmp_path)
+    tier.fill(1)
+    tier.fill_with_aborts()
+    tier.fill(1)
+    tier.copy()
+    ((name, found),) = BucketTier(tier.bucket).partitions(["events"]).items()
+    assert name == ("events", 0)
+    expected = tier.log.aborted_transactions(0, tier.log.log_end_offset)
+    assert len(expected) == 2
+    whole = aborted_transactions(tier.bucket.storage, found.tier, 0, found.end_offset)
+    assert whole.transactions == expected
+    first = expected[0].first_offset
+    assert aborted_transactions(tier.bucket.storage, found.tier, 0, first).transactions == []
+    tier.file(1, "rsm-manifest").unlink()
+    tier.bucket.storage._manifests.forget(tier.bucket.keys(tier.segments[1]).manifest)
+    with pytest.raises(RemoteResourceNotFound):
+        aborted_transactions(tier.bucket.storage, found.tier, 0, found.end_offset)

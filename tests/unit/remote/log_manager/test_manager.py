@@ -1,0 +1,412 @@
+"""The RemoteLogManager on a running loop: roles, schedules, deleted topics, settings, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.eventually import eventually
+from tests.support.logs import NOW_MS, open_log
+from tests.support.loops import on_both_loops
+from tests.support.tier_world import (
+    PARTITION,
+    TIERED,
+    CopyingTier,
+    TurnedClock,
+    produce,
+    sealed_segments,
+)
+from tidelog.remote.log_manager.manager import RemoteLogManager
+from tidelog.remote.log_manager.replica import TieredReplica
+from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
+from tidelog.remote.metadata.in_memory import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.segment_metadata import (
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.partition_log import PartitionLog
+
+QUICK = RemoteLogManagerSettings(
+    remote_log_manager_task_interval_ms=20,
+    remote_log_manager_task_retry_backoff_ms=1,
+    remote_log_manager_task_retry_backoff_max_ms=10,
+)
+SLOW = replace(QUICK, remote_log_manager_task_interval_ms=3_600_000)
+
+
+class Site:
+    """One node: its manager over storage and metadata that outlive it."""
+
+    def __init__(self, settings: RemoteLogManagerSettings = QUICK, site: Site | None = None) -> None:
+        self.fs: CrashFileSystem = CrashFileSystem() if site is None else site.fs
+        self.tier: CopyingTier = CopyingTier(self.fs) if site is None else site.tier
+        self.events: InMemoryMetadataLog = InMemoryMetadataLog() if site is None else site.events
+        self.metadata = InMemoryRemoteLogMetadataManager(self.events)
+        self.clock = TurnedClock()
+        self.broker_id: int = 0 if site is None else site.broker_id + 1
+        self.is_confirmed = True
+        self.manager = RemoteLogManager(
+            settings,
+            self.tier,
+            self.metadata,
+            self.clock,
+            random.Random(self.broker_id),
+            self.broker_id,
+            is_confirmed=lambda: self.is_confirmed,
+        )
+
+    def log(
+        self, segments: int = 0, config: LogConfig = TIERED, directory: str | None = None
+    ) -> PartitionLog:
+        log = open_log(self.fs, config, directory=directory or f"/data{self.broker_id}/events-0")
+        sealed_segments(log, segments)
+        return log
+
+    def finished(self, partition: TopicIdPartition = PARTITION) -> list[tuple[int, int]]:
+        return [(each.start_offset, each.end_offset) for each in self.listed(partition) if each.state == 1]
+
+    def listed(self, partition: TopicIdPartition = PARTITION) -> list[RemoteLogSegmentMetadata]:
+        return list(self.metadata.list_remote_log_segments(partition))
+
+    async def close(self) -> None:
+        await self.manager.close()
+        await self.metadata.close()
+
+
+def replica(log: PartitionLog, epoch: int = 0, partition: TopicIdPartition = PARTITION) -> TieredReplica:
+    return TieredReplica(partition, log, epoch)
+
+
+@on_both_loops
+async def test_a_leader_copies_again_and_again_and_a_follower_keeps_track() -> None:
+    site = Site()
+    other = Site(site=site)
+    log, follower_log = site.log(2), other.log(2)
+    site.manager.on_leadership_change([replica(log)], [])
+    other.manager.on_leadership_change([], [replica(follower_log)])
+    # Nothing happens before the node is ready (KIP-1197).
+    await asyncio.sleep(0)
+    assert site.finished() == []
+    site.manager.start()
+    other.manager.start()
+    await eventually(lambda: len(site.finished()) == 2)
+    await eventually(lambda: follower_log.highest_offset_in_remote_storage == 19)
+    sealed_segments(log, 1)
+    await eventually(lambda: len(site.finished()) == 3)
+    await site.close()
+    await other.close()
+
+
+@on_both_loops
+async def test_a_failure_is_tried_again_after_a_backoff_that_is_shorter_than_the_interval() -> None:
+    site = Site(SLOW)
+    site.metadata.failure = RemoteMetadataError("away")
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(1))], [])
+    await eventually(lambda: site.manager.figures.topic("events").copy_errors >= 2)
+    site.metadata.failure = None
+    await eventually(lambda: site.finished() == [(0, 9)])
+    await site.close()
+
+
+@on_both_loops
+async def test_a_task_of_a_partition_never_overlaps_itself_when_epochs_follow_each_other() -> None:
+    site = Site()
+    inside, most = 0, 0
+    lock, door = threading.Lock(), threading.Event()
+
+    def counted(_: RemoteLogSegmentMetadata) -> None:
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        assert door.wait(30)
+        with lock:
+            inside -= 1
+
+    site.tier.before_copy = counted
+    site.manager.start()
+    log = site.log(2)
+    for epoch in range(5):
+        site.manager.on_leadership_change([replica(log, epoch)], [])
+        site.manager.on_leadership_change([replica(log, epoch)], [])  # heard twice
+        await eventually(lambda: inside == 1)
+    door.set()
+    await eventually(lambda: len(site.finished()) == 2)
+    assert most == 1
+    # What the epochs before had begun was discarded by themselves.
+    await eventually(lambda: len(site.tier.copies) == 2)
+    assert len(site.listed()) == 2
+    await site.close()
+
+
+@on_both_loops
+async def test_a_deleted_topic_leaves_nothing_behind_even_when_a_copy_is_under_way() -> None:
+    site = Site()
+    entered, door = threading.Event(), threading.Event()
+    log = site.log(3)
+    site.manager.start()
+    copied = 0
+
+    def third_waits(_: RemoteLogSegmentMetadata) -> None:
+        nonlocal copied
+        copied += 1
+        if copied == 3:
+            entered.set()
+            assert door.wait(30)
+
+    site.tier.before_copy = third_waits
+    site.manager.on_leadership_change([replica(log)], [])
+    await eventually(entered.is_set)
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    assert site.manager.removing == {PARTITION}
+    assert not site.manager.is_assigned(PARTITION)
+    door.set()
+    await eventually(lambda: not site.manager.removing)
+    assert site.tier.copies == {}
+    states = [event.state for event in site.events.events if isinstance(event, RemotePartitionDeleteMetadata)]
+    assert states == list(RemotePartitionDeleteState)
+    assert not site.metadata.is_ready(PARTITION)
+    assert PARTITION not in site.manager.figures.partitions
+    await site.close()
+
+
+@on_both_loops
+async def test_what_was_counted_of_a_deleted_topic_is_forgotten_with_it() -> None:
+    site = Site()
+    manager = site.manager
+    manager.start()
+    manager.on_leadership_change([TieredReplica(PARTITION, site.log(3), 0)], [])
+    await eventually(lambda: manager.figures.topics and len(site.finished()) == 3)
+    manager.stop_partitions([PARTITION], deletes_remote=True)
+    await eventually(lambda: not manager.figures.topics)
+    assert not site.tier.copies
+    await site.close()
+
+
+@on_both_loops
+async def test_a_topic_of_the_same_name_made_again_at_once_keeps_its_own_segments() -> None:
+    site = Site()
+    again = TopicIdPartition(UUID(int=99), PARTITION.topic, PARTITION.partition)
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(3))], [])
+    await eventually(lambda: len(site.finished()) == 3)
+    site.tier.faults.before = 2  # the deletion needs some attempts
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    new_log = site.log(2, directory="/data/again/events-0")
+    site.manager.on_leadership_change([replica(new_log, 0, again)], [])
+    await eventually(lambda: not site.manager.removing and len(site.finished(again)) == 2)
+    assert len(site.tier.copies) == 2
+    await site.close()
+
+
+@on_both_loops
+async def test_a_partition_that_moves_away_keeps_its_remote_data() -> None:
+    site = Site()
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(2))], [])
+    await eventually(lambda: len(site.finished()) == 2)
+    site.manager.stop_partitions([PARTITION], deletes_remote=False)
+    assert not site.metadata.is_ready(PARTITION)
+    assert len(site.tier.copies) == 2
+    await site.close()
+    assert len(site.tier.copies) == 2
+
+
+@on_both_loops
+async def test_a_deletion_that_was_broken_off_is_resumed_by_the_node_that_began_it() -> None:
+    site = Site()
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(3))], [])
+    await eventually(lambda: len(site.finished()) == 3)
+    site.tier.faults.before = 1 << 30
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    await eventually(lambda: any(each.state == 2 for each in site.listed()))
+    await site.close()
+    site.tier.faults.clear()
+    assert len(site.tier.copies) == 3
+
+    reborn = Site(site=site)
+    reborn.metadata.on_partition_leadership_changes((), ())
+    for event in site.events.events:  # a manager that was just made has read the topic
+        reborn.metadata.hear(event)
+    reborn.clock.now_ms += 1_000_000
+    reborn.manager.start()
+    await eventually(lambda: not reborn.tier.copies and not reborn.manager.removing)
+    assert reborn.metadata.partition_deletions() == []
+    await reborn.close()
+
+
+@on_both_loops
+async def test_a_deletion_of_another_node_is_left_to_it_for_a_while() -> None:
+    site = Site()
+    mark = RemotePartitionDeleteMetadata(
+        PARTITION, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, NOW_MS, broker_id=77
+    )
+    await site.metadata.put_remote_partition_delete_metadata(mark)
+    site.manager.start()
+    await asyncio.sleep(0)
+    await eventually(lambda: site.metadata.partition_deletions() == [mark])
+    assert site.manager.removing == frozenset()
+    site.clock.now_ms += 2 * QUICK.remote_log_manager_task_interval_ms
+    await eventually(lambda: site.metadata.partition_deletions() == [])
+    await site.close()
+
+
+@on_both_loops
+async def test_followers_of_a_deleted_topic_do_it_when_the_leader_did_not() -> None:
+    leading = Site()
+    following = Site(site=leading)
+    leading.manager.start()
+    following.manager.start()
+    leading.manager.on_leadership_change([replica(leading.log(2))], [])
+    following.manager.on_leadership_change([], [replica(following.log(2))])
+    await eventually(lambda: len(leading.finished()) == 2)
+    await leading.close()  # the leader is gone when the topic is deleted
+    following.manager.stop_partitions([PARTITION], deletes_remote=True)
+    await eventually(lambda: not following.manager.removing)
+    assert following.tier.copies == {}
+    await following.close()
+
+
+@on_both_loops
+async def test_remote_storage_switched_off_and_on_again_starts_from_nothing() -> None:
+    site = Site()
+    site.manager.start()
+    log = site.log(3)
+    site.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: len(site.finished()) == 3)
+    site.tier.faults.before = 1 << 30
+    log.apply_retention(NOW_MS + 1)
+    log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
+    assert log.log_start_offset == 30
+    site.manager.stop_partitions([PARTITION], deletes_remote=True)
+    await eventually(site.metadata.partition_deletions)
+    # Switched on again before the deletion is over: copies wait for it.
+    log.update_config(TIERED)
+    sealed_segments(log, 1)
+    site.manager.on_leadership_change([replica(log)], [])
+    site.tier.faults.clear()
+    await eventually(lambda: site.finished() == [(30, 39)] and not site.manager.removing)
+    assert len(site.tier.copies) == 1
+    await site.close()
+
+
+@on_both_loops
+async def test_a_replica_that_is_not_tiered_is_passed_over() -> None:
+    site = Site()
+    site.manager.start()
+    plain = replica(site.log(2, LogConfig()))
+    site.manager.on_leadership_change([plain], [])
+    assert not site.manager.is_assigned(PARTITION)
+    assert not site.metadata.is_ready(PARTITION)
+    await site.close()
+
+
+@on_both_loops
+async def test_pools_and_quotas_follow_changed_settings() -> None:
+    site = Site()
+    manager = site.manager
+    assert (manager.copier_pool.threads, manager.expiration_pool.threads) == (10, 10)
+    assert manager.reader_pool.threads == 10
+    manager.update_settings(
+        replace(
+            QUICK,
+            remote_log_manager_copier_thread_pool_size=3,
+            remote_log_manager_expiration_thread_pool_size=4,
+            remote_log_reader_threads=5,
+            remote_log_manager_copy_max_bytes_per_second=1000,
+            remote_log_manager_fetch_max_bytes_per_second=10,
+        )
+    )
+    assert (manager.copier_pool.threads, manager.expiration_pool.threads) == (3, 4)
+    assert manager.reader_pool.threads == 5
+    assert manager.copy_quota.bytes_per_second == 1000
+    manager.fetch_quota.record(1000, 0)
+    assert manager.fetch_quota.is_exceeded(0)
+    await site.close()
+
+
+@on_both_loops
+async def test_no_more_copies_are_begun_than_there_are_copier_threads() -> None:
+    site = Site(replace(QUICK, remote_log_manager_copier_thread_pool_size=2))
+    door = threading.Event()
+    site.tier.before_copy = lambda _: assert_open(door)
+    partitions = [TopicIdPartition(UUID(int=7), "events", number) for number in range(6)]
+    site.manager.start()
+    logs = [site.log(1, directory=f"/data/many/events-{number}") for number in range(6)]
+    leaders = [replica(log, 0, partition) for log, partition in zip(logs, partitions, strict=True)]
+    site.manager.on_leadership_change(leaders, [])
+    await eventually(lambda: site.manager.copier_pool.busy == 2)
+    assert sum(len(site.listed(partition)) for partition in partitions) == 2
+    door.set()
+    await eventually(lambda: all(len(site.finished(partition)) == 1 for partition in partitions))
+    await site.close()
+
+
+def assert_open(door: threading.Event) -> None:
+    assert door.wait(30)
+
+
+@on_both_loops
+async def test_closing_waits_for_what_is_under_way_but_not_longer_than_it_is_told() -> None:
+    site = Site()
+    entered, door = threading.Event(), threading.Event()
+
+    def hangs(_: RemoteLogSegmentMetadata) -> None:
+        entered.set()
+        assert door.wait(30)
+
+    site.tier.before_copy = hangs
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(1))], [])
+    await eventually(entered.is_set)
+    await site.manager.close(timeout_s=0.01)
+    assert site.finished() == []
+    door.set()
+    site.manager.on_leadership_change([replica(site.log(1))], [])  # too late: nothing happens
+    assert not site.manager.is_assigned(PARTITION)
+    await site.manager.close()
+    await site.metadata.close()
+
+
+@on_both_loops
+async def test_closing_lets_a_copy_come_to_its_end_and_takes_its_objects_away() -> None:
+    site = Site()
+    entered, door = threading.Event(), threading.Event()
+
+    def waits(_: RemoteLogSegmentMetadata) -> None:
+        entered.set()
+        assert door.wait(30)
+
+    site.tier.before_copy = waits
+    site.manager.start()
+    site.manager.on_leadership_change([replica(site.log(1))], [])
+    await eventually(entered.is_set)
+    closing = asyncio.create_task(site.manager.close())
+    await asyncio.sleep(0)
+    door.set()
+    await closing
+    assert site.tier.copies == {}
+    assert site.listed() == []
+    await site.metadata.close()
+
+
+@on_both_loops
+async def test_a_manager_is_closed_before_it_was_started() -> None:
+    site = Site()
+    site.manager.on_leadership_change([replica(site.log(1))], [])
+    await site.close()
+    assert produce(site.log(), 1) == 10
+    with pytest.raises(AssertionError):
+        site.manager.start()

@@ -1,0 +1,483 @@
+"""Random histories of a tiered partition: elections, zombies, crashes, transactions, failures at any step.
+
+After every step nothing that is to be kept is lost; when all is well again, all that can be is remote, and
+remote storage holds nothing else.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tests.support.logs import NOW_MS
+from tests.support.tier_world import (
+    PARTITION,
+    TIERED,
+    TierNode,
+    TierWorld,
+    batches_of,
+    end_transaction,
+    produce,
+    replicate,
+    run_to_end,
+)
+from tidelog.protocol.ids import Offset
+from tidelog.remote.log_manager.segment_deletion import delete_leftovers
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.segment_metadata import RemoteLogSegmentState
+from tidelog.remote.storage_manager import RemoteStorageError
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.partition_log import PartitionLog
+
+REPLICAS = 3
+KINDS = ("copy", "expiration", "follower")
+FAULTS = ("before", "half_way", "answer_lost")
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+nodes = st.integers(0, REPLICAS - 1)
+picks = st.integers(0, 99)
+Run = Coroutine[Any, Any, None]
+T = TypeVar("T")
+
+
+def picked(choices: Sequence[T], pick: int) -> T:
+    """One of `choices`, by a number that does not know how many there are."""
+    return choices[pick % len(choices)]
+
+
+class TieredPartition(RuleBasedStateMachine):
+    """Three replicas. Who has not heard of an election goes on as before; who has is in sync again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = TierWorld(REPLICAS)
+        self.epoch = 0
+        self.leader = 0
+        self.in_sync = set(range(REPLICAS))
+        self.heard = set(range(REPLICAS))
+        self.runs: dict[tuple[int, str], Run] = {}
+        self.batches: dict[Offset, tuple[bytes, int]] = {}
+        """What the leaders wrote and never took back: the bytes and the timestamp, by base offset."""
+        self.transactions: dict[int, tuple[Offset, Offset | None]] = {}
+        self.floor = 0
+        """The furthest that any replica has moved its log start."""
+        self.next_producer = 1
+
+    @initialize()
+    def begin(self) -> None:
+        for index, node in enumerate(self.world.nodes):
+            if index == self.leader:
+                node.lead(0)
+            else:
+                node.follow(0)
+
+    @property
+    def head(self) -> TierNode:
+        return self.world.nodes[self.leader]
+
+    @property
+    def config(self) -> LogConfig:
+        return self.head.log.config
+
+    # -- records
+
+    @rule(count=st.integers(1, 4), is_transactional=st.booleans(), rolls=st.booleans())
+    def write(self, count: int, is_transactional: bool, rolls: bool) -> None:
+        log, now_ms = self.head.log, self.world.clock.now_ms
+        if rolls:
+            log.roll(now_ms)
+        if is_transactional:
+            producer_id, self.next_producer = self.next_producer, self.next_producer + 1
+            first = produce(
+                log,
+                count,
+                epoch=self.epoch,
+                replicated=False,
+                timestamp=now_ms,
+                producer_id=producer_id,
+                sequence=0,
+                is_transactional=True,
+            )
+            self.transactions[producer_id] = (first, None)
+        else:
+            first = produce(log, count, epoch=self.epoch, replicated=False, timestamp=now_ms)
+        self._remember(first, now_ms)
+
+    @precondition(lambda self: self._open_transactions())
+    @rule(pick=picks, is_abort=st.booleans())
+    def end_transaction(self, pick: int, is_abort: bool) -> None:
+        self._end(picked(self._open_transactions(), pick), is_abort)
+
+    def _end(self, producer_id: int, is_abort: bool) -> None:
+        log = self.head.log
+        marker = log.log_end_offset
+        end_transaction(log, producer_id, is_abort=is_abort, epoch=self.epoch, replicated=False)
+        self.transactions[producer_id] = (self.transactions[producer_id][0], marker)
+        self._remember(marker, NOW_MS)
+
+    def _open_transactions(self) -> list[int]:
+        return [pid for pid, (_, marker) in self.transactions.items() if marker is None]
+
+    def _remember(self, first: Offset, timestamp: int) -> None:
+        found = self.head.log.read(first, 1, at_least_one=True).records
+        assert found is not None
+        self.batches[first] = (bytes(found.read()), timestamp)
+
+    @rule(index=nodes)
+    def roll(self, index: int) -> None:
+        self.world.nodes[index].log.roll(self.world.clock.now_ms)
+
+    @rule(segments=st.integers(1, 3), batches=st.integers(1, 2))
+    def fill(self, segments: int, batches: int) -> None:
+        """Some whole segments, replicated to all that know the leader."""
+        for _ in range(segments):
+            for _ in range(batches):
+                self.write(2, False, False)
+            self.head.log.roll(self.world.clock.now_ms)
+        for index in sorted(self.heard):
+            self.catch_up(index)
+
+    # -- replication
+
+    @rule(index=nodes)
+    def catch_up(self, index: int) -> None:
+        """The node hears who leads, takes over its log, and is in sync."""
+        if index != self.leader:
+            node, head = self.world.nodes[index], self.head
+            if index not in self.heard:
+                self._hear(index)
+            if node.log.log_end_offset < head.log.local_log_start_offset:
+                self._restart_from_remote(node)
+            replicate(head.log, node.log)
+            start = min(head.log.log_start_offset, node.log.high_watermark)
+            node.log.advance_log_start_offset(start)
+            self.in_sync.add(index)
+        self._commit()
+
+    def _commit(self) -> None:
+        logs = self.world.nodes
+        self.head.log.advance_high_watermark(min(logs[i].log.log_end_offset for i in self.in_sync))
+
+    def _hear(self, index: int) -> None:
+        node, log = self.world.nodes[index], self.head.log
+        node.follow(self.epoch)
+        self.heard.add(index)
+        end = _common_end(log, node.log)
+        if end < node.log.log_end_offset:
+            node.log.truncate_to(end, NOW_MS, below_high_watermark=True)
+
+    def _restart_from_remote(self, node: TierNode) -> None:
+        log = self.head.log
+        node.log.restart_from_remote(
+            log_start_offset=log.log_start_offset,
+            local_log_start_offset=log.local_log_start_offset,
+            leader_epochs=log.leader_epochs.entries_in_range(-1, log.local_log_start_offset),
+            producer_snapshot=None,
+            now_ms=NOW_MS,
+        )
+
+    @rule(index=nodes)
+    def drop_out(self, index: int) -> None:
+        if index != self.leader:
+            self.in_sync.discard(index)
+            self._commit()
+
+    @rule(pick=picks)
+    def elect(self, pick: int) -> None:
+        """One that is in sync leads; nobody else has heard of it, and the old leader goes on."""
+        self._elect(picked(sorted(self.in_sync), pick))
+
+    def _elect(self, index: int) -> None:
+        self.epoch += 1
+        self.leader = index
+        self.heard, self.in_sync = {index}, {index}
+        self.head.lead(self.epoch)
+        log = self.head.log
+        log.note_leader_epoch(self.epoch, log.log_end_offset)
+        self.batches = {first: kept for first, kept in self.batches.items() if first < log.log_end_offset}
+        self.transactions = {
+            pid: (first, None if marker is None or marker >= log.log_end_offset else marker)
+            for pid, (first, marker) in self.transactions.items()
+            if first < log.log_end_offset
+        }
+
+    @rule(index=nodes)
+    def crash(self, index: int) -> None:
+        """The node forgets all but what is stored; a leader that comes back leads in another epoch."""
+        for kind in KINDS:
+            run = self.runs.pop((index, kind), None)
+            if run is not None:
+                run.close()
+        node = self.world.nodes[index]
+        node.restart()
+        if index == self.leader:
+            self._elect(index)
+        elif index in self.heard:
+            node.follow(self.epoch)
+        else:
+            self._hear(index)
+
+    # -- tasks
+
+    @rule(index=nodes, kind=st.sampled_from(KINDS), steps=st.integers(0, 8))
+    def start(self, index: int, kind: str, steps: int) -> None:
+        task = getattr(self.world.nodes[index], kind)
+        if task is not None and (index, kind) not in self.runs:
+            self.runs[index, kind] = task.run()
+            self._step((index, kind), steps)
+
+    @rule(kind=st.sampled_from(["copy", "expiration"]))
+    def work(self, kind: str) -> None:
+        """The leader's task runs, until it ends or something fails."""
+        key = (self.leader, kind)
+        if key not in self.runs:
+            self.start(self.leader, kind, 0)
+        while key in self.runs:
+            self._step(key, 100)
+
+    @precondition(lambda self: len(self.runs) > 0)
+    @rule(pick=picks)
+    def elect_amid_work(self, pick: int) -> None:
+        """The leader is replaced by one that has all, while its tasks are at work."""
+        for index in sorted(self.heard):
+            self.catch_up(index)
+        self._elect(picked(sorted(self.in_sync - {self.leader}) or [self.leader], pick))
+        self.head.log.roll(self.world.clock.now_ms)
+
+    @precondition(lambda self: self.runs)
+    @rule(pick=picks, steps=st.integers(1, 8))
+    def step(self, pick: int, steps: int) -> None:
+        self._step(picked(sorted(self.runs), pick), steps)
+
+    def _step(self, key: tuple[int, str], steps: int) -> None:
+        run = self.runs[key]
+        for _ in range(steps):
+            try:
+                run.send(None)
+            except (StopIteration, RemoteStorageError, RemoteMetadataError):
+                del self.runs[key]
+                return
+            self._check_floor(self.world.nodes[key[0]])
+
+    @rule(
+        store=st.sampled_from(["tier", "metadata"]),
+        kind=st.sampled_from(FAULTS),
+    )
+    def fail_next(self, store: str, kind: str) -> None:
+        faults = self.world.tier.faults if store == "tier" else self.world.metadata_faults
+        setattr(faults, kind, getattr(faults, kind) + 1)
+
+    # -- time and retention
+
+    @rule(index=nodes)
+    def apply_local_retention(self, index: int) -> None:
+        node = self.world.nodes[index]
+        node.log.apply_retention(self.world.clock.now_ms + 1)
+        self._check_floor(node)
+
+    @rule(duration_ms=st.integers(1, 500))
+    def pass_time(self, duration_ms: int) -> None:
+        self.world.clock.now_ms += duration_ms
+
+    @rule(
+        retention_ms=st.sampled_from([-1, -1, 300]),
+        retention_bytes=st.sampled_from([-1, -1, 1000, 3000]),
+        local_retention_ms=st.sampled_from([0, -2, 300]),
+    )
+    def configure(self, retention_ms: int, retention_bytes: int, local_retention_ms: int) -> None:
+        self.world.configure(
+            replace(
+                TIERED,
+                retention_ms=retention_ms,
+                retention_bytes=retention_bytes,
+                local_retention_ms=local_retention_ms,
+            )
+        )
+
+    @rule(pick=picks)
+    def delete_records(self, pick: int) -> None:
+        log = self.head.log
+        boundaries = [first for first in self.batches if log.log_start_offset <= first < log.high_watermark]
+        offset = picked([*boundaries, log.high_watermark], pick)
+        log.advance_log_start_offset(offset)
+        self.floor = max(self.floor, offset)
+
+    # -- what always holds
+
+    @invariant()
+    def offsets_are_in_order(self) -> None:
+        for node in self.world.nodes:
+            log = node.log
+            assert log.log_start_offset <= log.local_log_start_offset <= log.log_end_offset
+            assert log.log_start_offset <= log.last_stable_offset <= log.log_end_offset
+            assert log.highest_offset_in_remote_storage < log.log_end_offset
+        log = self.head.log
+        assert log.highest_offset_in_remote_storage < max(log.last_stable_offset, log.log_end_offset)
+        committed = max(node.log.high_watermark for node in self.world.nodes)
+        for segment in self.world.segments():
+            assert segment.end_offset < max(committed, self.floor, 1), "what is remote is committed"
+
+    @invariant()
+    def what_is_not_local_is_remote(self) -> None:
+        log = self.head.log
+        self._check_remote(self.head, max(log.log_start_offset, self.floor), log.local_log_start_offset)
+
+    def _check_remote(self, node: TierNode, start: Offset, end: Offset) -> None:
+        """Every offset of [start, end) is served by one segment, which is whole and has the right bytes."""
+        offset = start
+        while offset < end:
+            epoch = node.log.leader_epochs.epoch_for_offset(offset)
+            assert epoch is not None
+            segment = node.metadata.remote_log_segment_metadata(PARTITION, epoch, offset)
+            assert segment is not None, (offset, epoch, self.world.ranges())
+            assert segment.state is FINISHED
+            assert segment.start_offset <= offset <= segment.end_offset
+            copy = self.world.tier.copies.get(segment.remote_log_segment_id.id)
+            assert copy is not None and copy.is_whole, (offset, segment)
+            following = node.log.leader_epochs.end_offset_for(epoch, node.log.log_end_offset).end_offset
+            offset = min(segment.end_offset + 1, following)
+
+    def _check_contents(self) -> None:
+        for copy in self.world.tier.copies.values():
+            for first, data in batches_of(copy.log):
+                assert self.batches[first][0] == data
+
+    def _check_floor(self, node: TierNode) -> None:
+        """Nobody moves a log start behind what retention keeps."""
+        log = node.log
+        start = log.log_start_offset
+        if start <= self.floor:
+            return
+        config = log.config
+        kept = sum(len(data) for first, (data, _) in self.batches.items() if start <= first)
+        dropped = [timestamp for first, (_, timestamp) in self.batches.items() if self.floor <= first < start]
+        is_old = config.retention_ms >= 0 and all(
+            timestamp <= self.world.clock.now_ms + 1 - config.retention_ms for timestamp in dropped
+        )
+        own_tail = log.readable_bytes(log.high_watermark, log.log_end_offset)
+        is_large = config.retention_bytes >= 0 and kept + own_tail >= config.retention_bytes
+        assert is_old or is_large, (self.floor, start, kept, config.retention_bytes)
+        self.floor = start
+
+    # -- all is well again
+
+    def teardown(self) -> None:
+        world = self.world
+        world.tier.faults.clear()
+        world.metadata_faults.clear()
+        for index in range(REPLICAS):
+            if index not in self.heard:
+                self._hear(index)
+        for key in sorted(self.runs):
+            while key in self.runs:
+                self._step(key, 100)
+        world.configure(TIERED)
+        for producer_id in self._open_transactions():
+            self._end(producer_id, is_abort=True)
+        self.write(1, False, True)
+        self.head.log.roll(world.clock.now_ms)
+        for index in range(REPLICAS):
+            self.catch_up(index)
+        for _ in range(3):
+            self.head.run_copy()
+            self.head.run_expiration()
+            for node in world.nodes:
+                run_to_end(delete_leftovers(node.context))
+        world.assert_nothing_dangles()
+        log = self.head.log
+        assert log.highest_offset_in_remote_storage == log.log_end_offset - 1
+        self._check_remote(self.head, max(log.log_start_offset, self.floor), log.log_end_offset)
+        self._check_contents()
+        log.apply_retention(world.clock.now_ms + 1)
+        assert log.local_log_start_offset == log.log_end_offset
+        assert self.head.context.in_progress == set()
+        self.offsets_are_in_order()
+
+
+def _common_end(leader: PartitionLog, follower: PartitionLog) -> Offset:
+    """Where a follower's log ceases to be the leader's, by leader epochs (KIP-279)."""
+    end = follower.log_end_offset
+    epoch = follower.leader_epochs.latest_epoch
+    while epoch is not None:
+        theirs = leader.leader_epochs.end_offset_for(epoch, leader.log_end_offset)
+        if theirs.epoch == epoch:
+            return min(end, theirs.end_offset)
+        if theirs.epoch < 0 or theirs.epoch > epoch:
+            return min(end, leader.log_start_offset)
+        own = follower.leader_epochs.end_offset_for(theirs.epoch, follower.log_end_offset)
+        if own.epoch == theirs.epoch:
+            return min(end, theirs.end_offset, own.end_offset)
+        end = min(end, own.end_offset)
+        epoch = own.epoch if 0 <= own.epoch < epoch else follower.leader_epochs.previous_epoch(epoch)
+    return min(end, leader.log_end_offset)
+
+
+TestTieredPartition = TieredPartition.TestCase
+TestTieredPartition.settings = settings(
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+class Walk:
+    """A long history drawn from one seed, with more of what matters than Hypothesis would choose."""
+
+    def __init__(self, seed: int) -> None:
+        self.machine = TieredPartition()
+        self._random = random.Random(seed)
+        # Each walk has a temper of its own: how often things fail, how soon records expire.
+        self._fault_weight = self._random.choice([0, 1, 4])
+        self._election_weight = self._random.choice([0, 2, 6])
+        self._retention_weight = self._random.choice([0, 2, 5])
+
+    def run(self, steps: int) -> None:
+        machine = self.machine
+        machine.begin()
+        moves = self._moves()
+        for _ in range(steps):
+            (move,) = self._random.choices([move for move, _ in moves], [weight for _, weight in moves])
+            move()
+            machine.offsets_are_in_order()
+            machine.what_is_not_local_is_remote()
+        machine.teardown()
+
+    def _moves(self) -> list[tuple[Callable[[], None], int]]:
+        m, below = self.machine, self._random.randrange
+
+        def coin() -> bool:
+            return below(2) == 1
+
+        return [
+            (lambda: m.fill(1 + below(3), 1 + below(2)), 6),
+            (lambda: m.write(1 + below(4), coin(), coin()), 4),
+            (lambda: m.end_transaction(below(99), coin()) if m._open_transactions() else None, 4),
+            (lambda: m.roll(below(REPLICAS)), 2),
+            (lambda: m.catch_up(below(REPLICAS)), 8),
+            (lambda: m.drop_out(below(REPLICAS)), 1),
+            (lambda: m.start(m.leader, KINDS[below(2)], below(8)), 6),
+            (lambda: m.start(below(REPLICAS), KINDS[below(3)], below(8)), 4),
+            (lambda: m.step(below(99), 1 + below(8)) if m.runs else None, 10),
+            (lambda: m.work(KINDS[below(2)]), 6),
+            (lambda: m.apply_local_retention(below(REPLICAS)), 4),
+            (lambda: m.pass_time(1 + below(400)), 3),
+            (lambda: m.elect(below(99)), self._election_weight),
+            (lambda: m.elect_amid_work(below(99)) if m.runs else None, self._election_weight),
+            (lambda: m.crash(below(REPLICAS)), self._election_weight),
+            (lambda: m.fail_next(("tier", "metadata")[below(2)], FAULTS[below(3)]), self._fault_weight),
+            (lambda: m.delete_records(below(99)), min(1, self._retention_weight)),
+            (self._configure, self._retention_weight),
+        ]
+
+    def _configure(self) -> None:
+        choose = self._random.choice
+        self.machine.configure(choose([-1, -1, 300]), choose([-1, 1000, 3000]), choose([0, 0, -2, 300]))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_long_history_loses_nothing_and_leaves_nothing_behind(seed: int) -> None:
+    Walk(seed).run(120)

@@ -1,0 +1,112 @@
+"""Deletions of partitions in a metadata partition that is read by several, by some for the second time."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.eventually import eventually
+from tests.support.metadata_log import MemoryTopic
+from tests.support.remote_segments import FINISHED, PARTITION, deletion, started, step
+from tests.unit.remote.metadata.test_topic_based import copy, remove, running
+from tidelog.remote.metadata.cache import Outcome
+from tidelog.remote.metadata.record_codec import encode_event
+from tidelog.remote.metadata.store import RemoteLogEvent
+from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from tidelog.remote.metadata_manager import RemoteMetadataError
+from tidelog.remote.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
+
+OTHER = TopicIdPartition(UUID(int=0xB0B), "ebb", 3)
+MARKED, DELETION_STARTED, DELETION_FINISHED = RemotePartitionDeleteState
+
+
+async def switched_off_and_on(manager: TopicBasedRemoteLogMetadataManager) -> None:
+    """KIP-950: the topic of PARTITION was tiered, was not for a while, and is again: segment 1 is in use."""
+    await copy(manager, 0)
+    await manager.put_remote_partition_delete_metadata(deletion(MARKED))
+    await manager.put_remote_partition_delete_metadata(deletion(DELETION_STARTED))
+    await remove(manager, 0)
+    await manager.put_remote_partition_delete_metadata(deletion(DELETION_FINISHED))
+    await copy(manager, 1)
+
+
+async def test_an_old_deletion_that_is_read_again_for_a_newcomer_takes_nothing_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as manager:
+        await switched_off_and_on(manager)
+        seen: list[bool] = []
+        take = manager.store.apply
+
+        def apply(event: RemoteLogEvent) -> Outcome:
+            outcome = take(event)
+            seen.append(bool(manager.partition_deletions()))
+            return outcome
+
+        monkeypatch.setattr(manager.store, "apply", apply)
+        manager.on_partition_leadership_changes([], [OTHER])
+        await eventually(lambda: manager.is_ready(OTHER))
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 199
+        assert manager.remote_log_segment_metadata(PARTITION, 0, 150) is not None
+        assert True not in seen
+
+
+async def test_an_old_deletion_that_is_read_again_after_a_restart_takes_nothing_away() -> None:
+    topic, disk = MemoryTopic(1), CrashFileSystem()
+    async with running(topic, PARTITION, disk=disk) as manager:
+        await switched_off_and_on(manager)
+    async with running(topic, PARTITION, OTHER, disk=disk) as manager:
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 199
+        assert not manager.partition_deletions()
+
+
+async def test_a_deletion_elsewhere_that_has_ended_is_not_known_as_pending_by_who_reads_its_past_later() -> (
+    None
+):
+    topic, third = MemoryTopic(1), TopicIdPartition(UUID(int=0xCAB), "flow", 0)
+    async with running(topic, PARTITION) as past:
+        await past.put_remote_partition_delete_metadata(deletion(MARKED, third))
+        await past.put_remote_partition_delete_metadata(deletion(MARKED, OTHER))
+    for _ in range(9):
+        topic.put(0, encode_event(started(7, 0, 9, partition=OTHER)))
+    async with running(topic) as manager:
+        topic.is_held = True
+        manager.on_partition_leadership_changes([PARTITION], [])
+        await eventually(lambda: 0 in manager._subscription.tail)
+        for state in (DELETION_STARTED, DELETION_FINISHED):
+            topic.put(0, encode_event(deletion(state, third)))
+        topic.is_held = False
+        await eventually(lambda: manager.is_ready(PARTITION))
+        await copy(manager, 0)
+        assert manager.partition_deletions() == [deletion(MARKED, OTHER)]
+
+
+@pytest.mark.parametrize("late", [DELETION_STARTED, DELETION_FINISHED])
+async def test_a_node_that_comes_late_to_a_deletion_neither_opens_it_again_nor_takes_what_is_new(
+    late: RemotePartitionDeleteState,
+) -> None:
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as manager:
+        await switched_off_and_on(manager)
+        with pytest.raises(RemoteMetadataError):
+            await manager.put_remote_partition_delete_metadata(deletion(late))
+        assert not manager.partition_deletions()
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 199
+
+
+async def test_the_end_of_a_deletion_that_is_known_already_still_empties_what_an_older_snapshot_told() -> (
+    None
+):
+    """The deletions on disk may be ahead of the snapshots."""
+    topic = MemoryTopic(1)
+    async with running(topic, PARTITION) as manager:
+        await copy(manager, 0)
+        await remove(manager, 0)
+        assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
+        topic.put(0, encode_event(deletion(DELETION_FINISHED)))
+        await eventually(lambda: manager.highest_offset_for_epoch(PARTITION, 0) is None)
+        await manager.add_remote_log_segment_metadata(started(5, 0, 9))
+        await manager.update_remote_log_segment_metadata(step(5, FINISHED))

@@ -1,0 +1,161 @@
+"""Records of the metadata topic have the bytes that Apache Kafka's own serde gives them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.paths import GOLDEN_FILES
+from tests.support.remote_segments import DELETED, DELETING, FINISHED, STARTED
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.metadata.partitioning import metadata_partition
+from tidelog.remote.metadata.record_codec import (
+    decode_event,
+    decode_snapshot_entry,
+    encode_event,
+    encode_snapshot_entry,
+    is_worth_decoding,
+)
+from tidelog.remote.metadata.store import RemoteLogEvent
+from tidelog.remote.segment_metadata import (
+    EpochStart,
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
+
+GOLDEN = GOLDEN_FILES / "remote_metadata"
+
+
+def golden(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (GOLDEN / name).read_text().splitlines()]
+
+
+LINES = {line["name"]: bytes.fromhex(line["bytes"]) for line in golden("records.jsonl")}
+
+
+def kafka_uuid(low: int) -> UUID:
+    return UUID(int=0x0102030405060708 << 64 | low & (1 << 64) - 1)
+
+
+TIDES = TopicIdPartition(kafka_uuid(-2), "tides-日", 7)
+SEGMENT = RemoteLogSegmentId(TIDES, kafka_uuid(99))
+PLAIN = RemoteLogSegmentMetadata(
+    SEGMENT, 100, 199, 1_700_000_000_123, 1, 1_700_000_100_000, 1_048_576, (EpochStart(3, 100),)
+)
+MANY_EPOCHS = (EpochStart(0, 100), EpochStart(2, 150), EpochStart(300, 5_000_000_000))
+
+
+def rich(state: RemoteLogSegmentState, event_timestamp_ms: int, broker_id: int) -> RemoteLogSegmentMetadata:
+    return RemoteLogSegmentMetadata(
+        SEGMENT,
+        100,
+        5_000_000_099,
+        -1,
+        broker_id,
+        event_timestamp_ms,
+        2**31 - 1,
+        MANY_EPOCHS,
+        state,
+        b"\x00\x01\xff",
+        True,
+    )
+
+
+def update(state: RemoteLogSegmentState, custom: bytes | None = None) -> RemoteLogSegmentMetadataUpdate:
+    return RemoteLogSegmentMetadataUpdate(SEGMENT, 1_700_000_200_000, state, 2, custom)
+
+
+EVENTS: dict[str, RemoteLogEvent] = {
+    "started": PLAIN,
+    "started with many epochs, custom metadata and no aborted transaction": rich(STARTED, 5, 2**31 - 1),
+    "started with empty custom metadata": RemoteLogSegmentMetadata(
+        SEGMENT, 0, 0, 0, 0, 0, 0, (EpochStart(0, 0),), custom_metadata=b""
+    ),
+    **{f"update to {state.name}": update(state) for state in (FINISHED, DELETING, DELETED)},
+    "update with custom metadata": update(FINISHED, b"x" * 128),
+    **{
+        f"partition {state.name}": RemotePartitionDeleteMetadata(TIDES, state, 1_700_000_300_000, 5)
+        for state in RemotePartitionDeleteState
+    },
+}
+SNAPSHOT_ENTRIES = {
+    "snapshot": PLAIN,
+    "snapshot with many epochs, custom metadata and no aborted transaction": rich(FINISHED, 77, 2),
+}
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_records_of_the_metadata_topic_have_kafkas_bytes(name: str) -> None:
+    assert encode_event(EVENTS[name]) == LINES[name]
+    assert decode_event(LINES[name]) == EVENTS[name]
+
+
+@pytest.mark.parametrize("name", SNAPSHOT_ENTRIES)
+def test_entries_of_snapshots_have_kafkas_bytes(name: str) -> None:
+    assert encode_snapshot_entry(SNAPSHOT_ENTRIES[name]) == LINES[name]
+    assert decode_snapshot_entry(LINES[name], TIDES) == SNAPSHOT_ENTRIES[name]
+
+
+def test_every_golden_record_is_read_here() -> None:
+    assert set(LINES) == {*EVENTS, *SNAPSHOT_ENTRIES}
+
+
+def test_metadata_partitions_are_those_that_kafka_chooses() -> None:
+    for line in golden("partitions.jsonl"):
+        partition = TopicIdPartition(UUID(line["topic_id"]), "whatever", line["partition"])
+        assert metadata_partition(partition, 50) == line["of_50"]
+        assert metadata_partition(partition, 7) == line["of_7"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda value: value[:2], "cut in its head"),
+        (lambda value: b"\x02" + value[1:], "frame version is 2"),
+        (lambda value: b"\x01\x09" + value[2:], "type 9"),
+        (lambda value: b"\x01\x00\x01" + value[3:], "version 1"),
+        (lambda value: value[:-1], "RemoteLogSegmentMetadataRecord"),
+        (lambda value: value[:-2] + b"\x09\x00", "9 is no RemoteLogSegmentState"),
+    ],
+)
+def test_a_record_that_cannot_be_is_refused_by_what_is_wrong_with_it(
+    damage: Callable[[bytes], bytes], says: str
+) -> None:
+    with pytest.raises(DecodeError, match=says):
+        decode_event(damage(LINES["started"]))
+
+
+@pytest.mark.parametrize("name", EVENTS)
+def test_what_tells_of_the_segments_of_other_topics_need_not_be_decoded(name: str) -> None:
+    value = LINES[name]
+    is_of_segments = isinstance(EVENTS[name], RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate)
+    assert is_worth_decoding(value, {TIDES.topic_id.bytes})
+    assert is_worth_decoding(value, {kafka_uuid(1).bytes}) is not is_of_segments
+    assert is_worth_decoding(value[:9], {kafka_uuid(1).bytes})
+
+
+def test_a_record_has_its_place_in_the_topic_or_in_a_snapshot_not_in_both() -> None:
+    with pytest.raises(DecodeError, match="no place in a snapshot"):
+        decode_snapshot_entry(LINES["started"], TIDES)
+    with pytest.raises(DecodeError, match="no place in the metadata topic"):
+        decode_event(LINES["snapshot"])
+
+
+@given(st.binary(max_size=120))
+def test_arbitrary_bytes_are_a_record_or_refused(data: bytes) -> None:
+    try:
+        event = decode_event(b"\x01" + data)
+    except DecodeError:
+        return
+    assert decode_event(encode_event(event)) == event

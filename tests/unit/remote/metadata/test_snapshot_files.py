@@ -1,0 +1,175 @@
+"""What a node keeps of remote segments on disk, and what is left of it after a crash."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_points import crash_points
+from tests.support.paths import GOLDEN_FILES
+from tests.support.remote_segments import DELETED, DELETING, FINISHED, PARTITION, started, step
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.metadata.cache import RemoteLogMetadataCache
+from tidelog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
+from tidelog.remote.metadata.snapshot_files import (
+    COMMITTED_OFFSETS_FILE,
+    DIRECTORY,
+    PlannedSnapshot,
+    SnapshotFiles,
+)
+from tidelog.remote.segment_metadata import EpochStart, RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.storage.disk.files import OsFileSystem, write_atomically
+
+GOLDEN = GOLDEN_FILES / "remote_metadata"
+IDLE = TopicIdPartition(UUID(int=0x1D7E), "idle", 1)
+LEAVING = TopicIdPartition(UUID(int=0x7EA), "leaving", 2)
+NUMBER = 7
+
+
+def cache_with(count: int, partition: TopicIdPartition = PARTITION) -> RemoteLogMetadataCache:
+    """`count` segments, of which the last was deleted again."""
+    cache = RemoteLogMetadataCache(partition)
+    for number in range(count):
+        cache.add(started(number, number * 10, number * 10 + 9, partition=partition))
+        cache.update(step(number, FINISHED, partition=partition))
+    for state in (DELETING, DELETED):
+        cache.update(step(count - 1, state, partition=partition))
+    return cache
+
+
+def planned(count: int, next_offset: int, partition: TopicIdPartition = PARTITION) -> PlannedSnapshot:
+    cache = cache_with(count, partition)
+    return PlannedSnapshot(partition, NUMBER, next_offset, cache.frozen(), cache.highest_offsets())
+
+
+def kafka_uuid(low: int) -> UUID:
+    return UUID(int=0x0102030405060708 << 64 | low)
+
+
+class SlowDisk(OsFileSystem):
+    """Syncs a partition's directory only when as many are synced at once as there are writers."""
+
+    def __init__(self, writers: int) -> None:
+        self._together = threading.Barrier(writers)
+
+    def fsync_dir(self, path: str) -> None:
+        if not path.endswith(DIRECTORY):
+            self._together.wait(30)
+        super().fsync_dir(path)
+
+
+def test_a_node_that_stops_with_many_partitions_does_not_wait_for_the_disk_for_each_in_turn(
+    tmp_path: Path,
+) -> None:
+    partitions = [TopicIdPartition(UUID(int=1), "many", number) for number in range(32)]
+    files = SnapshotFiles(SlowDisk(8), str(tmp_path), writers=8)
+    files.write(partitions, [planned(3, 10, partition) for partition in partitions], {NUMBER: 10})
+    again = SnapshotFiles(OsFileSystem(), str(tmp_path))
+    loaded = [again.load(partition, NUMBER) for partition in partitions]
+    assert all(each is not None and each.next_offset == 10 and len(each.segments) == 2 for each in loaded)
+
+
+def test_a_snapshot_has_kafkas_bytes() -> None:
+    data = (GOLDEN / "remote_log_snapshot").read_bytes()
+    found = decode_snapshot(data, PARTITION)
+    assert (found.metadata_partition, found.metadata_offset) == (17, 12345678901)
+    first, second = found.segments
+    assert (first.remote_log_segment_id.id, first.segment_leader_epochs) == (
+        kafka_uuid(99),
+        (EpochStart(3, 100),),
+    )
+    assert (second.state, second.custom_metadata) == (FINISHED, b"\x07\x08")
+    assert second.segment_leader_epochs == (EpochStart(3, 200), EpochStart(4, 250))
+    assert encode_snapshot(found.segments, 17, 12345678901) == data
+
+
+def test_committed_offsets_have_kafkas_bytes() -> None:
+    disk = CrashFileSystem()
+    SnapshotFiles(disk, "/logs").write([], [], {0: 10, 7: 12345678901, 49: 0})
+    written = disk.read(f"/logs/{DIRECTORY}/{COMMITTED_OFFSETS_FILE}")
+    assert written == (GOLDEN / COMMITTED_OFFSETS_FILE).read_bytes()
+
+
+@pytest.mark.parametrize("cut", range(0, 190, 7))
+def test_a_snapshot_that_is_cut_is_refused(cut: int) -> None:
+    data = (GOLDEN / "remote_log_snapshot").read_bytes()
+    with pytest.raises(DecodeError):
+        decode_snapshot(data[:cut], PARTITION)
+    with pytest.raises(DecodeError):
+        decode_snapshot(data + data[:1], PARTITION)
+
+
+def test_the_later_of_its_own_offset_and_the_committed_one_counts() -> None:
+    disk = CrashFileSystem()
+    files = SnapshotFiles(disk, "/logs")
+    files.write([PARTITION, IDLE], [planned(3, 40), planned(2, 20, IDLE)], {NUMBER: 30})
+    for each in (files, SnapshotFiles(disk, "/logs")):
+        found, idle = each.load(PARTITION, NUMBER), each.load(IDLE, NUMBER)
+        assert found is not None
+        assert idle is not None
+        assert (found.next_offset, idle.next_offset) == (40, 30)
+        assert found.highest_offsets == [(0, 29)], "not lowered by the deletion"
+        assert each.load(PARTITION, NUMBER + 1) is None, "the number of metadata partitions has changed"
+
+
+def test_after_a_crash_at_any_point_nothing_counts_as_known_that_is_not_there() -> None:
+    """Offsets 0-39 are of the first run; the partition that leaves comes back after the crash."""
+
+    def prepare(disk: CrashFileSystem) -> None:
+        snapshots = [planned(3, 40), planned(2, 40, IDLE), planned(2, 40, LEAVING)]
+        SnapshotFiles(disk, "/logs").write([PARTITION, IDLE, LEAVING], snapshots, {NUMBER: 40})
+
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        SnapshotFiles(disk, "/logs").write([PARTITION, IDLE], [planned(6, 90)], {NUMBER: 90})
+        progress.append("written")
+
+    for point in crash_points(prepare, workload):
+        files = SnapshotFiles(point.disk, "/logs")
+        found, idle, leaving = (files.load(one, NUMBER) for one in (PARTITION, IDLE, LEAVING))
+        assert found is not None, point
+        assert (found.next_offset, len(found.segments)) in ((40, 2), (90, 5)), point
+        assert found.highest_offsets[0][1] in (29, 59), point
+        assert found.highest_offsets[0][1] >= 10 * len(found.segments) + 9, point
+        assert idle is not None, point
+        assert idle.next_offset in (40, 90), point
+        assert leaving is None or leaving.next_offset == 40, point
+        if point.progress:
+            assert (found.next_offset, idle.next_offset, leaving) == (90, 90, None), point
+
+
+def test_a_damaged_table_counts_for_nothing() -> None:
+    disk = CrashFileSystem()
+    SnapshotFiles(disk, "/logs").write([PARTITION], [planned(3, 40)], {NUMBER: 90})
+    for damaged in (
+        b"",
+        b"0\n",
+        b"0\n1\n7 x\n",
+        b"0\n2\n7 90\n",
+        b"1\n1\n7 90\n",
+        b"0\n1\n7 90",
+        b"\xff\n1\n7 90\n",
+    ):
+        write_atomically(disk, f"/logs/{DIRECTORY}/{COMMITTED_OFFSETS_FILE}", damaged)
+        found = SnapshotFiles(disk, "/logs").load(PARTITION, NUMBER)
+        assert found is not None
+        assert found.next_offset == 40, damaged
+
+
+def test_what_overlaps_is_served_after_a_restart_as_before() -> None:
+    cache = RemoteLogMetadataCache(PARTITION)
+    for number, start, end in ((0, 0, 100), (1, 50, 150), (2, 0, 60)):
+        cache.add(started(number, start, end))
+    for number in (1, 0, 2):
+        cache.update(step(number, FINISHED))
+    again = RemoteLogMetadataCache(PARTITION)
+    again.restore(decode_snapshot(encode_snapshot(cache.frozen(), 0, 0), PARTITION).segments, ())
+
+    def serving(one: RemoteLogMetadataCache) -> list[RemoteLogSegmentMetadata | None]:
+        return [one.segment(0, offset) for offset in range(160)]
+
+    assert serving(again) == serving(cache)

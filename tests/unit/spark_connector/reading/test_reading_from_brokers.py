@@ -1,0 +1,233 @@
+"""What the driver asks and executors read, without Spark: against a real broker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from tests.support.spark_topics import START_MS, create_topic, produce, rows_by_offset, varied_records
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.consumer.partition_reader import FetchedRange, PartitionReader
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.input_partitions import RangePartition, input_partitions, read_partition
+from tidelog.spark_connector.planning.data_loss import DataLossError
+from tidelog.spark_connector.planning.offset_specs import AtTimestamp, Bound
+from tidelog.spark_connector.planning.offsets_json import Offsets
+from tidelog.spark_connector.planning.option_values import OptionError
+from tidelog.spark_connector.planning.ranges import OffsetRange
+from tidelog.spark_connector.planning.source_options import SourceOptions, read_source_options
+from tidelog.spark_connector.reading.cluster_offsets import ClusterOffsets
+from tidelog.spark_connector.reading.offset_source import offset_source
+from tidelog.spark_connector.reading.range_reader import ReadSettings, read_range
+from tidelog.testing.embedded import EmbeddedCluster
+
+RECORDS = varied_records(300, 200)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: EmbeddedCluster) -> str:
+    name = f"tides-{uuid4().hex[:8]}"
+    create_topic(cluster.bootstrap_servers, name, 2)
+    produce(cluster.bootstrap_servers, name, RECORDS, linger_ms=1)
+    return name
+
+
+def options(cluster: EmbeddedCluster, topic: str, **more: str) -> SourceOptions:
+    values = {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "includeHeaders": "true",
+        "fetchOffset.retryIntervalMs": "10",
+        **({} if {"subscribePattern", "assign"} & more.keys() else {"subscribe": topic}),
+        **more,
+    }
+    return read_source_options(values, is_streaming=True)
+
+
+def delete_before(cluster: EmbeddedCluster, one: TopicPartition, offset: int) -> None:
+    async def delete() -> None:
+        async with Admin(cluster.bootstrap_servers) as admin:
+            outcome = (await admin.delete_records({one: offset}))[one]
+            assert not isinstance(outcome, KafkaError), outcome
+
+    asyncio.run(delete())
+
+
+def read(settings: SourceOptions, one: TopicPartition, start: int, end: int) -> list[pa.RecordBatch]:
+    return list(read_range(ReadSettings.of(settings), OffsetRange(one, start, end)))
+
+
+def test_a_range_is_read_byte_for_byte_whatever_a_fetch_holds(cluster: EmbeddedCluster, topic: str) -> None:
+    small = {"kafka.max.partition.fetch.bytes": "2000"}
+    for more in ({}, small):
+        batches = read(options(cluster, topic, **more), TopicPartition(topic, 0), 17, 250)
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        assert rows_by_offset(rows) == [one.row() for one in RECORDS[17:250]]
+
+
+def test_a_batch_that_expands_to_more_than_the_option_allows_is_refused(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    produce(cluster.bootstrap_servers, topic, RECORDS, partition=1, compression_type="zstd")
+    one = TopicPartition(topic, 1)
+    with pytest.raises(DecodeError, match=f"{one}: .*1000"):
+        read(options(cluster, topic, **{"kafka.max.decompressed.bytes": "1000"}), one, 0, 300)
+
+
+def test_who_stops_early_leaves_nothing_running(cluster: EmbeddedCluster, topic: str) -> None:
+    settings = options(cluster, topic, **{"kafka.max.partition.fetch.bytes": "2000"})
+    rows = read_range(ReadSettings.of(settings), OffsetRange(TopicPartition(topic, 0), 0, 300))
+    assert next(rows).num_rows
+    rows.close()  # type: ignore[attr-defined]
+
+
+def test_retention_that_passed_the_start_is_an_error_or_skipped(cluster: EmbeddedCluster, topic: str) -> None:
+    one = TopicPartition(topic, 0)
+    delete_before(cluster, one, 100)
+    with pytest.raises(
+        DataLossError, match=f"{one} should be read from offset 5 to 120, but its log starts at 100"
+    ):
+        read(options(cluster, topic), one, 5, 120)
+    lenient = options(cluster, topic, failOnDataLoss="false")
+    assert sum(batch.num_rows for batch in read(lenient, one, 5, 120)) == 20
+    assert not read(lenient, one, 5, 60)
+
+
+def test_a_log_that_was_cut_within_the_range_is_an_error_or_skipped(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    """The range is in a checkpoint, and an unclean leader or another topic of the name has less."""
+    one = TopicPartition(topic, 0)
+    soon = {"kafkaConsumer.pollTimeoutMs": "300", "kafka.fetch.max.wait.ms": "50"}
+    for start in (290, 310):
+        lost = f"{one} should be read from offset {max(start, 300)} to 350, but its log ends at 300"
+        with pytest.raises(DataLossError, match=lost):
+            read(options(cluster, topic, **soon), one, start, 350)
+        lenient = options(cluster, topic, failOnDataLoss="false", **soon)
+        assert sum(batch.num_rows for batch in read(lenient, one, start, 350)) == max(300 - start, 0)
+
+
+def test_what_a_broker_does_not_give_although_its_log_has_it_is_never_skipped(
+    cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another leader may have known another start; the next attempt will tell."""
+    one = TopicPartition(topic, 0)
+
+    async def refused(reader: PartitionReader) -> AsyncIterator[FetchedRange]:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "says an earlier leader")
+        yield
+
+    monkeypatch.setattr(PartitionReader, "fetched_ranges", refused)
+    with pytest.raises(KafkaError, match="says an earlier leader"):
+        read(options(cluster, topic, failOnDataLoss="false"), one, 5, 120)
+
+
+def test_partitions_and_offsets_are_those_of_the_cluster(cluster: EmbeddedCluster, topic: str) -> None:
+    first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    with ClusterOffsets(options(cluster, topic)) as asked:
+        partitions = asked.partitions(all_must_exist=True)
+        assert partitions == {first, second}
+        assert asked.latest(partitions, {}) == {first: 300, second: 0}
+        assert asked.resolve(Bound.EARLIEST, partitions, is_start=True) == {first: 0, second: 0}
+        at = AtTimestamp("startingTimestamp", START_MS + 995)
+        assert asked.resolve(at, [first], is_start=True) == {first: 100}
+        assert asked.resolve(at, partitions, is_start=False) == {first: 100, second: 0}
+        with pytest.raises(OptionError, match=f"{second} has no record at or after"):
+            asked.resolve(at, partitions, is_start=True)
+
+
+def test_a_record_that_comes_while_a_timestamp_is_looked_for_is_not_left_out(
+    cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No record was young enough: the start is the end, but not one behind a record that came since."""
+    second = TopicPartition(topic, 1)
+    settings = options(cluster, topic, startingOffsetsByTimestampStrategy="latest")
+    with ClusterOffsets(settings) as asked:
+        listed = asked._listed
+
+        def listed_and_then_comes(specs: Mapping[TopicPartition, int], **more: bool) -> Offsets:
+            found = listed(specs, **more)
+            if START_MS in specs.values():
+                produce(cluster.bootstrap_servers, topic, RECORDS[:1], partition=1)
+            return found
+
+        monkeypatch.setattr(asked, "_listed", listed_and_then_comes)
+        at = AtTimestamp("startingTimestamp", START_MS)
+        assert asked.resolve(at, [second], is_start=True) == {second: 0}
+
+
+def test_topics_are_found_by_pattern_and_missing_ones_are_named(cluster: EmbeddedCluster, topic: str) -> None:
+    with ClusterOffsets(options(cluster, topic, subscribePattern=f"{topic[:-1]}.")) as asked:
+        assert len(asked.partitions(all_must_exist=True)) == 2
+    with ClusterOffsets(options(cluster, "nowhere")) as asked:
+        assert not asked.partitions(all_must_exist=False)
+        with pytest.raises(OptionError, match="does not exist: nowhere"):
+            asked.partitions(all_must_exist=True)
+    assigned = f'{{"{topic}":[1,9]}}'
+    with (
+        ClusterOffsets(options(cluster, topic, assign=assigned)) as asked,
+        pytest.raises(OptionError, match=f"does not exist: {topic}-9"),
+    ):
+        asked.partitions(all_must_exist=True)
+
+
+def test_partitions_that_were_deleted_are_told_from_those_that_are_read_no_more(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    there = {TopicPartition(topic, 0), TopicPartition(topic, 1)}
+    with ClusterOffsets(options(cluster, "others")) as asked:
+        assert asked.existing({*there, TopicPartition(topic, 2), TopicPartition("nowhere", 0)}) == there
+        assert asked.existing(()) == frozenset()
+
+
+def test_an_end_that_went_back_is_asked_again_before_it_is_believed(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    one = TopicPartition(topic, 0)
+    with ClusterOffsets(options(cluster, topic)) as asked:
+        assert asked.latest([one], {one: 400}) == {one: 300}
+
+
+def test_a_partition_that_is_missing_is_asked_again_before_it_is_gone(
+    cluster: EmbeddedCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that has just begun does not know the topic yet; what is not asked for is not waited for."""
+    one, other = TopicPartition(topic, 0), TopicPartition("another", 0)
+    answers: list[dict[str, int]] = []
+    with ClusterOffsets(options(cluster, topic)) as asked:
+
+        async def counts(_: Admin, __: object) -> dict[str, int]:
+            return answers.pop(0)
+
+        monkeypatch.setattr(asked, "_partition_counts", counts)
+        answers[:] = [{}, {}, {topic: 2}]
+        assert one in asked.partitions(all_must_exist=False, known={one})
+        answers[:] = [{}]
+        assert not asked.partitions(all_must_exist=False, known={other})
+        answers[:] = [{}] * 4
+        assert not asked.partitions(all_must_exist=False, known={one})
+        assert not answers
+
+
+def test_where_there_is_no_remote_storage_brokers_give_everything(
+    cluster: EmbeddedCluster, topic: str, tmp_path: Path
+) -> None:
+    store = {"rsm.config.storage.backend.class": "filesystem", "rsm.config.storage.root": str(tmp_path)}
+    settings = options(cluster, topic, tier="direct", **store)
+    with offset_source(settings) as source:
+        tasks = input_partitions(settings, source, [OffsetRange(TopicPartition(topic, 0), 7, 300)])
+    (task,) = tasks
+    assert isinstance(task, RangePartition)
+    rows = [row for batch in read_partition(settings, task) for row in batch.to_pylist()]
+    assert rows_by_offset(rows) == [one.row() for one in RECORDS[7:]]

@@ -1,0 +1,220 @@
+"""Slices of remote segments, planned by lineage and offset index, are together what the log holds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import all_records, append, append_marker, open_log
+from tests.support.remote_segments import started
+from tests.support.remote_tier import PARTITION, MemoryTier, copy_sealed_segments
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import DecodeError
+from tidelog.remote.metadata.in_memory import InMemoryRemoteLogMetadataManager
+from tidelog.remote.reader.lineage import SegmentPart
+from tidelog.remote.reader.served_parts import served_parts
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.storage_manager import IndexType
+from tidelog.spark_connector.arrow.decoder import DecoderSettings
+from tidelog.spark_connector.planning.ranges import AbortedRange
+from tidelog.spark_connector.planning.segment_slices import (
+    OffsetPositions,
+    SegmentSlice,
+    pack,
+    read_offset_index,
+    slices,
+)
+from tidelog.spark_connector.reading.slice_reader import read_slice
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.partition_log import PartitionLog
+
+CONFIG = replace(LogConfig(), segment_bytes=6000, index_interval_bytes=300, retention_ms=-1)
+SETTINGS = DecoderSettings(include_headers=True)
+EVERYTHING = 1 << 40
+
+
+@dataclass
+class Tier:
+    """A log whose sealed segments are in a tier, and the offsets that readers of committed data get."""
+
+    log: PartitionLog
+    storage: MemoryTier
+    manager: InMemoryRemoteLogMetadataManager
+    segments: list[RemoteLogSegmentMetadata]
+    committed: set[int]
+
+    @property
+    def border(self) -> int:
+        """The first offset that is not in the tier."""
+        return self.segments[-1].end_offset + 1
+
+    def parts(self, start: int, end: int = EVERYTHING) -> list[SegmentPart]:
+        return served_parts(self.manager, PARTITION, self.log.leader_epochs.entries, start, end)
+
+    def slices(self, start: int, end: int = EVERYTHING, max_bytes: int = 1000) -> list[SegmentSlice]:
+        cut = []
+        for part in self.parts(start, end):
+            data = self.storage.fetch_index(part.metadata, IndexType.OFFSET).read()
+            cut += slices(part, read_offset_index(data, part.metadata), max_bytes)
+        return cut
+
+    def rows(self, one: SegmentSlice, **options: Any) -> list[tuple[int, bytes | None, bytes | None]]:
+        return [
+            (row["offset"], row["key"], row["value"])
+            for batch in read_slice(self.storage, one, SETTINGS, **options)
+            for row in batch.to_pylist()
+        ]
+
+
+def fill(log: PartitionLog, random: Random) -> set[int]:
+    """Batches of all codecs in rising epochs, some in transactions; the offsets that are not aborted."""
+    epoch = 0
+    under_way: dict[int, list[int]] = {}
+    sequences: dict[int, int] = {}
+    committed: set[int] = set()
+    for _ in range(200):
+        epoch += random.random() < 0.05
+        if under_way and random.random() < 0.2:
+            producer = random.choice(list(under_way))
+            is_abort = random.random() < 0.5
+            append_marker(log, producer, is_abort=is_abort, leader_epoch=epoch)
+            offsets = under_way.pop(producer)
+            committed.update(() if is_abort else offsets)
+            continue
+        values = [f"{random.random()}" * random.randint(1, 6) for _ in range(random.randint(1, 9))]
+        options: dict[str, object] = {"compression": random.choice(list(Compression))}
+        producer = random.randint(0, 3)
+        if producer:
+            sequence = sequences.get(producer, 0)
+            sequences[producer] = sequence + len(values)
+            options |= {
+                "producer_id": producer,
+                "producer_epoch": 0,
+                "base_sequence": sequence,
+                "is_transactional": True,
+            }
+        first = append(log, *values, leader_epoch=epoch, **options)
+        target = under_way.setdefault(producer, []) if producer else None
+        offsets = list(range(first, first + len(values)))
+        committed.update(offsets) if target is None else target.extend(offsets)
+    for producer, offsets in under_way.items():
+        append_marker(log, producer, is_abort=False, leader_epoch=epoch)
+        committed.update(offsets)
+    return committed
+
+
+@pytest.fixture(params=range(3))
+async def tier(request: pytest.FixtureRequest) -> AsyncIterator[Tier]:
+    log = open_log(CrashFileSystem(), CONFIG)
+    committed = fill(log, Random(request.param))
+    storage, manager = MemoryTier(), InMemoryRemoteLogMetadataManager()
+    segments = await copy_sealed_segments(log, storage, manager)
+    yield Tier(log, storage, manager, segments, committed)
+
+
+def expected(tier: Tier, start: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
+    markers = control_offsets(tier)
+    return [
+        (one.offset, one.key, one.value)
+        for one in all_records(tier.log, start)
+        if one.offset < end and one.offset not in markers
+    ]
+
+
+def control_offsets(tier: Tier) -> set[int]:
+    """A marker's key is version 0 and type 0 or 1; the keys of `fill` are one letter."""
+    return {one.offset for one in all_records(tier.log) if one.key != b"k"}
+
+
+async def test_slices_together_are_the_log_up_to_the_border(tier: Tier) -> None:
+    for max_bytes in (1, 700, 2500, EVERYTHING):
+        cut = tier.slices(0, max_bytes=max_bytes)
+        assert [(one.start_offset) for one in cut] == [0, *(one.end_offset for one in cut[:-1])]
+        assert cut[-1].end_offset == tier.border
+        assert [row for one in cut for row in tier.rows(one)] == expected(tier, 0, tier.border)
+
+
+async def test_any_range_is_cut_exactly_and_the_rest_is_left_to_brokers(tier: Tier) -> None:
+    random = Random(5)
+    for _ in range(40):
+        start = random.randrange(tier.border)
+        end = random.randint(start, tier.log.log_end_offset)
+        cut = tier.slices(start, end)
+        assert [row for one in cut for row in tier.rows(one)] == expected(tier, start, min(end, tier.border))
+        assert not cut or cut[-1].end_offset == min(end, tier.border)
+    assert not tier.parts(tier.border)
+
+
+async def test_committed_records_alone_are_read_where_aborted_transactions_are_known(tier: Tier) -> None:
+    aborted = [
+        AbortedRange(one.producer_id, one.first_offset, one.last_offset)
+        for one in tier.log.aborted_transactions(0, tier.log.log_end_offset)
+    ]
+    assert aborted
+    cut = tier.slices(0, max_bytes=1500)
+    for piece_bytes in (100, 1 << 20):
+        offsets = [row[0] for one in cut for row in tier.rows(one, aborted=aborted, piece_bytes=piece_bytes)]
+        assert offsets == sorted(offset for offset in tier.committed if offset < tier.border)
+
+
+async def test_a_slice_fetches_little_more_than_its_own_bytes(tier: Tier) -> None:
+    cut = tier.slices(0, max_bytes=1000)
+    assert len(cut) > 2 * len(tier.segments)
+    for one in cut:
+        # A slice may be as long as two steps of the index, and each step as a batch and the interval.
+        assert one.size_bytes < 1000 + 2 * (300 + 700)
+    total = sum(one.segment_size_bytes for one in tier.segments)
+    assert sum(one.size_bytes for one in cut) < 2 * total
+
+
+async def test_streams_that_give_little_at_a_time_or_large_batches_are_read_whole(tier: Tier) -> None:
+    cut = tier.slices(0, max_bytes=EVERYTHING)
+    tier.storage.bytes_at_most = 37
+    assert [row for one in cut for row in tier.rows(one, piece_bytes=64)] == expected(tier, 0, tier.border)
+
+
+async def test_a_segment_that_ends_too_early_is_damage_and_not_the_end(tier: Tier) -> None:
+    (first, *_) = tier.slices(0, max_bytes=EVERYTHING)
+    tier.storage.cut_after = first.size_bytes - 1
+    with pytest.raises(DecodeError, match="end within a batch behind offset"):
+        tier.rows(first)
+
+
+async def test_an_index_that_leads_to_the_wrong_place_is_damage_and_loses_nothing(tier: Tier) -> None:
+    part = max(tier.parts(0), key=lambda each: each.metadata.segment_size_bytes)
+    index = read_offset_index(tier.storage.fetch_index(part.metadata, IndexType.OFFSET).read(), part.metadata)
+    assert len(index.positions) > 4
+    # Each entry has the position of the one behind it.
+    shifted = OffsetPositions(index.offsets[:-1], index.positions[1:])
+    (last,) = slices(part._replace(start_offset=int(index.offsets[1]) + 1), shifted, EVERYTHING)
+    with pytest.raises(DecodeError, match=r"its offset index has offset .* where the batch of offset"):
+        tier.rows(last)
+    # Each entry has the position of the one before it: a slice ends before its last records.
+    early = OffsetPositions(index.offsets[1:], index.positions[:-1])
+    (first, *_) = slices(part, early, 1000)
+    with pytest.raises(DecodeError, match=r"its offset index says that offset .* lies before byte"):
+        tier.rows(first)
+
+
+def test_small_neighbours_are_packed_into_one_task_and_other_partitions_are_not() -> None:
+    def piece(number: int, size: int, partition: int = 0) -> SegmentSlice:
+        metadata = started(number, 0, 9, partition=PARTITION._replace(partition=partition))
+        return SegmentSlice(metadata, 0, 10, 0, size)
+
+    pieces = [piece(1, 40), piece(2, 50), piece(3, 20), piece(4, 500), piece(5, 1), piece(6, 1, partition=1)]
+    tasks = [[one.size_bytes for one in task] for task in pack(pieces, 100)]
+    assert tasks == [[40, 50], [20], [500], [1], [1]]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"12345", bytes(16), b"\0\0\0\x7f\0\0\0\x01", b"\0\0\0\x01\0\0\x7f\0", b"\xff\xff\xff\xff\0\0\0\x01"],
+)
+def test_an_index_that_cannot_be_is_refused(data: bytes) -> None:
+    with pytest.raises(DecodeError, match="offset index"):
+        read_offset_index(data, started(1, 0, 9))

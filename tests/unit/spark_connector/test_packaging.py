@@ -1,0 +1,30 @@
+"""Only who asks for Spark needs the extra `spark`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+WITHOUT_THE_EXTRA = """
+import sys
+for name in ("pyspark", "pyarrow", "numpy"):
+    sys.modules[name] = None  # importing it raises ImportError
+import {module}
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["tidelog", "tidelog.cli.main", "tidelog.clients.consumer.partition_reader", "spark_connector"]
+)
+def test_nothing_but_the_source_itself_needs_spark(module: str) -> None:
+    code = WITHOUT_THE_EXTRA.format(module=module)
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stderr
+
+
+def test_planning_needs_neither_spark_nor_arrow() -> None:
+    code = WITHOUT_THE_EXTRA.format(module="tidelog.spark_connector.reading.range_reader")
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stderr

@@ -1,0 +1,121 @@
+"""A task's rows are in the log when it reports them, or the task fails and says which and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import closing
+from uuid import uuid4
+
+import pyarrow as pa
+import pytest
+
+from tests.support.spark_topics import create_topic
+from tidelog.clients.admin.admin import Admin
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.spark_connector.planning.sink_columns import SinkColumns
+from tidelog.spark_connector.planning.sink_options import read_sink_options
+from tidelog.spark_connector.writing.at_least_once import AtLeastOnce, SinkError
+from tidelog.spark_connector.writing.delivery import TaskId, TaskReport
+from tidelog.testing.embedded import EmbeddedCluster
+
+TASK = TaskId(query_id="q", batch_id=7, partition_id=0, attempt=0)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster() as running:
+        yield running
+
+
+@pytest.fixture
+def topic(cluster: EmbeddedCluster) -> str:
+    name = f"sink-{uuid4().hex[:8]}"
+    create_topic(cluster.bootstrap_servers, name, 1, max_message_bytes="20000")
+    return name
+
+
+def delivery(cluster: EmbeddedCluster, topic: str, **options: str) -> AtLeastOnce:
+    values = {"kafka." + name.replace("_", "."): text for name, text in options.items()}
+    read = read_sink_options({**values, "kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": topic})
+    return AtLeastOnce(read.client, SinkColumns({"value": 0, "partition": 1}, read.topic))
+
+
+def rows(values: list[bytes], partition: int | None = None) -> pa.RecordBatch:
+    partitions = pa.array([partition] * len(values), pa.int32())
+    return pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary()), "partition": partitions})
+
+
+def log_end(cluster: EmbeddedCluster, topic: str) -> int:
+    async def ask() -> int:
+        async with Admin(cluster.bootstrap_servers) as admin:
+            found = (await admin.list_offsets({TopicPartition(topic, 0): -1}))[TopicPartition(topic, 0)]
+            assert not isinstance(found, Exception)
+            return found.offset
+
+    return asyncio.run(ask())
+
+
+def test_what_is_reported_is_written_though_memory_holds_little_of_it(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    writer = delivery(cluster, topic, buffer_memory="65536", batch_size="16384")
+    with closing(writer.open_task(TASK)) as task:
+        for _ in range(3):
+            task.write(rows([bytes(1000)] * 1500))
+        assert task.finish() == TaskReport(TASK, 4500)
+    assert log_end(cluster, topic) == 4500
+
+
+def test_a_record_over_the_clients_limit_is_refused_with_topic_and_limit(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    refusal = rf"{topic}.*5136 bytes is over max_request_size=5000; limits are"
+    writer = delivery(cluster, topic, max_request_size="5000")
+    with closing(writer.open_task(TASK)) as task, pytest.raises(SinkError, match=refusal):
+        task.write(rows([b"fits", bytes(5100)]))
+
+
+def test_a_record_over_the_brokers_limit_fails_the_task_with_partition_and_limit(
+    cluster: EmbeddedCluster, topic: str
+) -> None:
+    with closing(delivery(cluster, topic).open_task(TASK)) as task:
+        task.write(rows([b"fits", bytes(30_000)]))
+        with pytest.raises(SinkError, match=rf"{topic}-0.*MESSAGE_TOO_LARGE.*max.message.bytes of the topic"):
+            task.finish()
+
+
+def test_a_failure_is_noticed_while_rows_go_on_coming(cluster: EmbeddedCluster, topic: str) -> None:
+    with closing(delivery(cluster, topic).open_task(TASK)) as task:
+        task.write(rows([bytes(30_000)]))
+        with pytest.raises(SinkError, match="MESSAGE_TOO_LARGE"):
+            for _ in range(100):
+                task.write(rows([b"x"] * 5_000))
+
+
+def test_a_partition_that_is_not_there_is_named(cluster: EmbeddedCluster, topic: str) -> None:
+    refusal = rf"'{topic}', partition 3: .* has no partition 3, only 0\.\.0"
+    with closing(delivery(cluster, topic).open_task(TASK)) as task, pytest.raises(SinkError, match=refusal):
+        task.write(rows([b"x"], partition=3))
+
+
+def test_a_cluster_that_does_not_answer_fails_a_task_that_has_rows() -> None:
+    options = read_sink_options(
+        {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "300", "topic": "tides"}
+    )
+    writer = AtLeastOnce(options.client, SinkColumns({"value": 0}, options.topic))
+    with closing(writer.open_task(TASK)) as task, pytest.raises(KafkaError, match=r"127\.0\.0\.1"):
+        task.write(rows([b"x"]))
+    with closing(writer.open_task(TASK)) as task:
+        task.write(rows([]))
+        assert task.finish() == TaskReport(TASK, 0)
+
+
+def test_rows_that_were_written_stay_when_the_batch_is_given_up(cluster: EmbeddedCluster, topic: str) -> None:
+    writer = delivery(cluster, topic)
+    with closing(writer.open_task(TASK)) as task:
+        task.write(rows([b"x"] * 10))
+        report = task.finish()
+    writer.abort([report, None], 7)
+    assert log_end(cluster, topic) == 10

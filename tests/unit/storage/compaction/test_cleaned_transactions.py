@@ -1,0 +1,64 @@
+"""Which batches belong to aborted transactions, and which markers are needed no more."""
+
+from __future__ import annotations
+
+from tests.support.logs import batch, end_marker
+from tidelog.protocol.batch import BatchHeader, read_header
+from tidelog.storage.compaction.cleaned_transactions import CleanedTransactions
+from tidelog.storage.producers.transaction_marker import EndTransactionMarker
+from tidelog.storage.segment.txn_index import AbortedTransaction
+
+ABORT, COMMIT = EndTransactionMarker(True, 0, 0), EndTransactionMarker(False, 0, 0)
+
+
+def data(offset: int, producer_id: int = 1, *, is_transactional: bool = True) -> BatchHeader:
+    header = read_header(
+        batch(["x"], producer_id=producer_id, producer_epoch=0, is_transactional=is_transactional)
+    )
+    return header._replace(base_offset=offset)
+
+
+def marker(offset: int, producer_id: int = 1) -> BatchHeader:
+    return read_header(end_marker(producer_id))._replace(base_offset=offset)
+
+
+def aborted(first: int, last: int, producer_id: int = 1) -> AbortedTransaction:
+    return AbortedTransaction(producer_id, first, last, last + 1)
+
+
+def test_data_of_an_aborted_transaction_goes_and_its_marker_is_kept() -> None:
+    transactions, kept = CleanedTransactions([aborted(1, 4)]), list[AbortedTransaction]()
+    assert not transactions.saw_data(data(0, is_transactional=False))
+    assert transactions.saw_data(data(1))
+    assert not transactions.saw_data(data(2, producer_id=2))
+    assert transactions.saw_data(data(3))
+    assert not transactions.saw_marker(marker(4), ABORT, kept.append)
+    assert kept == [aborted(1, 4)]
+    assert not transactions.saw_data(data(5)), "the producer's next transaction"
+
+
+def test_a_marker_of_which_nothing_was_seen_is_needless() -> None:
+    transactions, kept = CleanedTransactions([aborted(1, 4)]), list[AbortedTransaction]()
+    assert transactions.saw_marker(marker(4), ABORT, kept.append)
+    assert transactions.saw_marker(marker(6), COMMIT, kept.append)
+    assert transactions.saw_marker(marker(7), None, kept.append)
+    assert not kept
+    assert not transactions.saw_data(data(8))
+    assert not transactions.saw_marker(marker(9), COMMIT)
+    assert transactions.saw_marker(marker(10), COMMIT)
+
+
+def test_each_of_a_producers_aborted_transactions_counts_by_itself() -> None:
+    transactions, kept = CleanedTransactions([aborted(10, 12), aborted(1, 4)]), list[AbortedTransaction]()
+    assert transactions.saw_data(data(2))
+    assert not transactions.saw_marker(marker(4), ABORT, kept.append)
+    assert not transactions.saw_data(data(6))
+    assert not transactions.saw_marker(marker(7), COMMIT, kept.append)
+    assert transactions.saw_data(data(11))
+    assert not transactions.saw_marker(marker(12), ABORT, kept.append)
+    assert kept == [aborted(1, 4), aborted(10, 12)]
+
+
+def test_an_aborted_transaction_whose_marker_is_gone_ends_where_it_stood() -> None:
+    transactions = CleanedTransactions([aborted(1, 4)])
+    assert not transactions.saw_data(data(5))

@@ -1,0 +1,48 @@
+"""Small neighbours become one segment, as far as its bounds allow."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from tidelog.storage.compaction.segment_groups import SourceSegment, group_segments
+from tidelog.storage.segment.segment import LogSegment
+
+
+class Named:
+    """All that grouping asks a segment for."""
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+
+
+def sources(
+    *sizes: int, step: int = 10, index_bytes: int = 8, time_index_bytes: int = 12
+) -> list[SourceSegment]:
+    return [
+        SourceSegment(
+            cast(LogSegment, Named(number * step)),
+            (number + 1) * step,
+            size,
+            index_bytes,
+            time_index_bytes,
+        )
+        for number, size in enumerate(sizes)
+    ]
+
+
+def grouped(found: list[list[SourceSegment]]) -> list[list[int]]:
+    return [[source.size_bytes for source in group] for group in found]
+
+
+def test_groups_are_filled_up_to_the_size_of_a_segment() -> None:
+    assert grouped(group_segments(sources(3, 3, 4, 1, 20, 1, 1), 10, 1000)) == [[3, 3, 4], [1], [20], [1, 1]]
+
+
+def test_indexes_must_fit_too() -> None:
+    assert grouped(group_segments(sources(1, 1, 1, 1, 1), 10, 16)) == [[1], [1], [1], [1], [1]]
+    assert grouped(group_segments(sources(1, 1, 1, 1, 1), 10, 24)) == [[1, 1], [1, 1], [1]]
+
+
+def test_offsets_must_be_within_what_an_index_can_name() -> None:
+    assert grouped(group_segments(sources(1, 1, 1, step=2**30), 10, 1000)) == [[1, 1], [1]]
+    assert grouped(group_segments(sources(1, 0, 0, step=2**31), 10, 1000)) == [[1, 0, 0]]

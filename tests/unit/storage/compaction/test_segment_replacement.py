@@ -1,0 +1,196 @@
+"""Cleaned segments take the place of others: with the power cut at every step, and when the disk fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.compaction import (
+    COMPACTED,
+    append_keyed,
+    compact,
+    keyed_batch,
+    latest_of,
+    read_log,
+    roll,
+)
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import EVERY_SURVIVAL
+from tests.support.crash_points import crash_points
+from tests.support.log_checks import check_log
+from tests.support.logs import DIRECTORY, NOW_MS, append_marker, open_log
+from tidelog.protocol.batch import ATTRIBUTE_DELETE_HORIZON, read_header, write_header
+from tidelog.protocol.errors import KafkaError
+from tidelog.storage.compaction.cleaning import GroupCleaner
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.segment.segment import LogSegment
+
+CONFIG = replace(COMPACTED, index_interval_bytes=64)
+EXPECTED = {b"a": (9, b"4"), b"b": (8, b"3"), b"c": (7, b"1"), b"t": (5, b"1")}
+
+
+def fill(disk: CrashFileSystem) -> PartitionLog:
+    """Three sealed segments, with a transaction of each outcome that spans two of them."""
+    log = open_log(disk, CONFIG)
+    append_keyed(log, ("a", "1"), ("b", "1"))
+    append_keyed(log, ("a", "x"), producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    roll(log)
+    append_keyed(log, ("a", "2"))
+    append_marker(log, 5, is_abort=True)
+    append_keyed(log, ("t", "1"), producer_id=6, producer_epoch=0, base_sequence=0, is_transactional=True)
+    roll(log)
+    append_marker(log, 6, is_abort=False)
+    append_keyed(log, ("c", "1"))
+    append_keyed(log, ("b", "3"))
+    roll(log)
+    append_keyed(log, ("a", "4"))
+    log.flush(0)
+    return log
+
+
+def test_no_crash_while_segments_are_replaced_loses_or_revives_anything() -> None:
+    def prepare(disk: CrashFileSystem) -> None:
+        fill(disk).close(clean=True)
+
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        log = open_log(disk, CONFIG, clean=True)
+        log.advance_high_watermark(log.log_end_offset)
+        size_bytes = log.segments.first.size_bytes
+        log.update_config(replace(CONFIG, segment_bytes=3 * size_bytes))
+        compact(log, io_buffer_bytes=150)
+        log.first_dirty_offset = None
+        compact(log, io_buffer_bytes=150)
+        log.delete_expired_files(10**15)
+
+    seen = 0
+    for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(12))):
+        seen += 1
+        log = open_log(point.disk, CONFIG, recovery_point=9)
+        log.advance_high_watermark(log.log_end_offset)
+        assert log.log_end_offset == 10, point
+        assert log.log_start_offset == 0, point
+        assert latest_of(read_log(log, committed=True)) == EXPECTED, point
+        assert log.producers.producers[5].last_sequence == 0, point
+        assert log.producers.producers[6].last_sequence == 0, point
+        names = point.disk.listdir(DIRECTORY)
+        assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))], point
+        check_log(log)
+        compact(log)
+        assert latest_of(read_log(log, committed=True)) == EXPECTED, point
+        log.close(clean=False)
+    assert seen > 200
+
+
+def fill_with_a_deleted_key(disk: CrashFileSystem) -> None:
+    """A value and its tombstone in segments of their own; the leader has given the tombstone a horizon."""
+    log = open_log(disk, CONFIG)
+    append_keyed(log, ("a", "1"))
+    roll(log)
+    append_keyed(log, ("k", "deleted long ago"))
+    roll(log)
+    tombstone = keyed_batch([("k", None)])
+    header = read_header(tombstone)
+    attributes = header.attributes | ATTRIBUTE_DELETE_HORIZON
+    write_header(tombstone, 0, header._replace(base_offset=2, attributes=attributes, base_timestamp=NOW_MS))
+    log.append_as_follower(tombstone, NOW_MS)
+    roll(log)
+    append_keyed(log, ("b", "1"))
+    roll(log)
+    append_keyed(log, ("c", "1"))
+    log.close(clean=True)
+
+
+def test_no_crash_brings_a_key_back_whose_tombstone_went_in_the_same_round() -> None:
+    config = replace(CONFIG, segment_bytes=3 * 90)  # the first three become one, which ends with the first
+
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        log = open_log(disk, config, clean=True)
+        log.advance_high_watermark(log.log_end_offset)
+        compact(log)
+        assert log.segments.base_offsets == [0, 3, 4]
+        progress.append("compacted")
+
+    seen: set[bool] = set()
+    for point in crash_points(fill_with_a_deleted_key, workload, (*EVERY_SURVIVAL, *range(12))):
+        log = open_log(point.disk, config, recovery_point=5)
+        log.advance_high_watermark(log.log_end_offset)
+        found = latest_of(read_log(log))
+        assert found.get(b"k", (2, None)) == (2, None), point
+        seen.add(b"k" in found)
+        log.close(clean=False)
+    assert seen == {True, False}
+
+
+def test_a_full_disk_before_the_swap_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = CrashFileSystem()
+    log = fill(disk)
+    before = read_log(log)
+    rename = disk.rename
+
+    def without_room(old: str, new: str) -> None:
+        if new.endswith(".index.swap"):
+            raise OSError(28, "No space left on device", new)
+        rename(old, new)
+
+    monkeypatch.setattr(disk, "rename", without_room)
+    with pytest.raises(KafkaError, match="No space"):
+        compact(log)
+    assert log.failure is None
+    assert read_log(log) == before
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
+    monkeypatch.setattr(disk, "rename", rename)
+    compact(log)
+    assert latest_of(read_log(log, committed=True)) == EXPECTED
+
+
+def test_nothing_is_taken_out_for_a_cleaned_segment_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = CrashFileSystem()
+    log = fill(disk)
+    before = read_log(log)
+    clean = GroupCleaner.clean
+
+    def clean_for_nothing(*given: Any) -> LogSegment:
+        cleaned = clean(*given)
+        disk.unlink(cleaned.file.path)
+        return cleaned
+
+    monkeypatch.setattr(GroupCleaner, "clean", clean_for_nothing)
+    with pytest.raises(KafkaError, match=r"\.log\.cleaned is gone"):
+        compact(log)
+    assert log.failure is None
+    assert read_log(log) == before
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
+
+
+@pytest.mark.parametrize("step", [".deleted", ".log"])
+def test_a_disk_that_fails_half_way_ends_the_writing(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = CrashFileSystem()
+    log = fill(disk)
+    rename = disk.rename
+
+    def failing(old: str, new: str) -> None:
+        if new.endswith(step):
+            raise OSError(5, "Input/output error", new)
+        rename(old, new)
+
+    monkeypatch.setattr(disk, "rename", failing)
+    with pytest.raises(StorageFailure):
+        compact(log)
+    assert log.failure is not None
+    with pytest.raises(StorageFailure):
+        append_keyed(log, ("a", "5"))
+    monkeypatch.setattr(disk, "rename", rename)
+    reopened = open_log(disk, CONFIG)
+    reopened.advance_high_watermark(reopened.log_end_offset)
+    assert latest_of(read_log(reopened, committed=True)) == EXPECTED
+
+
+def test_a_truncation_lowers_where_compaction_goes_on() -> None:
+    log = fill(CrashFileSystem())
+    compact(log)
+    assert log.first_dirty_offset == 9
+    log.truncate_to(7, below_high_watermark=True)
+    assert log.first_dirty_offset == 7

@@ -1,0 +1,269 @@
+"""All logs of a node over several directories: starts, where new ones are made, shutdown, upkeep."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
+from tests.support.log_checks import check_log
+from tests.support.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
+from tests.support.logs import NOW_MS, append, batch, values_of
+from tidelog.base.config_definition import ConfigError
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.steps import completed
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.storage.directories.log_dir_description import PartitionSize, describe_log_dir
+from tidelog.storage.directories.log_manager import LogManager
+
+
+@pytest.fixture
+def disk() -> CrashFileSystem:
+    return CrashFileSystem()
+
+
+class TestStartsThatFail:
+    """What a start leaves that came to an end half-way, by a fault or because it was told to stop."""
+
+    def fail_at_b(self, topic: str) -> LogConfig:
+        if topic == "b":
+            raise ValueError("settings that mean nothing")
+        return CONFIG
+
+    def test_logs_that_nobody_looked_at_are_not_called_clean_and_keep_their_checkpoints(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk, "/a")
+        for name in ("a", "b", "c"):
+            append(create(manager, name), "1")
+            append(create(manager, name), "2")
+            create(manager, name).advance_high_watermark(2)
+            create(manager, name).advance_log_start_offset(1)
+        manager.shutdown(NOW_MS)
+        failing = LogManager(disk, ["/a"])
+        with pytest.raises(ValueError, match="mean nothing"):
+            failing.start(NOW_MS, self.fail_at_b)
+        failing.shutdown(NOW_MS)
+        assert not disk.exists("/a/.kafka_cleanshutdown")
+        manager = started(disk, "/a")
+        for name in ("a", "b", "c"):
+            log = found(manager, TopicPartition(name, 0))
+            assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 2, 2), name
+
+
+class TestPlacement:
+    """Where partitions are made and found."""
+
+    def test_a_new_partition_goes_to_the_directory_with_the_fewest(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a", "/b", "/c")
+        for partition in range(7):
+            create(manager, partition=partition)
+        sizes = [len(directory.logs) for directory in manager.directories]
+        assert sizes == [3, 2, 2]
+        manager.delete_all([TopicPartition("events", 1)], NOW_MS)
+        assert create(manager, "other").directory == "/b/other-0"
+
+    def test_a_cordoned_directory_gets_no_new_partition_while_there_is_another(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk, "/a", "/b")
+        create(manager, "old")
+        manager.cordoned = frozenset({"/b"})
+        assert [create(manager, partition=each).directory[:2] for each in range(3)] == ["/a"] * 3
+        manager.cordoned = frozenset({"/a", "/b"})
+        assert create(manager, "anyway").directory == "/b/anyway-0"
+
+    def test_a_partition_is_made_once(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        log = create(manager)
+        config = replace(CONFIG, retention_ms=5)
+        assert manager.get_or_create(EVENTS, TOPIC_ID, config, NOW_MS) is log
+        assert log.config is config
+
+    def test_everything_is_found_again(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        for partition in range(4):
+            append(create(manager, "a.b-c", partition), str(partition))
+        create(manager, "empty")
+        manager.shutdown(NOW_MS)
+        manager = started(disk)
+        assert sorted(str(log.topic_partition) for log in manager.logs) == [
+            *(f"a.b-c-{partition}" for partition in range(4)),
+            "empty-0",
+        ]
+        for partition in range(4):
+            log = found(manager, TopicPartition("a.b-c", partition))
+            assert values_of(log) == [str(partition)]
+            assert log.topic_id == TOPIC_ID
+            assert log.high_watermark == 1
+
+    def test_topics_are_opened_with_their_own_settings(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        create(manager)
+        create(manager, "other")
+        own = replace(CONFIG, cleanup_policy=("compact",))
+        manager = LogManager(disk, ["/a", "/b"], replace(CONFIG, retention_ms=9))
+        manager.start(NOW_MS, lambda topic: own if topic == "events" else CONFIG)
+        assert found(manager).config is own
+        assert found(manager, TopicPartition("other", 0)).config is CONFIG
+
+    def test_the_metadata_log_is_somebody_elses(self, disk: CrashFileSystem) -> None:
+        disk.makedirs("/a/__cluster_metadata-0")
+        assert list(started(disk).logs) == []
+
+
+class TestShutdown:
+    """Clean and unclean ends."""
+
+    def test_after_a_clean_shutdown_nothing_is_lost_and_nothing_is_recovered(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        manager = started(disk)
+        append(create(manager), "a", "b")
+        manager.shutdown(NOW_MS, broker_epoch=5)
+        after = disk.crash(Survival.LOSE_UNSYNCED)
+        assert after.read("/a/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":5}'
+        manager = started(after)
+        log = found(manager)
+        assert values_of(log) == ["a", "b"]
+        assert (log.recovery_point, log.high_watermark) == (2, 2)
+        assert not after.exists("/a/.kafka_cleanshutdown"), "the next start must know that this one crashed"
+        assert not caplog.records
+
+    def test_after_a_crash_the_checkpoints_say_where_to_begin(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        log = create(manager)
+        append(log, "a", "b")
+        log.flush(NOW_MS)
+        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        append(log, "lost")
+        assert disk.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nevents 0 2\n"
+        assert disk.read("/a/replication-offset-checkpoint") == b"0\n1\nevents 0 2\n"
+        log = found(started(disk.crash(Survival.LOSE_UNSYNCED)))
+        assert values_of(log) == ["a", "b"]
+        assert (log.recovery_point, log.high_watermark) == (2, 2)
+
+    def test_a_high_watermark_above_the_log_end_is_lowered_to_it(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        append(create(manager), "a")
+        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        disk.open("/a/events-0/00000000000000000000.log", create=False).truncate(0)
+        assert found(started(disk)).high_watermark == 0
+
+    def test_checkpoints_are_written_only_when_they_change(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        append(create(manager), "a")
+        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        before = disk.operation_count
+        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        manager.checkpoint(CheckpointKind.LOG_START_OFFSET)
+        assert disk.operation_count == before
+
+    @pytest.mark.parametrize(
+        "name",
+        ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"],
+    )
+    def test_a_damaged_checkpoint_is_reported_and_counts_as_empty(
+        self, disk: CrashFileSystem, name: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        manager = started(disk)
+        append(create(manager), "a")
+        manager.shutdown(NOW_MS)
+        disk.open(f"/a/{name}", create=True).append(b"rubbish\n")
+        assert values_of(found(started(disk))) == ["a"]
+        assert name in caplog.text
+
+
+class TestUpkeep:
+    """What the scheduler calls."""
+
+    def test_retention_of_one_log_does_not_hold_up_the_others(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        manager = started(disk, "/a")
+        for name in ("one", "two"):
+            log = create(manager, name)
+            log.update_config(replace(CONFIG, retention_ms=0))
+            append(log, "a")
+        disk.free_bytes = 0
+        assert manager.apply_retention(NOW_MS + 1) == 0
+        assert "retention of one-0" in caplog.text
+        disk.free_bytes = None
+        assert manager.apply_retention(NOW_MS + 1) == 2
+
+    def test_logs_to_flush_are_those_that_are_due(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        idle, rolled = create(manager, "idle"), create(manager, "rolled")
+        append(idle, "a")
+        append(rolled, "a")
+        rolled.roll(NOW_MS)
+        append(rolled, "b")
+        assert manager.logs_to_flush(NOW_MS) == [rolled]
+
+    def test_idle_producers_are_forgotten(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, producer_id_expiration_ms=1_000)
+        log = create(manager)
+        append(log, "a", producer_id=1, producer_epoch=0, base_sequence=0)
+        manager.remove_expired_producers(NOW_MS + 999)
+        assert 1 in log.producers.producers
+        manager.remove_expired_producers(NOW_MS + 1_000)
+        assert 1 not in log.producers.producers
+
+    def test_directories_are_described_with_their_partitions(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        log = create(manager)
+        log.append_as_leader(batch(["a"]), 0, NOW_MS)
+        first, second = (completed(describe_log_dir(each)) for each in manager.directories)
+        assert (first.path, first.error_code) == ("/a", ErrorCode.NONE)
+        assert first.partitions == [PartitionSize(EVENTS, log.size_bytes, 0)]
+        assert first.total_bytes == disk.space("/a").total_bytes
+        assert second.partitions == []
+        manager.take_offline(manager.directories[0], "gone")
+        assert completed(describe_log_dir(manager.directories[0])) == (
+            "/a",
+            ErrorCode.KAFKA_STORAGE_ERROR,
+            [],
+            -1,
+            -1,
+        )
+
+    def test_a_log_start_is_written_down_where_it_is_not_the_first_segment(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk)
+        log = create(manager)
+        append(log, "a", "b", "c")
+        log.advance_log_start_offset(2)
+        manager.checkpoint(CheckpointKind.LOG_START_OFFSET)
+        assert disk.read("/a/log-start-offset-checkpoint") == b"0\n1\nevents 0 2\n"
+        again = found(started(disk))
+        assert (again.log_start_offset, values_of(again)) == (2, ["c"])
+        check_log(again)
+
+
+def test_a_node_whose_remote_storage_is_switched_off_does_not_open_tiered_logs() -> None:
+    """They would start where their local part does, and remote storage would be emptied later."""
+    disk = CrashFileSystem()
+    config = replace(CONFIG, remote_storage_enable=True)
+    first = LogManager(disk, ["/a"], config)
+    first.start(NOW_MS)
+    first.get_or_create(TopicPartition("t", 0), None, config, NOW_MS)
+    first.shutdown(NOW_MS)
+    with pytest.raises(ConfigError, match="topic t has remote"):
+        LogManager(disk, ["/a"], config, remote_storage_system_enable=False).start(NOW_MS)
+
+
+def test_the_log_start_of_a_tiered_log_is_in_the_checkpoint_wherever_its_segments_start() -> None:
+    disk = CrashFileSystem()
+    config = replace(CONFIG, remote_storage_enable=True)
+    manager = LogManager(disk, ["/a"], config)
+    manager.start(NOW_MS)
+    manager.get_or_create(TopicPartition("t", 0), None, config, NOW_MS)
+    manager.get_or_create(TopicPartition("u", 0), None, CONFIG, NOW_MS)
+    manager.checkpoint(CheckpointKind.LOG_START_OFFSET)
+    assert disk.read("/a/log-start-offset-checkpoint") == b"0\n1\nt 0 0\n"

@@ -1,0 +1,28 @@
+"""What waits to be removed."""
+
+from __future__ import annotations
+
+from tests.support.crash_fs import CrashFileSystem
+from tidelog.storage.disk.deleted_files import DeletedFiles
+
+
+def test_files_and_directories_go_when_they_are_due_and_in_order() -> None:
+    disk = CrashFileSystem()
+    disk.makedirs("/old")
+    disk.open("/old/file", create=True)
+    disk.open("/a.deleted", create=True)
+    waiting = DeletedFiles()
+    waiting.add(["/a.deleted"], 100)
+    waiting.add(["/old"], 50)
+    assert len(waiting) == 2
+    assert waiting.remove_due(disk, 99) == 0
+    assert waiting.remove_due(disk, 100) == 2
+    assert disk.listdir("/") == []
+    assert len(waiting) == 0
+
+
+def test_what_is_gone_already_is_passed_over() -> None:
+    waiting = DeletedFiles()
+    waiting.add(["/nothing"], 1)
+    assert waiting.remove_due(CrashFileSystem(), 1) == 0
+    assert len(waiting) == 0

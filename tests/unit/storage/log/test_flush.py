@@ -1,0 +1,132 @@
+"""Making a log durable from another thread."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.crash_images import Survival
+from tests.support.logs import DIRECTORY, NOW_MS, append, open_log, values_of
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.disk.files import OsFileSystem
+
+SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
+
+
+def test_what_was_flushed_survives_and_what_was_not_may_be_lost() -> None:
+    disk = CrashFileSystem()
+    disk.makedirs("/data")
+    disk.sync_all()
+    log = open_log(disk, SMALL)
+    for _ in range(8):
+        append(log, "x" * 60)
+    plan = log.flush_plan()
+    plan.run()
+    append(log, "later")
+    log.flushed(plan, NOW_MS)
+    assert log.recovery_point == 8
+    after = open_log(disk.crash(Survival.LOSE_UNSYNCED), SMALL, recovery_point=8)
+    assert values_of(after) == ["x" * 60] * 8
+
+
+def test_a_plan_covers_every_segment_from_the_recovery_point_on() -> None:
+    log = open_log(CrashFileSystem(), SMALL)
+    for _ in range(8):
+        append(log, "x" * 60)
+    log_and_two_indexes = 3
+    assert len(log.flush_plan().files) == log_and_two_indexes * len(log.segments)
+    log.flush(NOW_MS)
+    append(log, "x")
+    assert len(log.flush_plan().files) == 2, "the log, and the index that got an entry"
+
+
+def test_names_of_new_files_are_synced_and_of_old_ones_are_not() -> None:
+    log = open_log(CrashFileSystem(), SMALL)
+    append(log, "x")
+    assert log.flush_plan().directories == (DIRECTORY, "/data")
+    log.flush(NOW_MS)
+    append(log, "x")
+    assert log.flush_plan().directories == ()
+    log.roll(NOW_MS)
+    assert log.flush_plan().directories == (DIRECTORY,)
+
+
+def test_snapshots_written_at_a_roll_are_synced_once() -> None:
+    log = open_log(CrashFileSystem(), SMALL)
+    append(log, "x", producer_id=1, producer_epoch=0, base_sequence=0)
+    log.roll(NOW_MS)
+    assert [path.rpartition("/")[2] for path in log.flush_plan().paths] == [f"{1:020d}.snapshot"]
+    log.flush(NOW_MS)
+    assert log.flush_plan().paths == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [
+        ({}, False),
+        ({"flush_messages": 3}, True),
+        ({"flush_messages": 4}, False),
+        ({"flush_ms": 500}, True),
+        ({"flush_ms": 501}, False),
+    ],
+)
+def test_a_flush_is_due_by_messages_or_by_time(settings: dict[str, int], needed: bool) -> None:
+    log = open_log(CrashFileSystem(), replace(LogConfig(), **settings))
+    assert not log.needs_flush(NOW_MS + 10_000)
+    for _ in range(3):
+        append(log, "x")
+    assert log.needs_flush(NOW_MS + 500) is needed
+    log.flush(NOW_MS + 500)
+    assert not log.needs_flush(NOW_MS + 10_000)
+
+
+def test_a_sealed_segment_waits_to_be_flushed() -> None:
+    log = open_log(CrashFileSystem())
+    append(log, "x")
+    log.roll(NOW_MS)
+    append(log, "y")
+    assert log.needs_flush(NOW_MS)
+    log.flush(NOW_MS)
+    append(log, "z")
+    assert not log.needs_flush(NOW_MS)
+
+
+def test_a_failed_fsync_is_told_and_the_recovery_point_stays() -> None:
+    disk = CrashFileSystem()
+    log = open_log(disk, SMALL)
+    append(log, "x" * 101)
+    append(log, "y")
+    disk.fail_next_fsync(".index")
+    plan = log.flush_plan()
+    with pytest.raises(StorageFailure, match=r"\.index"):
+        plan.run()
+    assert log.recovery_point == 0
+
+
+def test_a_directory_that_was_deleted_meanwhile_needs_no_sync() -> None:
+    disk = CrashFileSystem()
+    log = open_log(disk)
+    append(log, "x")
+    plan = log.flush_plan()
+    disk.rename(DIRECTORY, "/data/events-0.1-delete")
+    plan.run()
+
+
+def test_appends_go_on_while_a_plan_runs(tmp_path: Path) -> None:
+    log = open_log(OsFileSystem(), SMALL, directory=str(tmp_path / "events-0"))
+    for round_number in range(20):
+        plan = log.flush_plan()
+        thread = threading.Thread(target=plan.run)
+        thread.start()
+        for _ in range(20):
+            append(log, f"{round_number}")
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+        log.flushed(plan, NOW_MS)
+    assert log.recovery_point == 19 * 20
+    assert len(values_of(log)) == 400

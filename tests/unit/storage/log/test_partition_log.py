@@ -1,0 +1,570 @@
+"""Appending to a log, rolling it, deleting from it, and what its offsets say."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.log_checks import check_log
+from tests.support.logs import (
+    DIRECTORY,
+    NOW_MS,
+    all_records,
+    append,
+    append_marker,
+    batch,
+    end_marker,
+    open_log,
+    values_of,
+)
+from tidelog.protocol.batch import read_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.record import read_records
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log.partition_log import AppendOrigin, PartitionLog
+from tidelog.storage.segment.segment import LogSegment
+from tidelog.storage.segment.txn_index import AbortedTransaction
+
+SMALL = replace(LogConfig(), segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
+
+
+@pytest.fixture
+def disk() -> CrashFileSystem:
+    return CrashFileSystem()
+
+
+@pytest.fixture
+def log(disk: CrashFileSystem) -> PartitionLog:
+    return open_log(disk)
+
+
+def producer_batch(
+    *values: str, sequence: int, producer_id: int = 9, epoch: int = 0, **more: Any
+) -> bytearray:
+    return batch(values, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, **more)
+
+
+class TestAppend:
+    """append_as_leader."""
+
+    def test_offsets_follow_each_other_and_stand_in_the_bytes(self, log: PartitionLog) -> None:
+        assert append(log, "a", "b") == 0
+        assert append(log, "c", leader_epoch=4) == 2
+        assert log.log_end_offset == 3
+        records = log.read(2, 1_000).records
+        assert records is not None
+        header = read_header(records.read())
+        assert (header.base_offset, header.partition_leader_epoch) == (2, 4)
+        assert values_of(log) == ["a", "b", "c"]
+
+    def test_the_answer_says_where_the_batch_stands(self, log: PartitionLog) -> None:
+        append(log, "a")
+        data = batch(["b", "c"], timestamps=[NOW_MS + 3, NOW_MS])
+        info = log.append_as_leader(data, 0, NOW_MS)
+        assert (info.first_offset, info.last_offset) == (1, 2)
+        assert (info.max_timestamp, info.log_append_time) == (NOW_MS + 3, -1)
+        assert (info.log_start_offset, info.size_bytes, info.is_duplicate) == (0, len(data), False)
+
+    def test_log_append_time_is_told(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk, replace(LogConfig(), message_timestamp_type="LogAppendTime"))
+        info = log.append_as_leader(batch(["a"], timestamps=5), 0, NOW_MS + 9)
+        assert (info.max_timestamp, info.log_append_time) == (NOW_MS + 9, NOW_MS + 9)
+        assert all_records(log)[0].timestamp == NOW_MS + 9
+
+    def test_a_torn_piece_behind_the_batch_is_not_stored(self, log: PartitionLog) -> None:
+        data = batch(["a"])
+        log.append_as_leader(data + data[:30], 0, NOW_MS)
+        assert log.size_bytes == len(data)
+
+    def test_records_in_a_larger_buffer_are_stamped_in_place(self, log: PartitionLog) -> None:
+        append(log, "before")
+        request = bytearray(b"head") + batch(["a"]) + b"tail"
+        log.append_as_leader(memoryview(request)[4:-4], 7, NOW_MS)
+        assert read_header(request, 4).base_offset == 1
+        assert values_of(log) == ["before", "a"]
+
+    def test_more_bytes_than_a_segment_may_have_are_refused(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk, SMALL)
+        with pytest.raises(KafkaError) as caught:
+            append(log, "x" * 500)
+        assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+        assert log.log_end_offset == 0
+
+    def test_changed_settings_hold_from_the_next_append_on(self, log: PartitionLog) -> None:
+        append(log, "x" * 500)
+        log.update_config(replace(LogConfig(), max_message_bytes=200))
+        with pytest.raises(KafkaError) as caught:
+            append(log, "x" * 500)
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+    def test_leader_epochs_are_durable_before_their_first_record(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        append(log, "b", leader_epoch=1)
+        append(log, "c", leader_epoch=5)
+        assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(5, 2)]
+        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n5 2\n"
+
+    def test_a_new_leader_notes_its_epoch_before_any_record(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        log.assign_leader_epoch(3, log.log_end_offset)
+        assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == (1, 1)
+        assert b"3 1" in disk.read(f"{DIRECTORY}/leader-epoch-checkpoint")
+
+    def test_an_epoch_that_is_only_noted_is_durable_before_its_first_record(
+        self, disk: CrashFileSystem
+    ) -> None:
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        log.note_leader_epoch(3, log.log_end_offset)
+        assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == (1, 1)
+        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+        append(log, "b", leader_epoch=3)
+        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n3 1\n"
+        append(log, "c", leader_epoch=3)
+        assert log.written_epoch == 3
+
+    def test_an_epoch_that_was_noted_and_led_to_nothing_is_written_with_those_that_follow(
+        self, disk: CrashFileSystem
+    ) -> None:
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        log.note_leader_epoch(3, 1)
+        log.note_leader_epoch(4, 1)
+        append(log, "b", leader_epoch=4)
+        assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 1)]
+        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n2\n1 0\n4 1\n"
+
+    def test_a_noted_epoch_goes_when_its_log_is_cut(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        log.note_leader_epoch(3, 1)
+        log.truncate_to(1, NOW_MS)
+        assert log.leader_epochs.entries == [EpochEntry(1, 0)]
+        append(log, "b", leader_epoch=1)
+        assert log.leader_epochs.entries == [EpochEntry(1, 0)]
+        assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n1 0\n"
+
+
+class TestQuorum:
+    """append_as_leader for the metadata log, whose batches come with offsets and epochs."""
+
+    def test_batches_with_the_right_offsets_and_epoch_are_taken_as_they_are(self, log: PartitionLog) -> None:
+        data = batch(["a"], leader_epoch=2) + batch(["b"], base_offset=1, leader_epoch=2)
+        before = bytes(data)
+        info = log.append_as_leader(data, 2, NOW_MS, origin=AppendOrigin.RAFT)
+        assert (info.first_offset, info.last_offset) == (0, 1)
+        assert data == before
+
+    @pytest.mark.parametrize(("base_offset", "epoch"), [(0, 2), (5, 3)])
+    def test_others_are_refused(self, log: PartitionLog, base_offset: int, epoch: int) -> None:
+        append(log, "a", leader_epoch=2)
+        data = batch(["b"], base_offset=base_offset, leader_epoch=epoch)
+        with pytest.raises(KafkaError):
+            log.append_as_leader(data, 2, NOW_MS, origin=AppendOrigin.RAFT)
+        assert log.log_end_offset == 1
+
+    def test_half_a_batch_is_refused(self, log: PartitionLog) -> None:
+        data = batch(["a"], leader_epoch=2)
+        with pytest.raises(KafkaError) as caught:
+            log.append_as_leader(data[:-1], 2, NOW_MS, origin=AppendOrigin.RAFT)
+        assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+class TestFollower:
+    """append_as_follower."""
+
+    def test_batches_are_taken_as_the_leader_sent_them(self, log: PartitionLog) -> None:
+        data = batch(["a", "b"], leader_epoch=1) + batch(["c"], base_offset=2, leader_epoch=3)
+        info = log.append_as_follower(bytes(data), NOW_MS)
+        assert info is not None
+        assert (info.first_offset, info.last_offset) == (0, 2)
+        assert values_of(log) == ["a", "b", "c"]
+        assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(3, 2)]
+
+    def test_a_torn_batch_at_the_end_is_left_out(self, log: PartitionLog) -> None:
+        data = batch(["a"]) + batch(["b"], base_offset=1)[:-1]
+        log.append_as_follower(data, NOW_MS)
+        assert values_of(log) == ["a"]
+        assert log.append_as_follower(batch(["b"], base_offset=1)[:40], NOW_MS) is None
+
+    def test_offsets_may_leap_forwards_but_not_back(self, log: PartitionLog) -> None:
+        log.append_as_follower(batch(["a"], base_offset=10), NOW_MS)
+        assert log.log_end_offset == 11
+        with pytest.raises(KafkaError) as caught:
+            log.append_as_follower(batch(["b"], base_offset=10), NOW_MS)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def test_batches_that_come_together_may_be_more_than_an_index_has_room_for(
+        self, disk: CrashFileSystem
+    ) -> None:
+        log = open_log(disk, replace(LogConfig(), index_interval_bytes=1, segment_index_bytes=24))
+        data = b"".join(batch([str(at)], base_offset=at, timestamps=NOW_MS + at) for at in range(10))
+        log.append_as_follower(data, NOW_MS)
+        log.append_as_follower(batch(["10"], base_offset=10), NOW_MS)
+        assert len(log.segments.base_offsets) == 2, "the segment with the full index was rolled"
+        assert values_of(log) == [str(at) for at in range(11)]
+        assert log.segments.first.find(9) is not None
+        log.close(clean=False, now_ms=NOW_MS)
+        assert values_of(open_log(disk, log.config, clean=False)) == [str(at) for at in range(11)]
+
+    def test_whatever_fails_once_records_are_written_takes_them_back(
+        self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(LogSegment, "_index_batch", lambda *_: 1 // 0)
+            for append_one in (
+                lambda: log.append_as_follower(batch(["a"]), NOW_MS),
+                lambda: log.append_as_leader(batch(["a"]), 0, NOW_MS),
+            ):
+                with pytest.raises(ZeroDivisionError):
+                    append_one()
+        assert log.segments.active.size_bytes == 0
+        append(log, "b")
+        assert values_of(log) == ["b"]
+
+    def test_an_offset_over_64_bits_is_a_corrupt_message(self, log: PartitionLog) -> None:
+        for beyond in (2**63 - 1, 2**63 - 2):
+            with pytest.raises(KafkaError) as caught:
+                log.append_as_follower(batch(["a", "b"], base_offset=beyond), NOW_MS)
+            assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert log.log_end_offset == 0
+
+    def test_a_damaged_batch_stops_all_of_them(self, log: PartitionLog) -> None:
+        second = batch(["b"], base_offset=1)
+        second[-1] ^= 1
+        with pytest.raises(KafkaError) as caught:
+            log.append_as_follower(batch(["a"]) + second, NOW_MS)
+        assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert log.log_end_offset == 0
+
+    def test_batches_of_a_later_epoch_than_the_leaders_are_left_out(self, log: PartitionLog) -> None:
+        data = batch(["a"], leader_epoch=1) + batch(["b"], base_offset=1, leader_epoch=2)
+        log.append_as_follower(data, NOW_MS, leader_epoch=1)
+        assert values_of(log) == ["a"]
+
+    def test_transactions_are_followed(self, log: PartitionLog) -> None:
+        marker = end_marker(9, is_abort=True)
+        data = producer_batch("a", sequence=0, is_transactional=True)
+        log.append_as_leader(data, 0, NOW_MS)
+        log.append_as_leader(marker, 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+        copy = open_log(CrashFileSystem())
+        copy.append_as_follower(data + marker, NOW_MS)
+        assert copy.aborted_transactions(0, 2) == [AbortedTransaction(9, 0, 1, 2)]
+
+
+class TestProducers:
+    """Idempotent and transactional producers at the log."""
+
+    def test_a_batch_sent_again_gets_its_first_offsets_and_is_not_stored_twice(
+        self, log: PartitionLog
+    ) -> None:
+        append(log, "before")
+        for sequence in range(5):
+            log.append_as_leader(producer_batch("a", sequence=sequence), 0, NOW_MS)
+        for sequence in range(5):
+            info = log.append_as_leader(producer_batch("a", sequence=sequence), 0, NOW_MS)
+            assert (info.first_offset, info.last_offset, info.is_duplicate) == (
+                sequence + 1,
+                sequence + 1,
+                True,
+            )
+        assert log.log_end_offset == 6
+
+    def test_a_gap_in_the_sequence_is_refused_and_changes_nothing(self, log: PartitionLog) -> None:
+        log.append_as_leader(producer_batch("a", sequence=0), 0, NOW_MS)
+        for sequence, epoch, code in (
+            (2, 0, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
+            (1, -1, "INVALID_PRODUCER_EPOCH"),
+        ):
+            with pytest.raises(KafkaError) as caught:
+                log.append_as_leader(producer_batch("b", sequence=sequence, epoch=epoch), 0, NOW_MS)
+            assert caught.value.code.name == code
+        log.append_as_leader(producer_batch("b", sequence=1), 0, NOW_MS)
+        assert values_of(log) == ["a", "b"]
+
+    def test_the_state_survives_a_restart_and_a_crash(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk)
+        log.append_as_leader(producer_batch("a", "b", sequence=0), 0, NOW_MS)
+        log.close(clean=True, now_ms=NOW_MS)
+        for clean in (True, False):
+            log = open_log(disk, clean=clean)
+            assert log.append_as_leader(producer_batch("a", "b", sequence=0), 0, NOW_MS).is_duplicate
+
+    def test_readers_of_committed_records_stop_at_the_first_open_transaction(self, log: PartitionLog) -> None:
+        append(log, "a")
+        for producer_id in (1, 2):
+            data = producer_batch("t", sequence=0, producer_id=producer_id, is_transactional=True)
+            log.append_as_leader(data, 0, NOW_MS)
+        append(log, "b")
+        assert log.last_stable_offset == 1
+        append_marker(log, 1, is_abort=False)
+        assert log.last_stable_offset == 2
+        append_marker(log, 2, is_abort=True)
+        assert log.last_stable_offset == log.log_end_offset == 6
+        assert log.aborted_transactions(0, 6) == [AbortedTransaction(2, 2, 5, 6)]
+
+    def test_a_marker_counts_once_it_is_replicated(self, log: PartitionLog) -> None:
+        log.append_as_leader(producer_batch("t", sequence=0, is_transactional=True), 0, NOW_MS)
+        log.append_as_leader(end_marker(9), 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+        assert (log.high_watermark, log.last_stable_offset) == (0, 0)
+        log.advance_high_watermark(1)
+        assert log.last_stable_offset == 0
+        log.advance_high_watermark(2)
+        assert log.last_stable_offset == 2
+
+    def test_a_control_batch_that_is_no_marker_is_refused(self, log: PartitionLog) -> None:
+        builder = end_marker(9)
+        bad = bytearray(builder)
+        bad[-12] ^= 0x40
+        with pytest.raises(KafkaError):
+            log.append_as_leader(bad, 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
+        assert log.log_end_offset == 0
+
+
+class TestRoll:
+    """When a new segment begins."""
+
+    def test_a_full_segment_is_followed_by_another(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk, SMALL)
+        for index in range(12):
+            append(log, f"{index}" + "x" * 50)
+        assert len(log.segments) > 2
+        assert all(segment.size_bytes <= 400 for segment in log.segments)
+        assert [value.rstrip("x") for value in values_of(log)] == [str(index) for index in range(12)]
+        check_log(log)
+
+    def test_time_is_measured_in_the_records_own_timestamps(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk, replace(LogConfig(), segment_ms=1_000))
+        append(log, "a", timestamps=5_000)
+        append(log, "b", timestamps=6_000)
+        assert len(log.segments) == 1
+        append(log, "c", timestamps=6_001)
+        assert log.segments.base_offsets == [0, 2]
+
+    def test_the_clock_counts_for_records_without_timestamps(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk, replace(LogConfig(), segment_ms=1_000))
+        for now_ms in (NOW_MS, NOW_MS + 1_000, NOW_MS + 1_001):
+            log.append_as_leader(batch(["a"], timestamps=-1), 0, now_ms)
+        assert log.segments.base_offsets == [0, 2]
+
+    def test_jitter_rolls_earlier_and_the_same_way_each_time(self, disk: CrashFileSystem) -> None:
+        config = replace(LogConfig(), segment_ms=1_000, segment_jitter_ms=500)
+        log = open_log(disk, config)
+        jitter = log.segments.active.roll_jitter_ms
+        assert 0 <= jitter < 500
+        assert open_log(disk, config).segments.active.roll_jitter_ms == jitter
+        append(log, "a", timestamps=5_000)
+        append(log, "b", timestamps=6_001 - jitter)
+        assert len(log.segments) == 2
+
+    def test_a_full_index_rolls(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk, replace(LogConfig(), index_interval_bytes=0, segment_index_bytes=24))
+        for index in range(8):
+            append(log, "a", timestamps=NOW_MS + index)
+        assert len(log.segments) > 2
+        check_log(log)
+
+    def test_an_offset_that_does_not_fit_an_index_entry_rolls(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk)
+        log.append_as_follower(batch(["a"]), NOW_MS)
+        log.append_as_follower(batch(["b"], base_offset=2**31 - 1), NOW_MS)
+        log.append_as_follower(batch(["c"], base_offset=2**31), NOW_MS)
+        log.append_as_follower(batch(["d"], base_offset=2**33), NOW_MS)
+        assert log.segments.base_offsets == [0, 2**31, 2**33]
+        assert values_of(log) == ["a", "b", "c", "d"]
+
+    def test_rolling_an_empty_segment_keeps_it(self, log: PartitionLog) -> None:
+        assert log.roll(NOW_MS).base_offset == 0
+        assert len(log.segments) == 1
+
+    def test_a_sealed_segment_ends_its_time_index_with_its_largest_timestamp(self, log: PartitionLog) -> None:
+        append(log, "a", timestamps=NOW_MS + 50)
+        append(log, "b", timestamps=NOW_MS)
+        log.roll(NOW_MS)
+        assert log.segments.first.time_index.last_entry == (NOW_MS + 50, 0)
+
+    def test_the_producers_are_written_down_at_each_roll(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk)
+        log.append_as_leader(producer_batch("a", sequence=0), 0, NOW_MS)
+        log.roll(NOW_MS)
+        assert disk.exists(f"{DIRECTORY}/00000000000000000001.snapshot")
+
+    def test_the_scheduler_may_ask_for_a_roll_by_the_clock(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk, replace(LogConfig(), segment_ms=1_000))
+        assert not log.maybe_roll(NOW_MS + 10_000)
+        append(log, "a")
+        assert not log.maybe_roll(NOW_MS + 1_000)
+        assert log.maybe_roll(NOW_MS + 1_001)
+        assert not log.maybe_roll(NOW_MS + 9_000)
+
+
+class TestDeletion:
+    """DeleteRecords and retention."""
+
+    def filled(self, disk: CrashFileSystem, **settings: Any) -> PartitionLog:
+        log = open_log(disk, replace(SMALL, **settings))
+        for index in range(12):
+            append(log, f"{index}" + "x" * 50, timestamps=NOW_MS + index)
+        return log
+
+    def test_deleted_records_are_hidden_at_once(self, log: PartitionLog) -> None:
+        append(log, "a", "b", "c")
+        assert log.advance_log_start_offset(2)
+        assert not log.advance_log_start_offset(1)
+        assert values_of(log) == ["c"]
+        with pytest.raises(KafkaError) as caught:
+            log.read(1, 100)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def test_the_log_start_never_passes_the_high_watermark(self, log: PartitionLog) -> None:
+        log.append_as_leader(batch(["a"]), 0, NOW_MS)
+        with pytest.raises(KafkaError) as caught:
+            log.advance_log_start_offset(1)
+        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+    def test_segments_below_the_log_start_are_renamed_and_later_unlinked(self, disk: CrashFileSystem) -> None:
+        log = self.filled(disk, file_delete_delay_ms=1_000)
+        second = log.segments.base_offsets[1]
+        log.advance_log_start_offset(second)
+        assert log.apply_retention(NOW_MS) == 1
+        gone = sorted(name for name in disk.listdir(DIRECTORY) if name.startswith("0" * 20))
+        assert gone == [f"{'0' * 20}{kind}.deleted" for kind in (".index", ".log", ".timeindex")]
+        assert log.delete_expired_files(NOW_MS + 999) == 0
+        assert log.delete_expired_files(NOW_MS + 1_000) == 3
+        assert not [name for name in disk.listdir(DIRECTORY) if ".deleted" in name]
+
+    def test_size_takes_the_oldest_and_moves_the_log_start(self, disk: CrashFileSystem) -> None:
+        log = self.filled(disk, retention_bytes=500)
+        assert log.apply_retention(NOW_MS) > 0
+        assert log.log_start_offset == log.segments.first.base_offset > 0
+        assert 500 <= log.size_bytes < 900
+        assert log.apply_retention(NOW_MS) == 0
+
+    def test_age_takes_everything_and_leaves_an_empty_active_segment(self, disk: CrashFileSystem) -> None:
+        log = self.filled(disk, retention_ms=1_000)
+        assert log.apply_retention(NOW_MS + 1_000) == 0
+        assert log.apply_retention(NOW_MS + 5_000) > 2
+        assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (12, 12, 0)
+        assert log.segments.base_offsets == [12]
+        assert append(log, "next") == 12
+
+    def test_without_the_delete_policy_age_and_size_do_not_count(self, disk: CrashFileSystem) -> None:
+        log = self.filled(disk, retention_ms=0, retention_bytes=0, cleanup_policy=("compact",))
+        assert log.apply_retention(NOW_MS + 10**9) == 0
+
+    def test_a_slice_that_was_read_before_stays_readable(self, disk: CrashFileSystem) -> None:
+        log = self.filled(disk, retention_ms=1_000, file_delete_delay_ms=0)
+        found = log.read(0, 10_000).records
+        assert found is not None
+        before = found.read()
+        log.apply_retention(NOW_MS + 5_000)
+        log.delete_expired_files(NOW_MS + 5_000)
+        assert found.read() == before
+        assert len(read_records(before)) == 1
+
+
+class TestFailures:
+    """A write that fails leaves the log as it was."""
+
+    @pytest.mark.parametrize("free_bytes", [0, 1, 60, 100])
+    def test_a_full_disk_refuses_the_batch_and_nothing_else(self, free_bytes: int) -> None:
+        disk = CrashFileSystem()
+        log = open_log(disk, replace(LogConfig(), index_interval_bytes=0))
+        for index in range(3):
+            append(log, "a", timestamps=NOW_MS + index)
+        disk.free_bytes = free_bytes
+        size_bytes = log.size_bytes
+        with pytest.raises(KafkaError) as caught:
+            append(log, "b" * 40)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (log.size_bytes, log.log_end_offset) == (size_bytes, 3)
+        assert values_of(log) == ["a"] * 3
+        check_log(log)
+        disk.free_bytes = None
+        assert append(log, "c") == 3
+        check_log(log)
+        reopened = open_log(disk)
+        assert values_of(reopened) == ["a", "a", "a", "c"]
+
+    @pytest.mark.parametrize("spare_bytes", [0, 5, 8, 35])
+    def test_an_index_that_does_not_fit_keeps_the_segment_from_being_sealed(self, spare_bytes: int) -> None:
+        disk = CrashFileSystem()
+        log = open_log(disk, replace(LogConfig(), index_interval_bytes=0))
+        for index in range(3):
+            append(log, "a", timestamps=NOW_MS + index)
+        disk.free_bytes = spare_bytes
+        with pytest.raises(KafkaError) as caught:
+            log.roll(NOW_MS)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        check_log(log)
+        disk.free_bytes = None
+        assert append(log, "c", timestamps=NOW_MS + 4) == 3
+        log.roll(NOW_MS)
+        assert values_of(log) == ["a", "a", "a", "c"]
+        check_log(log)
+
+    def test_a_roll_that_fails_leaves_no_segment_behind(self) -> None:
+        disk = FailingCreate()
+        log = open_log(disk)
+        append(log, "a")
+        disk.refused = ".timeindex"
+        with pytest.raises(KafkaError) as caught:
+            log.roll(NOW_MS)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert [name for name in disk.listdir(DIRECTORY) if name.endswith(".log")] == [f"{0:020d}.log"]
+        disk.refused = None
+        assert append(log, "b") == 1
+        assert log.roll(NOW_MS).base_offset == 2
+        check_log(log)
+
+    def test_an_epoch_that_could_not_be_written_is_not_assumed(self) -> None:
+        disk = FailingCreate()
+        log = open_log(disk)
+        append(log, "a", leader_epoch=1)
+        disk.refused = "leader-epoch-checkpoint"
+        with pytest.raises(KafkaError):
+            append(log, "b", leader_epoch=2)
+        assert log.leader_epochs.entries == [EpochEntry(1, 0)]
+        disk.refused = None
+        append(log, "b", leader_epoch=2)
+        assert b"2 1" in disk.read(f"{DIRECTORY}/leader-epoch-checkpoint")
+
+    def test_after_a_failed_fsync_the_log_takes_no_more_writes(self, disk: CrashFileSystem) -> None:
+        log = open_log(disk)
+        append(log, "a")
+        disk.fail_next_fsync(".log")
+        with pytest.raises(StorageFailure):
+            log.flush(NOW_MS)
+        assert log.recovery_point == 0
+        for write in (lambda: append(log, "b"), lambda: log.truncate_to(0), lambda: log.apply_retention(0)):
+            with pytest.raises(KafkaError) as caught:
+                write()
+            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert values_of(log) == ["a"]
+
+
+class FailingCreate(CrashFileSystem):
+    """A disk that refuses to make files whose path contains `refused`."""
+
+    refused: str | None = None
+
+    def open(self, path: str, *, create: bool) -> Any:
+        if create and not self.exists(path):
+            self._refuse(path)
+        return super().open(path, create=create)
+
+    def create(self, path: str) -> None:
+        self._refuse(path)
+        super().create(path)
+
+    def _refuse(self, path: str) -> None:
+        if self.refused is not None and self.refused in path:
+            raise OSError(errno.EIO, "Input/output error", path)

@@ -1,0 +1,373 @@
+"""The border between a log's local and its remote part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.logs import DIRECTORY, NOW_MS, append, append_marker, batch, open_log, values_of
+from tests.support.tiered_logs import TIERED, three_segments, tiered_log
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import Offset
+from tidelog.protocol.steps import completed
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log.partition_log import PartitionLog
+
+
+def test_an_offset_that_only_remote_storage_has_is_told_apart_from_one_that_nobody_has() -> None:
+    log = three_segments(highest_remote=3)
+    log.apply_retention(NOW_MS)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 6)
+    for offset, code in (
+        (0, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE),
+        (3, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE),
+        (7, ErrorCode.OFFSET_OUT_OF_RANGE),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            log.read(offset, 1_000)
+        assert refused.value.code is code, offset
+    assert log.read(4, 1_000).records is not None
+    log.advance_log_start_offset_from_remote(2)
+    with pytest.raises(KafkaError) as refused:
+        log.read(1, 1_000)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_kafka_16073_no_offset_is_ever_out_of_range_while_segments_move() -> None:
+    """At each step of retention an offset is local, or said to be remote."""
+    log = three_segments(highest_remote=3)
+    steps = []
+
+    def look() -> None:
+        for offset in range(log.log_end_offset):
+            try:
+                found = log.read(offset, 1_000).records
+                assert found is not None
+                assert found.read()
+            except KafkaError as error:
+                assert error.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
+        steps.append(log.local_log_start_offset)
+
+    look()
+    expired = log.expire_segments(NOW_MS)
+    look()
+    for segment in expired:
+        log.remove_expired([segment], NOW_MS)
+        look()
+    assert steps == [0, 4, 4, 4]
+
+
+def test_kafka_15352_segments_go_only_after_the_log_start_is_durable() -> None:
+    seen: list[tuple[Offset, int]] = []
+
+    class Observer:
+        def log_start_offset_changed(self, log: PartitionLog) -> None:
+            seen.append((log.log_start_offset, len(log.segments)))
+
+        def recovery_point_lowered(self, log: PartitionLog) -> None:
+            raise AssertionError("nothing is cut")
+
+    log = three_segments(highest_remote=3)
+    log.observer = Observer()
+    log.advance_log_start_offset(1)
+    log.apply_retention(NOW_MS)
+    assert seen == [(1, 4)]
+
+
+def test_kafka_20732_a_new_leader_keeps_everything_until_it_knows_what_is_remote() -> None:
+    log = three_segments(highest_remote=5)
+    log.forget_remote_log()
+    assert log.apply_retention(NOW_MS) == 0
+    log.note_highest_offset_in_remote_storage(5)
+    assert log.apply_retention(NOW_MS) == 3
+
+
+def test_what_is_known_to_be_remote_never_falls() -> None:
+    log = three_segments(highest_remote=3)
+    log.note_highest_offset_in_remote_storage(1)
+    assert log.highest_offset_in_remote_storage == 3
+    log.forget_remote_log()
+    log.note_highest_offset_in_remote_storage(-1)
+    assert (log.highest_offset_in_remote_storage, log.is_remote_log_known) == (3, True)
+
+
+def test_a_follower_notes_only_what_it_has_copied_of_what_is_remote() -> None:
+    log = three_segments(highest_remote=100)
+    assert log.highest_offset_in_remote_storage == 5
+
+
+def test_a_log_that_is_cut_no_longer_takes_for_remote_what_it_will_write_anew() -> None:
+    log = three_segments(highest_remote=5)
+    log.truncate_to(3, NOW_MS, below_high_watermark=True)
+    assert log.highest_offset_in_remote_storage == log.log_end_offset - 1 == 1
+    append(log, "other", leader_epoch=1)
+    log.roll(NOW_MS)
+    assert [segment.base_offset for segment in log.expire_segments(NOW_MS)] == [0]
+
+
+def test_an_untiered_log_notes_nothing_and_starts_where_its_local_part_does() -> None:
+    log = three_segments(replace(TIERED, remote_storage_enable=False, retention_bytes=0))
+    log.note_highest_offset_in_remote_storage(3)
+    assert (log.highest_offset_in_remote_storage, log.is_remote_log_known) == (-1, False)
+    assert not log.advance_log_start_offset_from_remote(2)
+    log.apply_retention(NOW_MS)
+    assert log.log_start_offset == log.local_log_start_offset == 6
+
+
+def test_a_node_without_remote_storage_treats_the_topic_as_untiered() -> None:
+    disk = CrashFileSystem()
+    log = PartitionLog.open(
+        disk,
+        DIRECTORY,
+        open_log(CrashFileSystem()).topic_partition,
+        None,
+        TIERED,
+        now_ms=NOW_MS,
+        clean=False,
+        remote_storage_system_enable=False,
+    )
+    assert not log.remote_log_enabled
+    log.update_config(TIERED)
+    assert not log.remote_log_enabled
+
+
+def test_the_log_start_rises_past_the_local_start_and_takes_it_along() -> None:
+    log = three_segments(highest_remote=1)
+    log.apply_retention(NOW_MS)
+    assert log.local_log_start_offset == 2
+    assert log.advance_log_start_offset_from_remote(5)
+    assert (log.log_start_offset, log.local_log_start_offset) == (5, 5)
+    assert log.apply_retention(NOW_MS) == 1, "a segment below the log start goes though it was never copied"
+    assert (log.log_start_offset, log.local_log_start_offset) == (5, 5)
+
+
+def test_remote_retention_cannot_move_the_log_start_past_the_high_watermark() -> None:
+    log = tiered_log()
+    log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    with pytest.raises(KafkaError, match="high watermark"):
+        log.advance_log_start_offset_from_remote(1)
+
+
+def test_kip_950_without_copying_local_retention_moves_the_log_start() -> None:
+    log = three_segments(
+        replace(TIERED, remote_log_copy_disable=True, retention_bytes=79, local_retention_bytes=-2)
+    )
+    log.apply_retention(NOW_MS)
+    assert log.log_start_offset == log.local_log_start_offset == 4
+
+
+def test_tiering_that_is_switched_off_leaves_the_log_with_its_local_part() -> None:
+    log = three_segments(highest_remote=3)
+    log.apply_retention(NOW_MS)
+    log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
+    assert log.log_start_offset == log.local_log_start_offset == 4
+    assert (log.highest_offset_in_remote_storage, log.is_remote_log_known) == (-1, False)
+    assert log.leader_epochs.entries == [EpochEntry(0, 4)]
+    log.update_config(TIERED)
+    assert log.remote_log_enabled
+    assert log.apply_retention(NOW_MS) == 0, "nothing is known to be remote"
+
+
+def test_the_active_segment_is_rolled_when_it_is_due_so_that_it_can_be_copied() -> None:
+    log = tiered_log(replace(TIERED, local_retention_ms=1_000, local_retention_bytes=-1))
+    append(log, "a", timestamps=NOW_MS)
+    log.note_highest_offset_in_remote_storage(-1)
+    assert log.apply_retention(NOW_MS + 1_000) == 0
+    assert len(log.segments) == 1
+    assert log.apply_retention(NOW_MS + 1_001) == 0
+    assert log.segments.base_offsets == [0, 1]
+    log.note_highest_offset_in_remote_storage(0)
+    assert log.apply_retention(NOW_MS + 1_001) == 1
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, 1)
+
+
+def test_opening_keeps_start_and_epochs_of_what_is_only_remote() -> None:
+    disk = CrashFileSystem()
+    log = tiered_log(disk=disk)
+    for epoch in range(3):
+        append(log, "a", "b", leader_epoch=epoch)
+        log.roll(NOW_MS)
+    log.note_highest_offset_in_remote_storage(3)
+    log.apply_retention(NOW_MS)
+    log.advance_log_start_offset(1)
+    log.close(clean=True, now_ms=NOW_MS)
+    for clean in (True, False):
+        opened = tiered_log(disk=disk, log_start_offset=1, clean=clean, recovery_point=6)
+        assert (opened.log_start_offset, opened.local_log_start_offset) == (1, 4)
+        assert (opened.high_watermark, opened.log_end_offset) == (4, 6)
+        assert opened.leader_epochs.entries == [EpochEntry(0, 1), EpochEntry(1, 2), EpochEntry(2, 4)]
+        opened.close(clean=True, now_ms=NOW_MS)
+    untiered = tiered_log(
+        replace(TIERED, remote_storage_enable=False), disk=disk, log_start_offset=1, clean=True
+    )
+    assert (untiered.log_start_offset, untiered.local_log_start_offset) == (4, 4)
+
+
+def test_a_cut_below_the_local_part_keeps_what_is_remote() -> None:
+    log = tiered_log()
+    for epoch in range(3):
+        append(log, "a", "b", leader_epoch=epoch)
+        log.roll(NOW_MS)
+    log.note_highest_offset_in_remote_storage(3)
+    log.apply_retention(NOW_MS)
+    assert log.truncate_to(3, NOW_MS, below_high_watermark=True)
+    assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 3, 3)
+    assert log.leader_epochs.entries == [EpochEntry(0, 0), EpochEntry(1, 2)]
+    assert log.highest_offset_in_remote_storage == 2
+    append(log, "c", leader_epoch=5)
+    assert values_of(log, 3) == ["c"]
+
+
+def test_a_follower_goes_on_behind_what_is_remote() -> None:
+    disk = CrashFileSystem()
+    leader = tiered_log()
+    for index, epoch in enumerate((0, 2, 5)):
+        append(leader, "a", "b", leader_epoch=epoch, producer_id=7, producer_epoch=0, base_sequence=index * 2)
+        leader.roll(NOW_MS)
+    path = leader.producers.snapshots.path(4)
+    snapshot = leader.fs.read(path)
+    log = tiered_log(disk=disk)
+    append(log, "old", producer_id=9, producer_epoch=0, base_sequence=0)
+    log.flush(NOW_MS)
+    log.restart_from_remote(
+        log_start_offset=1,
+        local_log_start_offset=4,
+        leader_epochs=leader.leader_epochs.entries,
+        producer_snapshot=snapshot,
+        now_ms=NOW_MS,
+    )
+    for opened in (log, tiered_log(disk=disk, log_start_offset=1, recovery_point=4)):
+        assert (opened.log_start_offset, opened.local_log_start_offset) == (1, 4)
+        assert (opened.high_watermark, opened.log_end_offset) == (4, 4)
+        assert opened.leader_epochs.entries == [EpochEntry(0, 1), EpochEntry(2, 2)]
+        assert list(opened.producers.producers) == [7]
+    copied = leader.read(4, 1_000).records
+    assert copied is not None
+    log.append_as_follower(copied.read(), NOW_MS)
+    assert values_of(log, 4) == ["a", "b"]
+
+
+def test_a_restart_at_a_lower_offset_takes_the_recovery_point_along() -> None:
+    """Else records that are written there anew would pass for durable."""
+    log = three_segments(highest_remote=5)
+    log.apply_retention(NOW_MS)
+    log.flush(NOW_MS)
+    log.truncate_to(3, NOW_MS, below_high_watermark=True)
+    assert log.recovery_point == log.log_end_offset == 3
+
+
+def test_an_open_transaction_of_the_remote_part_holds_the_last_stable_offset() -> None:
+    leader = tiered_log()
+    append(leader, "a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    leader.roll(NOW_MS)
+    log = tiered_log()
+    log.restart_from_remote(
+        log_start_offset=0,
+        local_log_start_offset=1,
+        leader_epochs=leader.leader_epochs.entries,
+        producer_snapshot=leader.fs.read(leader.producers.snapshots.path(1)),
+        now_ms=NOW_MS,
+    )
+    assert log.last_stable_offset == 0
+    append_marker(log, 7, is_abort=False)
+    assert log.last_stable_offset == 2
+
+
+def test_a_damaged_producer_snapshot_stops_the_restart_before_anything_is_lost() -> None:
+    log = three_segments(highest_remote=3)
+    with pytest.raises(KafkaError) as refused:
+        log.restart_from_remote(
+            log_start_offset=0,
+            local_log_start_offset=9,
+            leader_epochs=[EpochEntry(0, 0)],
+            producer_snapshot=b"no snapshot",
+            now_ms=NOW_MS,
+        )
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 6
+    append(log, "goes on")
+
+
+def test_a_log_without_remote_storage_is_not_restarted_behind_it() -> None:
+    log = open_log(CrashFileSystem())
+    append(log, "kept")
+    with pytest.raises(KafkaError) as refused:
+        log.restart_from_remote(
+            log_start_offset=0,
+            local_log_start_offset=9,
+            leader_epochs=[],
+            producer_snapshot=None,
+            now_ms=NOW_MS,
+        )
+    assert refused.value.code is ErrorCode.INVALID_CONFIG
+    assert values_of(log) == ["kept"]
+
+
+def test_local_look_ups_by_timestamp_begin_at_the_local_start() -> None:
+    log = tiered_log()
+    for index in range(3):
+        append(log, "a", "b", timestamps=[index * 10, index * 10 + 5])
+        log.roll(NOW_MS)
+    log.note_highest_offset_in_remote_storage(1)
+    log.apply_retention(NOW_MS)
+    found = completed(log.offset_for_timestamp(0))
+    assert found is not None
+    assert (found.offset, found.timestamp) == (2, 10)
+
+
+def test_kafka_keeps_the_default_of_a_log_without_limits() -> None:
+    log = three_segments(replace(LogConfig(), remote_storage_enable=True), highest_remote=5)
+    assert log.apply_retention(NOW_MS) == 0
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_epochs_that_were_rebuilt_from_local_records_do_not_raise_the_log_start_at_any_later_start(
+    damage: str,
+) -> None:
+    """Else the next leader would delete what is in remote storage as below the log start."""
+    disk = CrashFileSystem()
+    log = tiered_log(disk=disk)
+    for epoch in range(3):
+        append(log, "a", "b", leader_epoch=epoch)
+        log.roll(NOW_MS)
+    log.note_highest_offset_in_remote_storage(3)
+    log.apply_retention(NOW_MS)
+    log.close(clean=True, now_ms=NOW_MS)
+    path = f"{log.directory}/leader-epoch-checkpoint"
+    if damage == "gone":
+        disk.unlink(path)
+    else:
+        file = disk.open(path, create=False)
+        file.truncate(file.size() - 3)
+        file.close()
+    for epoch in (7, 8):
+        opened = tiered_log(disk=disk, clean=True)
+        assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
+        append(opened, "c", leader_epoch=epoch)
+        opened.close(clean=True, now_ms=NOW_MS)
+
+
+def test_a_default_of_compaction_gives_up_nothing_of_a_tiered_log_now_or_at_the_next_start() -> None:
+    """A broker's log.cleanup.policy may change under topics that have none of their own, and change back."""
+    disk = CrashFileSystem()
+    log = tiered_log(disk=disk)
+    for _ in range(3):
+        append(log, "a", "b")
+        log.roll(NOW_MS)
+    log.note_highest_offset_in_remote_storage(3)
+    log.apply_retention(NOW_MS)
+    compacted = replace(TIERED, cleanup_policy=("compact",))
+    log.update_config(compacted)
+    assert not log.remote_log_enabled
+    assert (log.log_start_offset, log.local_log_start_offset) == (0, 4)
+    log.close(clean=True, now_ms=NOW_MS)
+    opened = tiered_log(compacted, disk=disk, clean=True)
+    assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
+    opened.update_config(TIERED)
+    assert opened.remote_log_enabled
+    assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
+    opened.update_config(replace(compacted, remote_storage_enable=False))
+    assert opened.log_start_offset == 4

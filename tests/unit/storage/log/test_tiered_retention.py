@@ -1,0 +1,170 @@
+"""Which local segments a tiered log drops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.log.retention import LogBounds
+from tidelog.storage.log.tiered_retention import RemoteBounds, is_tiered, local_retention
+
+TIERED = replace(LogConfig(), remote_storage_enable=True, retention_ms=-1, retention_bytes=-1)
+
+
+@dataclass
+class FakeSegment:
+    base_offset: int
+    size_bytes: int = 100
+    timestamp: int = 0
+
+    def largest_timestamp(self) -> int:
+        return self.timestamp
+
+
+def retained(
+    config: LogConfig,
+    *,
+    log_start: int = 0,
+    local_start: int = 0,
+    high_watermark: int = 40,
+    highest_remote: int = -1,
+    is_known: bool = True,
+    timestamps: tuple[int, ...] = (0, 0, 0, 0),
+    last_size: int = 100,
+) -> tuple[list[int], bool]:
+    """Base offsets of those that go, of segments at 0, 10, 20 and an active one at 30; whether it rolls."""
+    segments = [FakeSegment(index * 10, 100, timestamp) for index, timestamp in enumerate(timestamps)]
+    segments[-1].size_bytes = last_size
+    found = local_retention(
+        segments,
+        config,
+        LogBounds(log_start, high_watermark, 40),
+        RemoteBounds(local_start, highest_remote, is_known),
+        now_ms=1_000,
+    )
+    return [segment.base_offset for segment in found.expired], found.rolls
+
+
+def test_the_local_limits_count_and_not_the_total_ones() -> None:
+    config = replace(
+        TIERED, retention_ms=10, local_retention_ms=-1, retention_bytes=10, local_retention_bytes=-1
+    )
+    assert retained(config, highest_remote=39) == ([], False)
+    assert retained(replace(TIERED, local_retention_bytes=200), highest_remote=39) == ([0, 10], False)
+    config = replace(TIERED, local_retention_ms=500)
+    assert retained(config, highest_remote=39, timestamps=(1, 1, 900, 900)) == ([0, 10], False)
+
+
+def test_without_local_limits_the_total_ones_count_for_the_local_part() -> None:
+    assert retained(replace(TIERED, retention_bytes=200), highest_remote=39) == ([0, 10], False)
+    config = replace(TIERED, retention_ms=500)
+    assert retained(config, highest_remote=39, timestamps=(1, 900, 1, 1)) == ([0], False)
+
+
+@pytest.mark.parametrize(
+    ("highest_remote", "gone"), [(-1, []), (8, []), (9, [0]), (18, [0]), (29, [0, 10, 20])]
+)
+def test_what_is_not_in_remote_storage_stays_however_old(highest_remote: int, gone: list[int]) -> None:
+    config = replace(TIERED, local_retention_ms=0, local_retention_bytes=0)
+    assert retained(config, highest_remote=highest_remote)[0] == gone
+
+
+def test_the_active_segment_is_rolled_once_it_is_the_last_that_is_due() -> None:
+    config = replace(TIERED, local_retention_ms=500)
+    assert retained(config, highest_remote=29) == ([0, 10, 20], True)
+    assert retained(config, highest_remote=19) == ([0, 10], False)
+    assert retained(config, highest_remote=29, last_size=0) == ([0, 10, 20], False)
+    assert retained(config, highest_remote=29, timestamps=(0, 0, 0, 900)) == ([0, 10, 20], False)
+
+
+def test_the_active_segment_never_goes_itself() -> None:
+    config = replace(TIERED, local_retention_ms=0)
+    assert retained(config, highest_remote=39) == ([0, 10, 20], True)
+
+
+def test_kafka_20732_nothing_goes_by_size_or_time_before_it_is_known_what_is_remote() -> None:
+    config = replace(TIERED, local_retention_ms=0, local_retention_bytes=0)
+    assert retained(config, highest_remote=39, is_known=False) == ([], False)
+    assert retained(config, highest_remote=39, is_known=False, log_start=25, local_start=25) == (
+        [0, 10],
+        False,
+    )
+
+
+def test_what_is_below_the_log_start_goes_also_when_it_was_never_copied() -> None:
+    assert retained(TIERED, log_start=25, local_start=25) == ([0, 10], False)
+
+
+def test_what_is_beyond_the_high_watermark_stays() -> None:
+    config = replace(TIERED, local_retention_bytes=0)
+    assert retained(config, highest_remote=39, high_watermark=19) == ([0], False)
+
+
+def test_kip_950_without_copying_the_total_limits_count_and_nothing_has_to_be_remote() -> None:
+    config = replace(TIERED, remote_log_copy_disable=True, retention_bytes=200)
+    assert retained(config) == ([0, 10], False)
+    assert retained(config, is_known=False) == ([0, 10], False)
+    config = replace(TIERED, remote_log_copy_disable=True, retention_ms=500)
+    assert retained(config) == ([0, 10, 20, 30], False)
+
+
+def test_kip_1161_an_empty_policy_keeps_for_ever_but_not_locally() -> None:
+    config = replace(TIERED, cleanup_policy=(), local_retention_bytes=200)
+    assert retained(config, highest_remote=39) == ([0, 10], False)
+    assert retained(replace(config, remote_log_copy_disable=True, retention_bytes=0)) == ([], False)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "__consumer_offsets",
+        "__transaction_state",
+        "__share_group_state",
+        "__remote_log_metadata",
+        "__cluster_metadata",
+    ],
+)
+def test_internal_topics_are_never_tiered(topic: str) -> None:
+    assert is_tiered(TopicPartition("t", 0), TIERED, is_system_enabled=True)
+    assert not is_tiered(TopicPartition(topic, 0), TIERED, is_system_enabled=True)
+
+
+def test_a_log_is_tiered_only_when_node_and_topic_want_it_and_it_is_not_compacted() -> None:
+    name = TopicPartition("t", 0)
+    assert not is_tiered(name, TIERED, is_system_enabled=False)
+    assert not is_tiered(name, replace(TIERED, remote_storage_enable=False), is_system_enabled=True)
+    for policy in (("compact",), ("compact", "delete")):
+        assert not is_tiered(name, replace(TIERED, cleanup_policy=policy), is_system_enabled=True)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_whatever_goes_is_a_run_from_the_start_that_is_remote_or_below_the_log_start(
+    data: st.DataObject,
+) -> None:
+    draw = data.draw
+    log_start = draw(st.integers(0, 40))
+    local_start = draw(st.integers(log_start, 40))
+    highest_remote = draw(st.integers(-1, 39))
+    limits = st.sampled_from([-2, -1, 0, 150, 500])
+    config = replace(TIERED, local_retention_ms=draw(limits), local_retention_bytes=draw(limits))
+    high_watermark = draw(st.integers(local_start, 40))
+    gone, _ = retained(
+        config,
+        log_start=log_start,
+        local_start=local_start,
+        high_watermark=high_watermark,
+        highest_remote=highest_remote,
+        is_known=draw(st.booleans()),
+        timestamps=tuple(draw(st.lists(st.sampled_from([0, 499, 900]), min_size=4, max_size=4))),
+    )
+    assert gone == [0, 10, 20][: len(gone)]
+    for base_offset in gone:
+        end = base_offset + 10
+        assert end <= max(highest_remote + 1, log_start)
+        assert end <= high_watermark

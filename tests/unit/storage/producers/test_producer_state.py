@@ -1,0 +1,457 @@
+"""Producer state against what Kafka's own class answered, and rule by rule."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.paths import GOLDEN_FILES
+from tests.support.producer_batches import data_header, marker_header
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.log.validation import AppendOrigin
+from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
+from tidelog.storage.producers.producer_state import CompletedTransaction, ProducerStateManager
+from tidelog.storage.producers.transaction_marker import EndTransactionMarker
+
+TRANSCRIPT = GOLDEN_FILES / "storage" / "producers.transcript"
+HIGHEST_SEQUENCE = 2**31 - 1
+PARTITION = TopicPartition("t", 0)
+CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR, AppendOrigin.REPLICATION
+
+
+class Log:
+    """A partition's producers with just enough of a log around them to append."""
+
+    def __init__(self, disk: CrashFileSystem | None = None, expiration_ms: int = 5000) -> None:
+        self.disk = disk or CrashFileSystem()
+        self.disk.makedirs("/t-0")
+        self.producers = ProducerStateManager(PARTITION, self.disk, "/t-0", expiration_ms)
+        self.end = 0
+        self.high_watermark = 0
+
+    def data(
+        self,
+        producer_id: int,
+        epoch: int,
+        sequence: int,
+        count: int = 1,
+        *,
+        transactional: bool = False,
+        origin: AppendOrigin = CLIENT,
+        timestamp: int = 0,
+    ) -> BatchMetadata | None:
+        header = data_header(
+            producer_id, epoch, sequence, count, transactional=transactional, timestamp=timestamp
+        )
+        duplicate = self.producers.check(header, self.end, origin)
+        if duplicate is None:
+            assert self.producers.update(header, self.end) is None
+            self.end += count
+            self.producers.map_end_offset = self.end
+        return duplicate
+
+    def marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        *,
+        coordinator_epoch: int = 0,
+        abort: bool = False,
+        version: int = 0,
+        origin: AppendOrigin = COORDINATOR,
+        timestamp: int = 0,
+    ) -> tuple[CompletedTransaction, int] | None:
+        """The completed transaction, if any, and the last stable offset that goes into the index."""
+        header = marker_header(producer_id, epoch, timestamp)
+        marker = EndTransactionMarker(abort, coordinator_epoch, timestamp)
+        assert self.producers.check(header, self.end, origin, marker, transaction_version=version) is None
+        completed = self.producers.update(header, self.end, marker)
+        self.end += 1
+        self.producers.map_end_offset = self.end
+        if completed is None:
+            return None
+        last_stable_offset = self.producers.last_stable_offset_after(completed)
+        self.producers.complete_transaction(completed)
+        return completed, last_stable_offset
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        return self.producers.first_unstable_offset(self.high_watermark)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
+    return pytest.raises(KafkaError, check=lambda error: error.code is code)
+
+
+# -- Kafka's answers
+
+
+def show(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def show_entry(entry: ProducerEntry | None) -> str:
+    if entry is None:
+        return "none"
+    batches = ",".join(
+        f"{one.first_sequence}-{one.last_sequence}@{one.first_offset}" for one in entry.batches
+    )
+    return (
+        f"{entry.producer_id} {entry.producer_epoch} {entry.coordinator_epoch} {entry.last_timestamp} "
+        f"{show(entry.transaction_first_offset)} [{batches}]"
+    )
+
+
+def perform(log: Log, operation: str, *words: str) -> str:
+    """One step of the transcript; its result as the transcript writes it."""
+    try:
+        if operation == "data":
+            producer_id, epoch, sequence, count, transactional = map(int, words[:5])
+            duplicate = log.data(
+                producer_id,
+                epoch,
+                sequence,
+                count,
+                transactional=bool(transactional),
+                origin=AppendOrigin[words[5]],
+                timestamp=int(words[7]),
+            )
+            if duplicate is None:
+                return "ok"
+            return f"duplicate {duplicate.first_offset} {duplicate.last_offset} {duplicate.timestamp}"
+        if operation == "marker":
+            producer_id, epoch, coordinator_epoch, abort, version, _, timestamp = map(int, words)
+            ended = log.marker(
+                producer_id,
+                epoch,
+                coordinator_epoch=coordinator_epoch,
+                abort=bool(abort),
+                version=version,
+                timestamp=timestamp,
+            )
+            if ended is None:
+                return "ok"
+            (_, first, last, is_aborted), last_stable_offset = ended
+            return f"completed {first} {last} {int(is_aborted)} {last_stable_offset}"
+    except KafkaError as error:
+        return error.code.name
+    if operation == "hw":
+        log.high_watermark = int(words[0])
+        return "ok"
+    assert operation == "expire"
+    log.producers.remove_expired(int(words[0]))
+    return str(sorted(log.producers.producers)).replace(" ", "")
+
+
+def test_it_answers_as_kafkas_producer_state_manager_did(log: Log) -> None:
+    lines = [line for line in TRANSCRIPT.read_text().splitlines() if not line.startswith("#")]
+    assert len(lines) == 700
+    for number, line in enumerate(lines, 1):
+        command, _, rest = line.partition(" -> ")
+        result, entry, unstable, undecided = rest.split(" | ")
+        where = f"step {number}: {line}"
+        operation, *words = command.split()
+        assert perform(log, operation, *words) == result, where
+        if entry != "none":
+            assert show_entry(log.producers.producers.get(int(entry.split()[0]))) == entry, where
+        assert show(log.first_unstable_offset) == unstable, where
+        assert show(log.producers.first_undecided_offset) == undecided, where
+
+
+# -- duplicates and order
+
+
+def test_a_batch_sent_again_is_answered_with_what_was_appended(log: Log) -> None:
+    for sequence in range(0, 14, 2):
+        assert log.data(1, 0, sequence, 2, timestamp=100 + sequence) is None
+    for sequence in range(4, 14, 2):
+        duplicate = log.data(1, 0, sequence, 2)
+        assert duplicate is not None
+        assert (duplicate.first_offset, duplicate.last_offset) == (sequence, sequence + 1)
+        assert duplicate.timestamp == 100 + sequence
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.data(1, 0, 2, 2)  # the sixth from the end is forgotten
+    assert log.end == 14
+
+
+def test_a_batch_with_the_sequence_of_another_but_another_length_is_no_duplicate(log: Log) -> None:
+    log.data(1, 0, 0, 5)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.data(1, 0, 0, 4)
+
+
+@pytest.mark.parametrize("sequence", [0, 4, 6, 2**31 - 1])
+def test_a_gap_or_a_step_back_is_out_of_order(log: Log, sequence: int) -> None:
+    log.data(1, 0, 3, 2)
+    with pytest.raises(KafkaError, match=f"sequence {sequence} of producer 1") as refusal:
+        log.data(1, 0, sequence)
+    assert refusal.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.data(1, 0, 5) is None, "the refused batch has changed nothing"
+
+
+def test_sequences_wrap_after_the_highest(log: Log) -> None:
+    log.data(1, 0, HIGHEST_SEQUENCE - 2, 2)
+    log.data(1, 0, HIGHEST_SEQUENCE, 3)
+    duplicate = log.data(1, 0, HIGHEST_SEQUENCE, 3)
+    assert duplicate is not None and duplicate.last_sequence == 1
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.data(1, 0, 0)
+    assert log.data(1, 0, 2) is None
+    exactly = Log()
+    exactly.data(1, 0, HIGHEST_SEQUENCE, 1)
+    assert exactly.data(1, 0, 0) is None
+
+
+def test_kip_360_an_unknown_producer_may_start_with_any_sequence(log: Log) -> None:
+    assert log.data(1, 5, 1234) is None
+    assert log.data(1, 5, 1235) is None
+
+
+# -- epochs
+
+
+def test_a_new_epoch_starts_with_sequence_0_and_forgets_the_old_batches(log: Log) -> None:
+    log.data(1, 0, 0)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.data(1, 1, 1)
+    assert log.data(1, 1, 0) is None
+    assert len(log.producers.producers[1].batches) == 1
+
+
+@pytest.mark.parametrize("origin", [CLIENT, COORDINATOR])
+def test_an_older_epoch_is_fenced(log: Log, origin: AppendOrigin) -> None:
+    log.data(1, 3, 0)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.data(1, 2, 1, origin=origin)
+
+
+def test_coordinators_have_no_sequences(log: Log) -> None:
+    assert log.data(1, 0, -1, origin=COORDINATOR) is None
+    assert log.data(1, 0, -1, origin=COORDINATOR) is None
+
+
+def test_what_a_leader_sends_is_taken_as_it_is(log: Log) -> None:
+    log.data(1, 3, 7)
+    assert log.data(1, 2, 99, origin=REPLICATION) is None
+    assert log.producers.producers[1].producer_epoch == 2
+
+
+def test_a_marker_with_a_higher_epoch_fences_the_producer(log: Log) -> None:
+    log.data(1, 0, 0, transactional=True)
+    log.marker(1, 1, abort=True)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.data(1, 0, 1, transactional=True)
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        log.data(1, 1, 1, transactional=True)
+    assert log.data(1, 1, 0, transactional=True) is None
+
+
+# -- markers
+
+
+def test_a_marker_of_an_older_producer_or_coordinator_is_fenced(log: Log) -> None:
+    log.data(1, 2, 0, transactional=True)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.marker(1, 1)
+    log.marker(1, 2, coordinator_epoch=5)
+    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+        log.marker(1, 2, coordinator_epoch=4)
+    assert log.marker(1, 2, coordinator_epoch=4, origin=REPLICATION) is None
+
+
+def test_kip_890_a_marker_of_version_2_must_raise_the_epoch(log: Log) -> None:
+    log.data(1, 2, 0, transactional=True)
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.marker(1, 2, version=2)
+    assert log.marker(1, 3, version=2) is not None
+    assert log.marker(1, 3, version=2) is None, "the coordinator may repeat its marker"
+    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+        log.marker(1, 2, version=2)
+
+
+def test_kip_890_the_highest_epoch_cannot_rise(log: Log) -> None:
+    log.data(1, 2**15 - 1, 0, transactional=True)
+    assert log.marker(1, 2**15 - 1, version=2) is not None
+
+
+def test_an_emptied_control_batch_says_nothing(log: Log) -> None:
+    header = marker_header(1, 0)
+    assert log.producers.check(header, 0, COORDINATOR, None) is None
+    assert log.producers.update(header, 0, None) is None
+    assert log.producers.is_empty
+
+
+def test_writes_outside_of_an_open_transaction_are_refused(log: Log) -> None:
+    log.data(1, 0, 0, transactional=True)
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        log.data(1, 0, 1)
+    assert log.producers.has_open_transaction(1, 0)
+    assert not log.producers.has_open_transaction(1, 1)
+    assert not log.producers.has_open_transaction(2, 0)
+    log.marker(1, 0)
+    assert not log.producers.has_open_transaction(1, 0)
+    assert log.data(1, 0, 1) is None
+
+
+def test_a_marker_without_a_transaction_completes_nothing(log: Log) -> None:
+    log.data(1, 0, 0)
+    assert log.marker(1, 0) is None
+    assert log.first_unstable_offset is None
+
+
+# -- stable offsets
+
+
+def test_offsets_are_unstable_until_the_marker_is_replicated(log: Log) -> None:
+    log.data(9, 0, 0, 3)
+    log.data(1, 0, 0, 2, transactional=True)
+    assert log.first_unstable_offset == 3
+    completed, last_stable_offset = log.marker(1, 0, abort=True) or pytest.fail("nothing completed")
+    assert completed == CompletedTransaction(1, first_offset=3, last_offset=5, is_aborted=True)
+    assert last_stable_offset == 6
+    log.high_watermark = 5
+    assert log.first_unstable_offset == 3, "the marker itself is not replicated yet"
+    log.high_watermark = 6
+    assert log.first_unstable_offset is None
+
+
+def test_the_oldest_open_transaction_holds_the_stable_offset(log: Log) -> None:
+    log.data(1, 0, 0, transactional=True)
+    log.data(2, 0, 0, transactional=True)
+    log.data(3, 0, 0, transactional=True)
+    assert (log.marker(2, 0) or pytest.fail("nothing completed"))[1] == 0
+    assert (log.marker(1, 0) or pytest.fail("nothing completed"))[1] == 2
+    assert (log.first_unstable_offset, log.producers.first_undecided_offset) == (0, 2)
+    log.high_watermark = log.end
+    assert log.first_unstable_offset == 2
+
+
+# -- expiry
+
+
+def test_silent_producers_expire_but_not_with_an_open_transaction(log: Log) -> None:
+    log.data(1, 0, 0, timestamp=1000)
+    log.data(2, 0, 0, transactional=True, timestamp=1000)
+    log.data(3, 0, 0, timestamp=1001)
+    log.producers.remove_expired(5999)
+    assert list(log.producers.producers) == [1, 2, 3]
+    log.producers.remove_expired(6000)
+    assert list(log.producers.producers) == [2, 3]
+    assert log.data(1, 0, 77, timestamp=6000) is None, "as an unknown one it may start anywhere"
+
+
+# -- snapshots and reloading
+
+
+def snapshots(log: Log) -> list[int]:
+    return [int(name[:20]) for name in log.disk.listdir("/t-0")]
+
+
+def test_a_snapshot_is_taken_once_per_offset(log: Log) -> None:
+    assert log.producers.take_snapshot() is None
+    log.data(1, 0, 0, 5)
+    assert log.producers.take_snapshot() == "/t-0/00000000000000000005.snapshot"
+    assert log.producers.take_snapshot() is None
+    assert snapshots(log) == [5]
+
+
+def test_a_restart_goes_on_from_the_newest_snapshot(log: Log) -> None:
+    log.data(1, 2, 0, 5, timestamp=10)
+    log.data(2, 0, 0, transactional=True, timestamp=11)
+    log.marker(3, 4, coordinator_epoch=6, timestamp=12)
+    log.producers.take_snapshot()
+    log.data(1, 2, 5)
+
+    again = Log(log.disk)
+    again.producers.truncate_and_reload(0, log.end, now_ms=20)
+    assert again.producers.map_end_offset == 7
+    assert again.producers.producers == {
+        1: ProducerEntry(1, 2, -1, 10, None, [BatchMetadata(4, 4, 4, 10)]),
+        2: ProducerEntry(2, 0, -1, 11, 5, [BatchMetadata(0, 5, 0, 11)]),
+        3: ProducerEntry(3, 4, 6, 12, None, []),
+    }
+    assert again.first_unstable_offset == 5
+    again.end = 7
+    assert again.data(1, 2, 0, 5) is not None, "the last batch is still known as a duplicate"
+    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        again.data(1, 2, 6)
+    assert again.data(1, 2, 5) is None
+
+
+def test_expired_producers_are_not_loaded(log: Log) -> None:
+    log.data(1, 0, 0, timestamp=0)
+    log.data(2, 0, 0, transactional=True, timestamp=0)
+    log.producers.take_snapshot()
+    again = Log(log.disk)
+    again.producers.truncate_and_reload(0, 2, now_ms=5000)
+    assert list(again.producers.producers) == [2]
+
+
+def test_truncation_goes_back_to_the_snapshot_below_the_new_end(log: Log) -> None:
+    for sequence in range(4):
+        log.data(1, 0, sequence * 10, 10)
+        log.producers.take_snapshot()
+    log.data(1, 0, 40, 10, transactional=True)
+    log.producers.truncate_and_reload(0, 25, now_ms=0)
+    assert snapshots(log) == [10, 20]
+    assert (log.producers.map_end_offset, log.first_unstable_offset) == (20, None)
+    assert log.producers.producers[1].last_sequence == 19
+
+
+def test_a_reload_at_the_same_end_keeps_what_is_only_in_memory(log: Log) -> None:
+    log.data(1, 0, 0, 10)
+    log.producers.take_snapshot()
+    log.data(2, 0, 0, 10)
+    log.producers.truncate_and_reload(15, 20, now_ms=0)
+    assert sorted(log.producers.producers) == [1, 2]
+    assert snapshots(log) == [], "snapshots at or below the log start are of no use"
+    assert log.producers.take_snapshot() is not None
+
+
+def test_a_log_without_snapshots_is_replayed_from_its_start(log: Log) -> None:
+    log.producers.truncate_and_reload(100, 200, now_ms=0)
+    assert (log.producers.map_end_offset, log.producers.is_empty) == (100, True)
+
+
+def test_a_damaged_snapshot_is_passed_over(log: Log) -> None:
+    log.data(1, 0, 0)
+    older = log.producers.take_snapshot()
+    log.data(1, 0, 1)
+    newer = log.producers.take_snapshot()
+    assert older and newer
+    log.disk.flip_bit(newer, 100)
+    again = Log(log.disk)
+    again.producers.truncate_and_reload(0, 2, now_ms=0)
+    assert (again.producers.map_end_offset, again.producers.producers[1].last_sequence) == (1, 0)
+    assert snapshots(again) == [1]
+
+
+def test_starting_anew_forgets_producers_and_snapshots(log: Log) -> None:
+    log.data(1, 0, 0, transactional=True)
+    log.producers.take_snapshot()
+    log.producers.truncate_fully_and_start_at(500)
+    assert (log.producers.map_end_offset, log.producers.is_empty, snapshots(log)) == (500, True, [])
+    assert log.first_unstable_offset is None
+
+
+def test_a_moved_log_start_settles_transactions_below_it(log: Log) -> None:
+    log.data(1, 0, 0, transactional=True)
+    log.marker(1, 0)
+    assert log.first_unstable_offset == 0
+    log.producers.on_log_start_offset_incremented(2)
+    assert log.first_unstable_offset is None
+    log.producers.on_log_start_offset_incremented(50)
+    assert log.producers.map_end_offset == 50
+
+
+def test_entries_from_the_remote_tier_are_taken_in_order(log: Log) -> None:
+    log.producers.load_entry(ProducerEntry(2, 0, transaction_first_offset=70))
+    log.producers.load_entry(ProducerEntry(1, 0, transaction_first_offset=30))
+    log.producers.load_entry(ProducerEntry(3, 0))
+    assert log.first_unstable_offset == 30

@@ -1,0 +1,179 @@
+"""The disk that forgets must forget what POSIX lets a disk forget, and nothing that was synced."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
+from tests.support.crash_images import EVERY_SURVIVAL, Survival
+from tests.support.crash_points import CrashPoint, crash_points
+from tidelog.storage.disk.errors import StorageFailure
+
+
+@pytest.fixture
+def disk() -> CrashFileSystem:
+    """A disk with an empty durable directory /log."""
+    disk = CrashFileSystem()
+    disk.makedirs("/log")
+    disk.sync_all()
+    return disk
+
+
+def durable_file(disk: CrashFileSystem, path: str, data: bytes) -> None:
+    disk.open(path, create=True).append(data)
+    disk.sync_all()
+
+
+def test_unsynced_data_may_be_lost_kept_or_torn(disk: CrashFileSystem) -> None:
+    durable_file(disk, "/log/a", b"old")
+    disk.open("/log/a", create=False).append(b"12345678")
+    assert disk.read("/log/a") == b"old12345678"
+    assert disk.crash(Survival.KEEP_ALL).read("/log/a") == b"old12345678"
+    assert disk.crash(Survival.LOSE_UNSYNCED).read("/log/a") == b"old"
+    assert disk.crash(Survival.TEAR_LAST).read("/log/a") == b"old1234"
+    assert disk.crash(Survival.ZERO_LAST).read("/log/a") == b"old" + bytes(8)
+
+
+def test_synced_data_always_survives(disk: CrashFileSystem) -> None:
+    durable_file(disk, "/log/a", b"old")
+    file = disk.open("/log/a", create=False)
+    file.append(b"new")
+    file.fsync()
+    for survival in [*EVERY_SURVIVAL, *range(50)]:
+        assert disk.crash(survival).read("/log/a") == b"oldnew"
+
+
+def test_fsync_does_not_make_a_new_name_durable(disk: CrashFileSystem) -> None:
+    file = disk.open("/log/a", create=True)
+    file.append(b"x")
+    file.fsync()
+    assert disk.crash(Survival.LOSE_UNSYNCED).listdir("/log") == []
+    disk.fsync_dir("/log")
+    assert disk.crash(Survival.LOSE_UNSYNCED).read("/log/a") == b"x"
+
+
+def test_a_name_may_survive_without_its_data(disk: CrashFileSystem) -> None:
+    disk.open("/log/a.tmp", create=True).append(b"x")
+    disk.rename("/log/a.tmp", "/log/a")
+    assert disk.crash(Survival.KEEP_NAMES_ONLY).read("/log/a") == b""
+
+
+def test_renames_and_unlinks_come_undone_without_fsync_dir(disk: CrashFileSystem) -> None:
+    durable_file(disk, "/log/a", b"a")
+    durable_file(disk, "/log/b", b"b")
+    disk.rename("/log/a", "/log/c")
+    disk.unlink("/log/b")
+    assert disk.listdir("/log") == ["c"]
+    assert disk.crash(Survival.LOSE_UNSYNCED).listdir("/log") == ["a", "b"]
+    disk.fsync_dir("/log")
+    assert disk.crash(Survival.LOSE_UNSYNCED).listdir("/log") == ["c"]
+
+
+def test_a_rename_is_never_half_done(disk: CrashFileSystem) -> None:
+    durable_file(disk, "/log/a", b"new")
+    durable_file(disk, "/log/b", b"old")
+    disk.rename("/log/a", "/log/b")
+    for seed in range(100):
+        after = disk.crash(seed)
+        assert (after.listdir("/log"), after.read("/log/b")) in ((["a", "b"], b"old"), (["b"], b"new"))
+
+
+def test_a_directory_needs_its_parent_synced(disk: CrashFileSystem) -> None:
+    disk.makedirs("/log/t-0")
+    file = disk.open("/log/t-0/a", create=True)
+    file.append(b"x")
+    file.fsync()
+    disk.fsync_dir("/log/t-0")
+    assert disk.crash(Survival.LOSE_UNSYNCED).listdir("/log") == []
+    disk.fsync_dir("/log")
+    assert disk.crash(Survival.LOSE_UNSYNCED).read("/log/t-0/a") == b"x"
+
+
+def test_a_failed_fsync_drops_the_pages_and_the_next_one_does_not_bring_them_back(
+    disk: CrashFileSystem,
+) -> None:
+    durable_file(disk, "/log/a", b"old")
+    file = disk.open("/log/a", create=False)
+    file.append(b"lost")
+    disk.fail_next_fsync("/log/a")
+    with pytest.raises(StorageFailure, match="/log/a"):
+        file.fsync()
+    file.fsync()
+    assert disk.read("/log/a") == b"oldlost", "the cache still shows what the medium never got"
+    assert disk.crash(Survival.KEEP_ALL).read("/log/a") == b"old"
+
+
+def test_a_full_disk_takes_nothing_of_an_append(disk: CrashFileSystem) -> None:
+    disk.free_bytes = 10
+    file = disk.open("/log/a", create=True)
+    file.append(b"1234567")
+    with pytest.raises(OSError) as failure:
+        file.append(b"89abcdef")
+    assert failure.value.errno == errno.ENOSPC
+    assert disk.read("/log/a") == b"1234567"
+    file.append(b"890")
+    assert disk.space("/log").usable_bytes == 0
+    disk.unlink("/log/a")
+    assert disk.space("/log").usable_bytes == 10
+
+
+def test_a_flipped_bit_is_seen_at_once_and_after_a_crash(disk: CrashFileSystem) -> None:
+    durable_file(disk, "/log/a", b"\x00\x00")
+    disk.flip_bit("/log/a", 9)
+    assert disk.read("/log/a") == b"\x00\x02"
+    assert disk.crash(Survival.LOSE_UNSYNCED).read("/log/a") == b"\x00\x02"
+
+
+def test_nothing_works_once_the_power_is_off(disk: CrashFileSystem) -> None:
+    disk.crash_at = 1
+    with pytest.raises(SimulatedCrash):
+        disk.makedirs("/log/t-0")
+    with pytest.raises(SimulatedCrash):
+        disk.exists("/log")
+
+
+def test_a_seed_always_leaves_the_same_disk_and_seeds_differ(disk: CrashFileSystem) -> None:
+    for name in "abcdef":
+        disk.open(f"/log/{name}", create=True).append(b"0123456789" * 200)
+
+    def content(after: CrashFileSystem) -> list[tuple[str, bytes]]:
+        return [(name, after.read(f"/log/{name}")) for name in after.listdir("/log")]
+
+    left = [content(disk.crash(seed)) for seed in range(40)]
+    assert left == [content(disk.crash(seed)) for seed in range(40)]
+    assert len({str(one) for one in left}) > 20
+
+
+def test_unordered_writes_leave_holes_of_zeros(disk: CrashFileSystem) -> None:
+    file = disk.open("/log/a", create=True)
+    disk.sync_all()
+    file.append(b"1111")
+    file.append(b"2222")
+    assert bytes(4) + b"2222" in {disk.crash(seed).read("/log/a") for seed in range(100)}
+
+
+def test_every_operation_is_a_crash_point() -> None:
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        file = disk.open("/a", create=True)
+        file.append(b"x")
+        file.fsync()
+        disk.fsync_dir("/")
+        progress.append("durable")
+
+    def is_kept(point: CrashPoint) -> bool:
+        return point.disk.exists("/a") and point.disk.read("/a") == b"x"
+
+    points = list(crash_points(lambda disk: None, workload, (Survival.LOSE_UNSYNCED, Survival.KEEP_ALL)))
+    assert [point.text for point in points[::2]] == [
+        "create /a",
+        "append 1 bytes to /a",
+        "fsync /a",
+        "fsync_dir /",
+        "the end",
+    ]
+    assert [is_kept(point) for point in points[::2]] == [False, False, False, False, True]
+    assert [is_kept(point) for point in points[1::2]] == [False, True, True, True, True]
+    assert [bool(point.progress) for point in points[::2]] == [False, False, False, False, True]

@@ -1,0 +1,243 @@
+"""Pulling the plug at every operation of small workloads, with everything a disk may lose.
+
+Whatever the crash leaves: the log opens, what was flushed is there, no record is served that was not
+written at that offset, no truncated record comes back, and the log goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem, SimulatedCrash
+from tests.support.crash_images import EVERY_SURVIVAL, Survival
+from tests.support.crash_points import CrashPoint, crash_points
+from tests.support.log_checks import check_log
+from tests.support.logs import (
+    NOW_MS,
+    TOPIC_PARTITION,
+    all_records,
+    append_marker,
+    batch,
+)
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.log.partition_log import PartitionLog
+
+TOPIC_ID = UUID(int=7)
+CONFIG = replace(
+    LogConfig(), segment_bytes=400, index_interval_bytes=120, file_delete_delay_ms=1_000, retention_bytes=900
+)
+SURVIVALS: tuple[Survival | int, ...] = (*EVERY_SURVIVAL, 1, 2, 3)
+
+
+def manager_on(disk: CrashFileSystem) -> LogManager:
+    ids = count(1)
+    manager = LogManager(disk, ["/data"], CONFIG, new_id=lambda: UUID(int=next(ids)))
+    manager.start(NOW_MS)
+    return manager
+
+
+@dataclass
+class Driver:
+    """Does random steps on a log, and notes in `progress` what a crash must and may leave."""
+
+    disk: CrashFileSystem
+    progress: list[Any]
+    random: Random
+    numbers: Iterator[int] = field(default_factory=count)
+    sequences: dict[int, int] = field(default_factory=dict)
+    leader_epoch: int = 0
+
+    def run(self, steps: int) -> None:
+        self.manager = manager_on(self.disk)
+        self.log = self.manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+        kinds = [self.append] * 5 + [self.flush] * 2
+        kinds += [self.truncate, self.delete_records, self.retention, self.restart, self.roll]
+        for _ in range(steps):
+            self.random.choice(kinds)()
+
+    def append(self) -> None:
+        values = [f"{next(self.numbers)}{'x' * self.random.randrange(60)}" for _ in range(3)]
+        producer_id = self.random.choice([-1, 1, 2])
+        options: dict[str, Any] = {}
+        if producer_id > 0:
+            sequence = self.sequences.get(producer_id, 0)
+            options = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence}
+            options["is_transactional"] = producer_id == 2
+            self.sequences[producer_id] = sequence + len(values)
+        self.progress.append(("append", self.log.log_end_offset, values))
+        self.log.append_as_leader(batch(values, **options), self.leader_epoch, NOW_MS)
+        if producer_id == 2 and self.random.random() < 0.5:
+            self.progress.append(("append", self.log.log_end_offset, [""]))
+            append_marker(self.log, 2, is_abort=True, leader_epoch=self.leader_epoch)
+
+    def flush(self) -> None:
+        self.log.flush(NOW_MS)
+        self.manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        self.progress.append(("flushed", self.log.log_end_offset))
+
+    def truncate(self) -> None:
+        target = self.random.randint(self.log.log_start_offset, self.log.log_end_offset)
+        place = self.log.segments.floor(target)
+        assert place is not None
+        self.progress.append(("truncating", target))
+        self.log.truncate_to(target, NOW_MS, below_high_watermark=True)
+        self.progress.append(("truncated", self.log.log_end_offset))
+        self.leader_epoch += 1
+        known = self.log.producers.producers
+        self.sequences = {key: entry.last_sequence + 1 for key, entry in known.items()}
+
+    def delete_records(self) -> None:
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        target = self.random.randint(self.log.log_start_offset, self.log.high_watermark)
+        self.progress.append(("start", target))
+        self.log.advance_log_start_offset(target)
+        self.manager.checkpoint(CheckpointKind.LOG_START_OFFSET)
+
+    def retention(self) -> None:
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        self.progress.append(("start", self.log.log_end_offset))
+        self.manager.apply_retention(NOW_MS)
+        self.manager.delete_expired(NOW_MS + self.random.choice([0, 5_000]))
+
+    def roll(self) -> None:
+        self.log.roll(NOW_MS)
+
+    def restart(self) -> None:
+        self.manager.shutdown(NOW_MS)
+        self.progress.append(("flushed", self.log.log_end_offset))
+        self.manager = manager_on(self.disk)
+        log = self.manager.get(TOPIC_PARTITION)
+        assert log is not None
+        self.log = log
+
+
+@dataclass
+class Expected:
+    """What the log may and must hold after a crash."""
+
+    written: dict[int, set[str]] = field(default_factory=dict)
+    flushed_end: int = 0
+    highest_start: int = 0
+
+    @classmethod
+    def of(cls, progress: list[Any]) -> Expected:
+        expected = cls()
+        for kind, *details in progress:
+            if kind == "append":
+                offset, values = details
+                for index, value in enumerate(values):
+                    expected.written[offset + index] = {value}
+            elif kind == "flushed":
+                expected.flushed_end = details[0]
+            elif kind == "start":
+                expected.highest_start = max(expected.highest_start, details[0])
+            else:
+                expected.flushed_end = min(expected.flushed_end, details[0])
+                if kind == "truncating":
+                    # It may already have been done in part: a batch is removed as a whole.
+                    expected.flushed_end = min(expected.flushed_end, max(details[0] - 2, 0))
+                else:
+                    expected.written = {o: v for o, v in expected.written.items() if o < details[0]}
+        return expected
+
+
+def check_survivor(point: CrashPoint) -> None:
+    expected = Expected.of(point.progress)
+    manager = manager_on(point.disk)
+    assert not manager.directories[0].damaged, (point, manager.directories[0].damaged, point.progress)
+    assert manager.directories[0].offline_reason is None, point
+    log = manager.get(TOPIC_PARTITION)
+    assert log is not None or expected.flushed_end == 0, point
+    assert log is None or log.topic_id == TOPIC_ID or expected.flushed_end == 0, point
+    log = manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    assert log.log_end_offset >= expected.flushed_end, point
+    assert log.log_start_offset <= expected.highest_start, point
+    before = check_content(log, expected, point)
+    check_log(log)
+    log.append_as_leader(batch(["after"]), 1_000, NOW_MS)
+    manager.shutdown(NOW_MS)
+    reopened = manager_on(point.disk).get(TOPIC_PARTITION)
+    assert reopened is not None, point
+    after = [(record.offset, record.value) for record in all_records(reopened)]
+    assert after == [*before, (log.log_end_offset - 1, b"after")], point
+
+
+def check_content(log: PartitionLog, expected: Expected, point: CrashPoint) -> list[tuple[int, bytes | None]]:
+    records = all_records(log, max_bytes=200)
+    offsets = [record.offset for record in records]
+    assert offsets == list(range(log.log_start_offset, log.log_end_offset)), point
+    for record in records:
+        value = (record.value or b"").decode() if record.key == b"k" else ""
+        assert value in expected.written.get(record.offset, set()), (point, record)
+    return [(record.offset, record.value) for record in records]
+
+
+def enumerate_crashes(seed: int, steps: int) -> int:
+    """Every crash of one random workload; how many that were."""
+
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        Driver(disk, progress, Random(seed)).run(steps)
+
+    points = 0
+    for point in crash_points(lambda disk: disk.makedirs("/data"), workload, SURVIVALS):
+        check_survivor(point)
+        points += 1
+    return points
+
+
+def enumerate_crashes_of_recovery(seed: int, steps: int) -> int:
+    """Crash one workload somewhere, then crash the start that recovers from it at every operation."""
+    whole = CrashFileSystem()
+    whole.makedirs("/data")
+    whole.sync_all()
+    Driver(whole, [], Random(seed)).run(steps)
+    first = CrashFileSystem()
+    first.makedirs("/data")
+    first.sync_all()
+    first.crash_at = Random(seed).randint(1, whole.operation_count)
+    progress: list[Any] = []
+    with suppress(SimulatedCrash):
+        Driver(first, progress, Random(seed)).run(steps)
+    crashed = first.crash(seed)
+    points = 0
+    for point in crash_points(
+        lambda disk: copy_files(crashed, disk, "/data"), lambda disk, _: start_and_take_up(disk), SURVIVALS
+    ):
+        check_survivor(point._replace(progress=progress))
+        points += 1
+    return points
+
+
+def start_and_take_up(disk: CrashFileSystem) -> None:
+    manager_on(disk).get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+
+
+def copy_files(source: CrashFileSystem, target: CrashFileSystem, directory: str) -> None:
+    target.makedirs(directory)
+    for name in source.listdir(directory):
+        path = f"{directory}/{name}"
+        if source.is_dir(path):
+            copy_files(source, target, path)
+        else:
+            target.open(path, create=True).append(source.read(path))
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_every_crash_point_of_a_small_workload_leaves_a_log_that_keeps_what_was_flushed(seed: int) -> None:
+    assert enumerate_crashes(seed, steps=10) > 100
+
+
+@pytest.mark.parametrize("seeds", [range(first, first + 10) for first in range(100, 150, 10)])
+def test_every_crash_point_of_recovery_itself_can_be_recovered_from(seeds: range) -> None:
+    assert sum(enumerate_crashes_of_recovery(seed, steps=10) for seed in seeds) > 200

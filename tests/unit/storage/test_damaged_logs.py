@@ -1,0 +1,250 @@
+"""Partitions whose files are damaged, and log directories whose disk fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.support.compaction import COMPACTED, append_keyed, compact, read_log, roll
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.log_managers import EVENTS, TOPIC_ID, create, found, started
+from tests.support.logs import NOW_MS, append, values_of
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.steps import completed
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.disk.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
+from tidelog.storage.log.partition_log import PartitionLog
+
+
+@pytest.fixture
+def disk() -> CrashFileSystem:
+    return CrashFileSystem()
+
+
+class TestDamage:
+    """Partitions and directories that cannot be used."""
+
+    def damaged(self, disk: CrashFileSystem) -> LogManager:
+        """`events-0` in /a has lost what had been flushed; `other-0` in /b is fine."""
+        manager = started(disk)
+        append(create(manager), "a")
+        append(create(manager, "other"), "b")
+        for log in manager.logs:
+            log.flush(NOW_MS)
+        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
+        return started(disk)
+
+    def test_a_damaged_partition_is_reported_and_the_others_go_on(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        manager = self.damaged(disk)
+        assert "/a/events-0/00000000000000000000.log: at byte 0" in caplog.text
+        assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]
+        with pytest.raises(KafkaError, match=r"00000000000000000000\.log") as caught:
+            create(manager)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    def test_a_damaged_partition_keeps_its_checkpoint_and_comes_back_when_mended(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = self.damaged(disk)
+        create(manager, "new")
+        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        manager.shutdown(NOW_MS)
+        disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
+        assert values_of(found(started(disk))) == ["a"]
+
+    def test_a_damaged_partition_can_be_deleted(self, disk: CrashFileSystem) -> None:
+        manager = self.damaged(disk)
+        manager.delete_all([EVENTS], NOW_MS)
+        assert create(manager).log_end_offset == 0
+
+    def test_a_partition_in_two_directories_is_refused(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        create(started(disk, "/a"))
+        create(started(disk, "/b"))
+        manager = started(disk, "/a", "/b")
+        assert manager.get(EVENTS) is None
+        with pytest.raises(KafkaError, match="is in /a and in /b"):
+            create(manager)
+        assert "is in /a and in /b" in caplog.text
+
+    def test_a_damaged_partition_can_be_put_aside_and_made_anew(self, disk: CrashFileSystem) -> None:
+        manager = self.damaged(disk)
+        assert manager.set_damaged_aside(EVENTS, NOW_MS)
+        assert create(manager).log_end_offset == 0
+        assert any(name.endswith("-stray") for name in disk.listdir("/a"))
+        assert not manager.set_damaged_aside(EVENTS, NOW_MS)
+
+    def test_a_damaged_topic_id_of_a_flushed_partition_is_refused(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        append(create(manager), "a")
+        manager.shutdown(NOW_MS)
+        disk.open("/a/events-0/partition.metadata", create=False).truncate(5)
+        manager = started(disk, "/a")
+        with pytest.raises(KafkaError, match=r"partition\.metadata"):
+            create(manager)
+
+    def test_a_directory_that_cannot_be_read_goes_offline_and_the_node_lives_on(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        disk.open("/b", create=True)
+        manager = started(disk, "/a", "/b")
+        assert "/b goes offline" in caplog.text
+        assert create(manager).directory == "/a/events-0"
+        with pytest.raises(KafkaError, match="/b, which is offline"):
+            create(manager, "old", is_new=False)
+
+    def test_without_any_directory_there_is_no_start(self, disk: CrashFileSystem) -> None:
+        disk.open("/a", create=True)
+        with pytest.raises(KafkaError, match="no log directory can be used: "):
+            started(disk, "/a")
+
+    def test_a_failed_flush_takes_the_directory_offline(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        manager = started(disk)
+        first, second = create(manager), create(manager, "other")
+        append(first, "a")
+        append(second, "b")
+        disk.fail_next_fsync("/a/events-0")
+        plan = first.flush_plan()
+        try:
+            plan.run()
+        except KafkaError as error:
+            manager.disk_failed(first, error)
+        assert manager.get(EVENTS) is None
+        assert found(manager, TopicPartition("other", 0)) is second
+        assert "/a goes offline: fsync of /a/events-0" in caplog.text
+        for refused in (lambda: append(first, "more"), lambda: create(manager)):
+            with pytest.raises(KafkaError) as caught:
+                refused()
+            assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        manager.shutdown(NOW_MS)
+        assert not disk.exists("/a/.kafka_cleanshutdown"), "what is in /a must be recovered"
+        assert disk.exists("/b/.kafka_cleanshutdown")
+
+    def test_a_log_that_failed_is_noticed_by_the_upkeep(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        log = create(manager)
+        append(log, "a", "b")
+        disk.fail_next_fsync(".log")
+        with pytest.raises(KafkaError):
+            log.truncate_to(1, below_high_watermark=True)
+        assert [directory.path for directory in manager.take_failed_offline()] == ["/a"]
+        assert manager.get(EVENTS) is None
+
+    def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk)
+        append(create(manager), "a")
+        disk.fail_next_fsync("/a/replication-offset-checkpoint")
+        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        assert [directory.path for directory in manager.online_directories] == ["/b"]
+
+    def test_an_active_segment_that_lost_its_batches_goes_on_without_the_entries_of_them(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        manager = started(disk, "/a")
+        log = create(manager)
+        append(log, "a", "b", timestamps=NOW_MS)
+        manager.shutdown(NOW_MS)
+        disk.open("/a/events-0/00000000000000000000.log", create=False).truncate(0)
+        manager = started(disk, "/a")
+        assert "00000000000000000000.log is empty, but" in caplog.text
+        log = found(manager)
+        append(log, "c", timestamps=NOW_MS - 5)
+        manager.shutdown(NOW_MS)
+        log = found(started(disk, "/a"))
+        assert values_of(log) == ["c"]
+        assert completed(log.offset_for_timestamp(NOW_MS - 9)) == (NOW_MS - 5, 0, 0)
+
+    @pytest.mark.parametrize("is_flushed", [False, True])
+    def test_a_base_offset_beyond_its_segment_is_damage_that_no_checksum_shows(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture, is_flushed: bool
+    ) -> None:
+        manager = started(disk, "/a")
+        log = create(manager)
+        append(log, "a")
+        append(create(manager, "other"), "b")
+        end = log.segments.active.size_bytes
+        append(log, "c")
+        if is_flushed:
+            log.flush(NOW_MS)
+            manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        disk.flip_bit(log.segments.active.file.path, end * 8 + 17)
+        manager = started(disk, "/a")
+        assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]
+        assert f"at byte {end}: offset 2199023255553 is too far from 0" in caplog.text
+        if is_flushed:
+            assert manager.get(EVENTS) is None
+        else:
+            assert values_of(found(manager)) == ["a"]
+
+    def test_a_bug_that_shows_while_a_partition_is_opened_leaves_the_others_alone(
+        self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        manager = started(disk)
+        append(create(manager), "a")
+        append(create(manager, "other"), "b")
+        manager.shutdown(NOW_MS)
+        opened = PartitionLog.open
+
+        def sometimes(fs: CrashFileSystem, directory: str, *rest: Any, **options: Any) -> PartitionLog:
+            assert "events" not in directory, "a bug"
+            return opened(fs, directory, *rest, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionLog, "open", sometimes)
+            manager = started(disk)
+        with pytest.raises(KafkaError, match="a bug") as caught:
+            create(manager)
+        assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]
+
+    def test_a_bug_that_shows_while_a_log_is_closed_leaves_the_others_closed_in_order(
+        self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        manager = started(disk)
+        append(create(manager), "a")
+        append(create(manager, "same", 1), "c")
+        append(create(manager, "other"), "b")
+        close = PartitionLog.close
+
+        def sometimes(log: PartitionLog, **options: Any) -> None:
+            assert "events" not in log.directory, "a bug"
+            close(log, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PartitionLog, "close", sometimes)
+            manager.shutdown(NOW_MS)
+        assert not disk.exists("/a/.kafka_cleanshutdown")
+        assert disk.exists("/b/.kafka_cleanshutdown")
+        assert values_of(found(started(disk))) == ["a"]
+
+
+def test_a_lost_recovery_point_costs_nothing_of_a_log_that_is_not_compacted_any_more(
+    disk: CrashFileSystem,
+) -> None:
+    manager = started(disk)
+    log = manager.get_or_create(EVENTS, TOPIC_ID, replace(COMPACTED, segment_bytes=100), NOW_MS)
+    for records in ((("a", "1"),), (("b", "1"), ("a", "2")), (("c", "1"), ("b", "2")), (("d", "1"),)):
+        append_keyed(log, *records)
+        roll(log)
+    compact(log)
+    before = read_log(log)
+    assert [record.offset for record in before] == [2, 3, 4, 5]
+    manager.shutdown(NOW_MS)
+    for name in (RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN):
+        disk.unlink(f"/a/{name}")
+    reopened = found(started(disk))
+    assert not reopened.config.is_compacted
+    reopened.advance_high_watermark(reopened.log_end_offset)
+    assert read_log(reopened) == before

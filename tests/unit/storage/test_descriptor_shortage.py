@@ -1,0 +1,345 @@
+"""A process without descriptors: what needs one is refused or done later, and no disk is taken for failed.
+
+Each history runs once for every use of a descriptor in it, which then fails, once or a few times in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from tests.support.compaction import COMPACTED, append_keyed, compact, roll
+from tests.support.crash_images import Survival
+from tests.support.log_checks import check_log
+from tests.support.log_managers import EVENTS, TOPIC_ID, found, started
+from tests.support.logs import NOW_MS, append, append_marker, values_of
+from tests.support.short_of_descriptors import ShortOfDescriptors
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.disk.errors import is_descriptor_shortage
+from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.producers.producer_entry import ProducerEntry
+from tidelog.storage.producers.producer_snapshot import encode_snapshot
+
+T = TypeVar("T")
+
+SMALL = replace(LogConfig(), segment_bytes=300, index_interval_bytes=1, retention_ms=-1)
+TIERED = replace(SMALL, remote_storage_enable=True)
+ATTEMPTS_MAX = 20
+FEWEST_USES = 2
+
+
+class World:
+    """A manager on a disk whose process lacks descriptors now and then; `do` tries as a caller would."""
+
+    def __init__(self, disk: ShortOfDescriptors, config: LogConfig = SMALL) -> None:
+        self.disk = disk
+        self.config = config
+        disk.makedirs("/a")
+        disk.sync_all()
+        self.manager = self.do(self._start)
+
+    def _start(self) -> LogManager:
+        return started(self.disk, "/a", default_config=self.config)
+
+    def do(self, operation: Callable[[], T]) -> T:
+        """Try until there are descriptors; nothing but their lack may be reported, and no disk failed."""
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                return operation()
+            except (OSError, KafkaError) as error:
+                assert is_descriptor_shortage(error), error
+                if isinstance(error, KafkaError):
+                    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+                self.check_online()
+        raise AssertionError(f"{operation} never succeeds")
+
+    def check_online(self) -> None:
+        manager = getattr(self, "manager", None)
+        if manager is not None:
+            manager.take_failed_offline()
+            assert [each.offline_reason for each in manager.directories] == [None]
+
+    @property
+    def log(self) -> PartitionLog:
+        return found(self.manager)
+
+    def create(self) -> None:
+        def create() -> PartitionLog:
+            return self.manager.get_or_create(EVENTS, TOPIC_ID, self.config, NOW_MS)
+
+        self.do(create)
+
+    def append(self, *values: str, **options: object) -> None:
+        """A refused append leaves the log as it was, or completes what was interrupted before."""
+
+        def attempt() -> Offset:
+            end_offset, size = self.log.log_end_offset, self.log.size_bytes
+            is_interrupted = self.log.failure is not None
+            try:
+                return append(self.log, *values, **options)  # type: ignore[arg-type]
+            except KafkaError:
+                is_unchanged = (self.log.log_end_offset, self.log.size_bytes) == (end_offset, size)
+                assert is_unchanged or is_interrupted
+                raise
+
+        self.do(attempt)
+
+    def checkpoint_all(self) -> None:
+        for kind in CheckpointKind:
+            for work in self.manager.planned_checkpoints(kind):
+                try:
+                    work.run()
+                except OSError as error:
+                    self.manager.work_failed(work, error)
+        self.check_online()
+
+    def restart(self) -> None:
+        """End as a node does: without a descriptor there is no clean end, and the next start recovers."""
+        self.manager.shutdown(NOW_MS)
+        self.check_online()
+        self.manager = self.do(self._start)
+
+
+def nothing(world: World) -> None:
+    """Begin with an empty directory."""
+
+
+def append_in_segments(world: World) -> None:
+    """Segments that are full, an aborted transaction, another leader epoch."""
+    world.create()
+    for number in range(4):
+        world.append(f"{number}" * 60)
+    world.append("t", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    world.do(lambda: append_marker(world.log, 5, is_abort=True))
+    world.append("e" * 100, leader_epoch=3)
+    world.append("f" * 100, leader_epoch=3)
+
+
+def flushed_segments(world: World) -> None:
+    """The same, durable."""
+    append_in_segments(world)
+    world.log.flush(NOW_MS)
+
+
+def every_shortage(
+    history: Callable[[World], None], prepare: Callable[[World], None], config: LogConfig = SMALL
+) -> Iterator[tuple[World, str]]:
+    """The worlds after `prepare` and `history`, which is short of descriptors at another moment in each."""
+    for fails_times in (1, 3):
+        fails_at = 0
+        while True:
+            fails_at += 1
+            disk = ShortOfDescriptors()
+            world = World(disk, config)
+            prepare(world)
+            disk.become_short(fails_at, fails_times)
+            history(world)
+            if len(disk.uses) < fails_at:
+                assert fails_at > FEWEST_USES, "nothing was tried"
+                break
+            disk.fails_times = 0
+            yield world, f"{disk.uses[fails_at - 1]} ({fails_at}), {fails_times} times"
+
+
+EXPECTED = ["0" * 60, "1" * 60, "2" * 60, "3" * 60, "t", "", "e" * 100, "f" * 100]
+
+
+def visible(log: PartitionLog) -> list[str]:
+    """The values of all records; a marker's is empty."""
+    return ["" if value == "\0\0\0\0\0\0" else value for value in values_of(log)]
+
+
+def check(world: World, moment: str, expected: list[str]) -> None:
+    """The log and its indexes are in order: now, when the process dies, and when the machine does."""
+    assert visible(world.log) == expected, moment
+    check_log(world.log)
+    world.log.flush(NOW_MS)
+    recovery_point = world.log.recovery_point
+    assert recovery_point == world.log.log_end_offset, moment
+    world.checkpoint_all()
+    lost = world.disk.crash(Survival.LOSE_UNSYNCED)
+    for manager in (started(lost, "/a"), started(world.disk, "/a")):
+        assert visible(found(manager)) == expected, moment
+        check_log(found(manager))
+        manager.shutdown(NOW_MS)
+    again = found(started(world.disk, "/a"))
+    assert visible(again) == expected, moment
+    assert again.leader_epochs.entries == world.log.leader_epochs.entries, moment
+
+
+def test_creating_and_appending_is_refused_or_done_later() -> None:
+    for world, moment in every_shortage(append_in_segments, nothing):
+        assert len(world.log.segments) > 2
+        check(world, moment, EXPECTED)
+
+
+def test_a_flush_is_done_later() -> None:
+    def history(world: World) -> None:
+        world.append("more", leader_epoch=3)
+        world.do(lambda: world.log.flush(NOW_MS))
+        world.checkpoint_all()
+
+    for world, moment in every_shortage(history, flushed_segments):
+        check(world, moment, [*EXPECTED, "more"])
+
+
+def test_reads_of_sealed_segments_are_refused_and_succeed_later() -> None:
+    def history(world: World) -> None:
+        world.do(lambda: visible(world.log))
+        aborted = world.do(lambda: world.log.aborted_transactions(0, world.log.log_end_offset))
+        assert [one.producer_id for one in aborted] == [5]
+        assert world.do(lambda: world.log.offset_for_timestamp(NOW_MS)) is not None
+
+    for world, moment in every_shortage(history, flushed_segments):
+        check(world, moment, EXPECTED)
+
+
+@pytest.mark.parametrize("offset", [7, 5, 1, 0])
+def test_a_truncation_that_is_interrupted_is_completed(offset: int) -> None:
+    def history(world: World) -> None:
+        world.do(lambda: world.log.truncate_to(offset, NOW_MS, below_high_watermark=True))
+        world.append("later", leader_epoch=4)
+
+    for world, moment in every_shortage(history, flushed_segments):
+        assert world.log.failure is None
+        assert world.log.leader_epochs.latest_epoch == 4
+        check(world, moment, [*EXPECTED[:offset], "later"])
+
+
+def test_between_the_steps_of_a_truncation_the_log_takes_nothing_and_completes_it_by_itself() -> None:
+    def history(world: World) -> None:
+        try:
+            world.log.truncate_to(2, NOW_MS, below_high_watermark=True)
+        except KafkaError as error:
+            assert is_descriptor_shortage(error)
+        world.append("later", leader_epoch=4)
+
+    shortages = 0
+    for world, moment in every_shortage(history, flushed_segments):
+        if world.log.log_end_offset > 3:
+            assert visible(world.log) == [*EXPECTED, "later"], f"{moment}: it had not begun"
+            continue
+        shortages += 1
+        check(world, moment, [*EXPECTED[:2], "later"])
+    assert shortages > 5
+
+
+def test_a_log_that_starts_elsewhere_does_so_completely() -> None:
+    def history(world: World) -> None:
+        world.do(lambda: world.log.truncate_fully_and_start_at(100, NOW_MS))
+        world.append("hundred", leader_epoch=4)
+
+    for world, moment in every_shortage(history, flushed_segments):
+        assert (world.log.log_start_offset, world.log.log_end_offset) == (100, 101), moment
+        check(world, moment, ["hundred"])
+
+
+def test_a_follower_restarts_behind_remote_storage_completely() -> None:
+    def history(world: World) -> None:
+        snapshot = encode_snapshot([ProducerEntry(producer_id=5, producer_epoch=0, last_timestamp=NOW_MS)])
+        world.do(
+            lambda: world.log.restart_from_remote(
+                log_start_offset=2,
+                local_log_start_offset=50,
+                leader_epochs=[EpochEntry(0, 2), EpochEntry(3, 6)],
+                producer_snapshot=snapshot,
+                now_ms=NOW_MS,
+            )
+        )
+        world.append("fifty", leader_epoch=4)
+
+    for world, moment in every_shortage(history, flushed_segments, TIERED):
+        log = world.log
+        assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (2, 50, 51), moment
+        assert values_of(log, 50) == ["fifty"], moment
+        assert set(log.producers.producers) == {5}, moment
+        world.restart()
+        again = world.log
+        assert (again.log_start_offset, again.local_log_start_offset) == (2, 50), moment
+        assert again.leader_epochs.entries == [EpochEntry(0, 2), EpochEntry(3, 6), EpochEntry(4, 50)], moment
+        assert (values_of(again, 50), set(again.producers.producers)) == (["fifty"], {5}), moment
+
+
+def test_retention_and_the_removal_of_files_are_done_later() -> None:
+    def history(world: World) -> None:
+        world.log.update_config(replace(world.config, retention_bytes=400))
+        for _ in range(5):
+            world.manager.apply_retention(NOW_MS)
+            world.check_online()
+        for number in range(5):
+            for work in world.manager.planned_removals(NOW_MS + 60_000 * (number + 1)):
+                try:
+                    work.run()
+                except OSError as error:
+                    world.manager.work_failed(work, error)
+
+    for world, moment in every_shortage(history, flushed_segments):
+        assert world.log.log_start_offset > 0, moment
+        names = world.disk.listdir("/a/events-0")
+        assert not [name for name in names if name.endswith(".deleted")], moment
+        world.disk.fsync_dir("/a/events-0")
+        check(world, moment, EXPECTED[world.log.log_start_offset :])
+
+
+def test_a_deleted_partition_goes_and_one_of_its_name_comes() -> None:
+    def history(world: World) -> None:
+        world.checkpoint_all()
+        (deletion,) = world.manager.planned_deletions([EVENTS], NOW_MS)
+        world.do(deletion.run)
+        world.manager.deleted(deletion, None)
+        creation = world.manager.planned_creation(EVENTS, TOPIC_ID, SMALL, NOW_MS)
+        world.manager.created(creation, world.do(creation.run))
+        world.append("new")
+        for number in range(5):
+            for work in world.manager.planned_removals(NOW_MS + 60_000 * (number + 1)):
+                try:
+                    work.run()
+                except OSError as error:
+                    world.manager.work_failed(work, error)
+
+    for world, moment in every_shortage(history, flushed_segments):
+        assert not [name for name in world.disk.listdir("/a") if name.endswith("-delete")], moment
+        check(world, moment, ["new"])
+
+
+def test_a_restart_recovers_what_could_not_be_closed() -> None:
+    def history(world: World) -> None:
+        world.restart()
+        world.append("more", leader_epoch=3)
+        world.restart()
+
+    for world, moment in every_shortage(history, flushed_segments):
+        check(world, moment, [*EXPECTED, "more"])
+
+
+def test_compaction_is_put_off_or_completed() -> None:
+    def prepare(world: World) -> None:
+        world.create()
+        for value in "abcd":
+            append_keyed(world.log, ("k", value))
+            roll(world.log)
+
+    def history(world: World) -> None:
+        while True:
+            try:
+                # As the cleaner does.
+                if world.log.failure is None and len(world.log.segments) > 2:
+                    compact(world.log)
+            except (OSError, KafkaError) as error:
+                assert is_descriptor_shortage(error), error
+            world.check_online()
+            if len(world.log.segments) == 2:
+                break
+
+    for world, moment in every_shortage(history, prepare, COMPACTED):
+        assert [value for value in values_of(world.log) if value] == ["d"], moment
+        assert world.manager.get(TopicPartition("events", 0)) is world.log
+        check(world, moment, ["d"])

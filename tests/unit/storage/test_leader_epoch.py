@@ -1,0 +1,195 @@
+"""The leader-epoch cache against Kafka's answers, against a naive list, and in the stories it exists for."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from tests.support.paths import GOLDEN_FILES
+from tidelog.storage.leader_epoch import UNDEFINED, EpochEntry, LeaderEpochCache
+
+TRANSCRIPT = GOLDEN_FILES / "storage" / "leader-epochs.transcript"
+
+
+def cache_of(*entries: tuple[int, int]) -> LeaderEpochCache:
+    return LeaderEpochCache.of(EpochEntry(*entry) for entry in entries)
+
+
+def shown(entries: list[EpochEntry]) -> str:
+    return ",".join(f"{epoch}:{start}" for epoch, start in entries)
+
+
+def text(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def perform(cache: LeaderEpochCache, operation: str, *arguments: int) -> str:
+    """One line of the transcript; its answer as the transcript writes it."""
+    if operation == "end_offset_for":
+        return "{},{}".format(*cache.end_offset_for(*arguments))
+    if operation == "epoch_for_offset":
+        return text(cache.epoch_for_offset(*arguments))
+    if operation == "neighbours":
+        return f"{text(cache.previous_epoch(*arguments))},{text(cache.next_epoch(*arguments))}"
+    if operation == "entries_in_range":
+        return shown(cache.entries_in_range(*arguments))
+    getattr(cache, operation)(*arguments)
+    return "none"
+
+
+def test_it_answers_as_kafkas_cache_did() -> None:
+    cache = LeaderEpochCache()
+    lines = [line for line in TRANSCRIPT.read_text().splitlines() if not line.startswith("#")]
+    assert len(lines) == 300
+    for number, line in enumerate(lines, 1):
+        command, _, rest = line.partition(" -> ")
+        answer, _, entries = rest.partition(" | ")
+        operation, *words = command.split()
+        assert perform(cache, operation, *map(int, words)) == answer, f"step {number}: {line}"
+        assert shown(cache.entries) == entries, f"step {number}: {line}"
+
+
+def test_an_empty_cache_knows_nothing() -> None:
+    cache = LeaderEpochCache()
+    assert (cache.latest_epoch, cache.earliest_entry) == (None, None)
+    assert cache.end_offset_for(0, 100) == UNDEFINED
+    assert cache.epoch_for_offset(5) is None
+    assert not cache.truncate_from_end(0)
+    assert not cache.truncate_from_start(10)
+    assert not cache.clear()
+
+
+def test_a_leader_without_records_is_remembered_too() -> None:
+    """KIP-279: an epoch in which nothing was written must be known, or a follower keeps what is not there."""
+    cache = cache_of((0, 0), (1, 10))
+    assert cache.assign(2, 10)
+    assert cache.entries == [(0, 0), (2, 10)]
+    assert cache.end_offset_for(1, 10) == (0, 10)
+
+
+def test_kip_279_an_unknown_epoch_is_answered_with_the_largest_epoch_below_it() -> None:
+    cache = cache_of((0, 0), (2, 10), (5, 20))
+    assert cache.end_offset_for(4, 30) == (2, 20)
+    assert cache.end_offset_for(1, 30) == (0, 10)
+    assert cache.end_offset_for(5, 30) == (5, 30)
+    assert cache.end_offset_for(6, 30) == UNDEFINED
+    assert cache.end_offset_for(-1, 30) == UNDEFINED
+
+
+def test_kip_101_a_follower_that_returns_truncates_to_the_end_of_its_epoch_at_the_leader() -> None:
+    leader, follower = cache_of((0, 0), (1, 3)), cache_of((0, 0))
+    latest = follower.latest_epoch
+    assert latest is not None
+    assert leader.end_offset_for(latest, 8) == (0, 3), "its records from 3 on were never the leader's"
+
+
+def test_an_epoch_older_than_all_ends_where_the_oldest_starts() -> None:
+    cache = cache_of((4, 100), (5, 200))
+    assert cache.end_offset_for(2, 300) == (2, 100)
+
+
+def test_assigning_the_current_epoch_again_changes_nothing() -> None:
+    cache = cache_of((3, 10))
+    assert not cache.assign(3, 10)
+    assert not cache.assign(3, 15)
+    assert cache.assign(3, 8)
+    assert cache.entries == [(3, 8)]
+
+
+def test_a_new_entry_drops_those_it_contradicts() -> None:
+    cache = cache_of((1, 10), (2, 20), (4, 40))
+    assert cache.assign(3, 15)
+    assert cache.entries == [(1, 10), (3, 15)]
+
+
+def test_truncation_from_the_end_keeps_the_epoch_in_which_the_last_record_was_written() -> None:
+    cache = cache_of((1, 10), (2, 20), (4, 40))
+    assert not cache.truncate_from_end(41)
+    assert cache.truncate_from_end(40)
+    assert cache.entries == [(1, 10), (2, 20)]
+    assert not cache.truncate_from_end(-1)
+    assert cache.truncate_from_end(10)
+    assert cache.entries == []
+
+
+def test_truncation_from_the_start_keeps_the_epoch_in_force_there() -> None:
+    cache = cache_of((1, 10), (2, 20), (4, 40))
+    assert not cache.truncate_from_start(9)
+    assert cache.truncate_from_start(25)
+    assert cache.entries == [(2, 25), (4, 40)]
+    assert not cache.truncate_from_start(25)
+    assert cache.truncate_from_start(1000)
+    assert cache.entries == [(4, 1000)]
+
+
+def test_negative_numbers_are_our_own_bug() -> None:
+    with pytest.raises(AssertionError, match="-1"):
+        LeaderEpochCache().assign(-1, 0)
+    with pytest.raises(AssertionError, match="-5"):
+        LeaderEpochCache().assign(0, -5)
+
+
+class AgainstOneEpochPerRecord(RuleBasedStateMachine):
+    """The model writes the epoch beside every record of a log, and keeps nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = LeaderEpochCache()
+        self.start = 0
+        self.records: list[int] = []
+        self.epoch = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.records)
+
+    @rule(jump=st.integers(1, 3), count=st.integers(1, 5))
+    def a_new_leader_writes(self, jump: int, count: int) -> None:
+        self.epoch += jump
+        self.cache.assign(self.epoch, self.end)
+        self.records += [self.epoch] * count
+
+    @rule(count=st.integers(1, 5))
+    def the_leader_writes(self, count: int) -> None:
+        self.cache.assign(self.epoch, self.end)
+        self.records += [self.epoch] * count
+
+    @rule(keep=st.floats(0, 1))
+    def the_tail_is_cut(self, keep: float) -> None:
+        del self.records[int(len(self.records) * keep) :]
+        self.cache.truncate_from_end(self.end)
+
+    @rule(drop=st.floats(0, 0.99))
+    def the_head_is_cut(self, drop: float) -> None:
+        count = int(len(self.records) * drop)
+        del self.records[:count]
+        self.start += count
+        self.cache.truncate_from_start(self.start)
+
+    @invariant()
+    def every_record_has_its_epoch(self) -> None:
+        for offset in range(self.start, self.end):
+            assert self.cache.epoch_for_offset(offset) == self.records[offset - self.start]
+
+    @invariant()
+    def epochs_end_where_a_later_one_begins(self) -> None:
+        for epoch in {*self.records}:
+            later = [self.start + index for index, other in enumerate(self.records) if other > epoch]
+            expected = (epoch, later[0] if later else self.end)
+            answer = self.cache.end_offset_for(epoch, self.end)
+            # An epoch that has lost all its records may stay known at the very end of the log.
+            assert answer == expected or (not later and answer == (epoch, self.end))
+
+    @invariant()
+    def both_columns_rise(self) -> None:
+        entries = self.cache.entries
+        for before, after in pairwise(entries):
+            assert before.epoch < after.epoch and before.start_offset < after.start_offset
+
+
+TestAgainstOneEpochPerRecord = AgainstOneEpochPerRecord.TestCase
+TestAgainstOneEpochPerRecord.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

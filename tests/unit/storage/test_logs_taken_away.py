@@ -1,0 +1,213 @@
+"""Partitions that are deleted, or set aside because the metadata does not place them here."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.log_managers import CONFIG, EVENTS, TOPIC_ID, create, found, started
+from tests.support.logs import NOW_MS, append, values_of
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+
+
+@pytest.fixture
+def disk() -> CrashFileSystem:
+    return CrashFileSystem()
+
+
+class TestDeletion:
+    """Partitions that go out of use."""
+
+    def test_a_deleted_partition_is_renamed_and_removed_later(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        append(create(manager), "a")
+        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        manager.delete_all([EVENTS], NOW_MS)
+        assert manager.get(EVENTS) is None
+        assert f"events-0.{1:032x}-delete" in disk.listdir("/a")
+        assert b"events" not in disk.read("/a/recovery-point-offset-checkpoint")
+        assert manager.delete_expired(NOW_MS + 59_999) == 0
+        assert manager.delete_expired(NOW_MS + 60_000) == 1
+        assert not [name for name in disk.listdir("/a") if name.startswith("events")]
+
+    def test_deletion_is_finished_after_a_restart(self, disk: CrashFileSystem) -> None:
+        manager = started(disk)
+        create(manager)
+        manager.delete_all([EVENTS], NOW_MS)
+        manager = started(disk)
+        assert manager.delete_expired(NOW_MS) == 1
+        assert not [name for name in disk.listdir("/a") if name.startswith("events")]
+
+    def test_a_topic_can_be_made_again_at_once(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        append(create(manager), "old")
+        manager.delete_all([EVENTS], NOW_MS)
+        log = manager.get_or_create(EVENTS, UUID(int=2), CONFIG, NOW_MS)
+        assert (log.log_end_offset, log.topic_id) == (0, UUID(int=2))
+        assert values_of(log) == []
+
+    def test_a_partition_of_an_older_topic_of_the_name_is_set_aside(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        manager = started(disk, "/a")
+        append(create(manager), "old")
+        manager.shutdown(NOW_MS)
+        manager = started(disk, "/a")
+        log = manager.get_or_create(EVENTS, UUID(int=2), CONFIG, NOW_MS)
+        assert log.log_end_offset == 0
+        assert [name for name in disk.listdir("/a") if name.endswith("-stray")]
+        assert str(TOPIC_ID) in caplog.text
+
+    def test_a_partition_made_before_topic_ids_gets_one(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        manager.get_or_create(EVENTS, None, CONFIG, NOW_MS)
+        manager.shutdown(NOW_MS)
+        manager = started(disk, "/a")
+        assert create(manager).topic_id == TOPIC_ID
+        assert disk.exists("/a/events-0/partition.metadata")
+
+    def test_what_the_metadata_does_not_place_here_is_set_aside(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        for name in ("kept", "unknown", "replaced"):
+            create(manager, name)
+        expected = {TopicPartition("kept", 0): TOPIC_ID, TopicPartition("replaced", 0): UUID(int=9)}
+        strays = manager.set_strays_aside(expected, NOW_MS)
+        assert sorted(topic for topic, _ in strays) == ["replaced", "unknown"]
+        assert [log.topic_partition.topic for log in manager.logs] == ["kept"]
+        assert len([name for name in disk.listdir("/a") if name.endswith("-stray")]) == 2
+
+    def test_unknown_names_are_tolerated_and_reported(
+        self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for name in ("lost+found", "notes", "t-1.abc-stray", "t-2.abc-future"):
+            disk.makedirs(f"/a/{name}")
+        disk.open("/a/README", create=True)
+        assert list(started(disk).logs) == []
+        for name in ("lost+found", "notes", "t-1.abc-stray", "t-2.abc-future"):
+            assert f"/a/{name}" in caplog.text
+            assert disk.exists(f"/a/{name}")
+
+
+@pytest.fixture(autouse=True)
+def log_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+
+
+class TestTakingAway:
+    """Partitions go out of use, many at a time and from directories that were away."""
+
+    def test_deleting_a_topic_of_many_partitions_syncs_as_often_as_deleting_one(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk, "/a")
+        gone = [TopicPartition("large", index) for index in range(40)]
+        for topic_partition in (*gone, EVENTS):
+            append(manager.get_or_create(topic_partition, TOPIC_ID, CONFIG, NOW_MS), "a")
+        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        manager.checkpoint(CheckpointKind.HIGH_WATERMARK)
+        before = disk.operation_count
+        manager.delete_all(gone, NOW_MS)
+        renames = len(gone)
+        assert disk.operation_count - before <= renames + 20
+        assert list(manager.logs) == [found(manager)]
+        manager.shutdown(NOW_MS)
+        assert [log.topic_partition for log in started(disk, "/a").logs] == [EVENTS]
+
+    def test_a_deleted_topic_takes_its_damaged_partition_along(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        append(create(manager), "a")
+        manager.shutdown(NOW_MS)
+        disk.open("/a/events-0/partition.metadata", create=False).truncate(5)
+        manager = started(disk, "/a")
+        manager.delete_all([EVENTS], NOW_MS)
+        assert create(manager).log_end_offset == 0
+
+    def test_a_deleted_topic_that_comes_back_with_its_disk_does_not_hide_the_new_one(
+        self, disk: CrashFileSystem
+    ) -> None:
+        old, new = UUID(int=7), UUID(int=8)
+        manager = started(disk, "/a")
+        append(manager.get_or_create(EVENTS, old, CONFIG, NOW_MS), "old")
+        manager.shutdown(NOW_MS)
+        manager = started(disk, "/b")
+        append(manager.get_or_create(EVENTS, new, CONFIG, NOW_MS), "new")
+        manager.shutdown(NOW_MS)
+        manager = started(disk, "/a", "/b")
+        assert manager.set_strays_aside({EVENTS: new}, NOW_MS) == [EVENTS]
+        log = manager.get_or_create(EVENTS, new, CONFIG, NOW_MS)
+        assert log.directory == "/b/events-0"
+        assert values_of(log) == ["new"]
+
+    def test_a_partition_that_was_damaged_is_recovered_once_it_is_mended(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        log = create(manager)
+        append(log, "flushed")
+        log.flush(NOW_MS)
+        manager.checkpoint(CheckpointKind.RECOVERY_POINT)
+        whole = log.size_bytes
+        append(log, "torn")
+        segment = disk.open("/a/events-0/00000000000000000000.log", create=False)
+        segment.truncate(segment.size() - 1)
+        metadata = disk.open("/a/events-0/partition.metadata", create=False)
+        text = metadata.pread(metadata.size(), 0)
+        metadata.truncate(5)
+        manager = started(disk, "/a")
+        assert manager.get(EVENTS) is None
+        manager.shutdown(NOW_MS)
+        metadata = disk.open("/a/events-0/partition.metadata", create=False)
+        metadata.truncate(0)
+        metadata.append(text)
+        manager = started(disk, "/a")
+        assert found(manager).size_bytes == whole
+        assert found(manager).log_end_offset == 1
+
+    def test_kafka_15352_retention_of_many_logs_writes_one_checkpoint_before_any_file_goes(
+        self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        manager = started(disk, "/a")
+        config = replace(CONFIG, retention_ms=1_000)
+        for partition in range(20):
+            log = manager.get_or_create(TopicPartition("t", partition), TOPIC_ID, config, NOW_MS)
+            append(log, "old")
+        done: list[str] = []
+        rename = disk.rename
+
+        def noted(old: str, new: str) -> None:
+            done.append("checkpoint" if new.endswith("log-start-offset-checkpoint") else "file")
+            rename(old, new)
+
+        monkeypatch.setattr(disk, "rename", noted)
+        assert manager.apply_retention(NOW_MS + 2_000) == 20
+        assert done[0] == "checkpoint"
+        assert done.count("checkpoint") == 1
+        assert {log.log_start_offset for log in manager.logs} == {1}
+
+    def test_a_checkpoint_that_a_thread_writes_late_does_not_replace_a_newer_one(
+        self, disk: CrashFileSystem
+    ) -> None:
+        manager = started(disk, "/a")
+        log = create(manager)
+        append(log, "a")
+        append(log, "b")
+        log.flush(NOW_MS)
+        (late,) = manager.planned_checkpoints(CheckpointKind.RECOVERY_POINT)
+        log.truncate_to(1, NOW_MS, below_high_watermark=True)
+        late.run()
+        assert disk.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nevents 0 1\n"
+        assert manager.planned_checkpoints(CheckpointKind.RECOVERY_POINT) == []
+
+    def test_a_failed_checkpoint_of_a_thread_takes_its_directory_offline(self, disk: CrashFileSystem) -> None:
+        manager = started(disk, "/a")
+        append(create(manager), "a")
+        (work,) = manager.planned_checkpoints(CheckpointKind.HIGH_WATERMARK)
+        disk.fail_next_fsync("replication-offset-checkpoint")
+        with pytest.raises(KafkaError) as caught:
+            work.run()
+        manager.work_failed(work, caught.value)
+        assert manager.online_directories == []

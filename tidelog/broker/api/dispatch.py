@@ -1,0 +1,378 @@
+"""From a request's api key and version to the handler, and from its result to an answer.
+
+    unknown api key, version not supported   connection closed (ApiVersions: answered in version 0)
+    body cannot be decoded                   connection closed
+    handler raises KafkaError                error response with its code
+    handler raises anything else             error response UNKNOWN_SERVER_ERROR, traceback logged
+    no error response can be built           connection closed
+
+Two kinds of handlers. A *typed* one takes a decoded message and returns the response, a future, a coroutine,
+or steps that return one of these. A *raw* one takes the Request and answers it when it likes.
+Coroutines run as tasks in the request channel, which bounds them; see `Dispatcher.register`.
+
+No request holds up the others for long: large requests are decoded, and large responses encoded, in slices
+(`tidelog.broker.api.slices`), in which steps run too. If the client goes away meanwhile, that ends between
+two
+steps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+from tidelog.base.clock import Clock
+from tidelog.broker.api.error_responses import error_response_in_steps, needed_for_error
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.network.request import Request
+from tidelog.broker.network.request_channel import RequestChannel
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.network.request_metrics import ApiMetrics, RequestMetrics
+from tidelog.protocol.codec import decode_in_steps, decode_prefix, has_more_elements
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.framing import encode_response, encode_response_in_steps, read_request_header
+from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
+from tidelog.protocol.registry import APIS, Api, ApiKey, request_type
+from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.steps import Steps
+
+__all__ = ["Dispatcher", "RawHandler", "RequestContext", "TypedHandler"]
+
+logger = logging.getLogger(__name__)
+
+RequestT = TypeVar("RequestT", bound=ApiMessage)
+ResultT = TypeVar("ResultT")
+HandlerResult: TypeAlias = ApiMessage | Awaitable[ApiMessage] | Steps[ApiMessage | Awaitable[ApiMessage]]
+TypedHandler: TypeAlias = Callable[[RequestContext, RequestT], HandlerResult]
+RawHandler: TypeAlias = Callable[[Request], None]
+
+LARGE_BODY_BYTES: Final = 8 * 1024
+"""A longer body is decoded in steps: to decode all its elements may take more than two milliseconds."""
+MANY_ELEMENTS: Final = 500
+"""A response of more elements is encoded in steps."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One API as it is registered; versions outside lowest to highest are refused."""
+
+    api: Api
+    lowest: int
+    highest: int
+    metrics: ApiMetrics
+    on_failed: Callable[[Request, _Entry, ApiMessage | None, BaseException], None]
+    raw: RawHandler | None = None
+    typed: TypedHandler[Any] | None = None
+    parks: bool = False
+    only_waits: bool = False
+
+    def fail(self, request: Request, error: BaseException) -> None:
+        """Do what `Request.fail` says."""
+        self.on_failed(request, self, None, error)
+
+
+class Dispatcher:
+    """The handlers of one kind of listener; `dispatch` is what a listener is bound with."""
+
+    def __init__(
+        self, channel: RequestChannel, metrics: RequestMetrics, clock: Clock, slices: Slices
+    ) -> None:
+        self._channel = channel
+        self._metrics = metrics
+        self._clock = clock
+        self.slices = slices
+        self._entries: dict[int, _Entry] = {}
+
+    def register(
+        self, key: ApiKey, handler: TypedHandler[Any], *, parks: bool = False, only_waits: bool = False
+    ) -> None:
+        """Have `handler` answer the API `key`.
+
+        A coroutine takes one of queued.max.requests places while it runs. A handler that waits for
+        other clients or for time to pass must not do that: it either is a plain function that
+        returns a future, or says `parks=True`. A future is cancelled when the client goes away, and so is
+        a coroutine that `only_waits`.
+        """
+        entry = self._add(key)
+        entry.typed, entry.parks, entry.only_waits = handler, parks, only_waits
+
+    def register_raw(self, key: ApiKey, handler: RawHandler) -> None:
+        """Have `handler` answer requests of the API `key` itself; it never waits for a place."""
+        self._add(key).raw = handler
+
+    def apis(self) -> list[Api]:
+        """What is registered, by key: the content of an ApiVersions answer."""
+        return [self._entries[key].api for key in sorted(self._entries)]
+
+    def dispatch(self, request: Request) -> None:
+        """Have a request answered. Never raises."""
+        try:
+            header, position = read_request_header(request.frame)
+        except DecodeError as error:
+            request.close(str(error))
+            return
+        request.header = header
+        key, version, _, _ = header
+        entry = self._entries.get(key)
+        if entry is None or not entry.lowest <= version <= entry.highest:
+            _refuse(request, entry)
+            return
+        request.body = request.frame[position:]
+        request.route = entry
+        entry.metrics.requests[version] += 1
+        if entry.raw is None:
+            self._dispatch_typed(request, entry)
+            return
+        try:
+            entry.raw(request)
+        except DecodeError as error:
+            request.close(_malformed(request, entry, error))
+        except Exception as error:
+            self._failed(request, entry, None, error)
+
+    async def call(self, context: RequestContext, message: ApiMessage) -> ApiMessage:
+        """The answer of a typed handler to a message that no connection has brought here.
+
+        `context.header` says in which version. Errors: KafkaError UNSUPPORTED_VERSION when it is not
+        served, NOT_CONTROLLER when it must be asked elsewhere; other errors are in the answer.
+        """
+        key, version, _, _ = context.header
+        entry = self._entries.get(key)
+        if entry is None or entry.typed is None or not entry.lowest <= version <= entry.highest:
+            text = f"{APIS[key].name} version {version} is not served here"
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, text)
+        try:
+            result = entry.typed(context, message)
+            if isinstance(result, Generator):
+                result = await self.slices.complete(result)
+            return result if isinstance(result, ApiMessage) else await result
+        except Exception as error:
+            code, text = _code_of(error, entry, context.peer)
+            if code is ErrorCode.NOT_CONTROLLER:
+                raise
+            entry.metrics.errors[code] += 1
+            response = await self.slices.complete(error_response_in_steps(message, version, code, text))
+            if response is None:
+                raise
+            return response
+
+    # ---- typed handlers
+
+    def _dispatch_typed(self, request: Request, entry: _Entry) -> None:
+        if entry.parks:
+            self._decode(request, entry)
+        else:
+            # A request that waits for its turn is not decoded yet: messages take more memory than frames.
+            self._channel.enter(request, lambda: self._decode(request, entry))
+
+    def _decode(self, request: Request, entry: _Entry) -> None:
+        if len(request.body) > LARGE_BODY_BYTES:
+            self._run(
+                request,
+                _body_in_steps(request, entry),
+                lambda message: self._call(request, entry, message),
+                lambda error: self._cannot_decode(request, entry, error),
+            )
+            return
+        try:
+            message = _body(request, entry)
+        except Exception as error:
+            self._cannot_decode(request, entry, error)
+            return
+        self._call(request, entry, message)
+
+    @staticmethod
+    def _cannot_decode(request: Request, entry: _Entry, error: Exception) -> None:
+        if isinstance(error, DecodeError):
+            request.close(_malformed(request, entry, error))
+        else:
+            logger.error("cannot decode %s from %s", entry.api.name, request.peer, exc_info=error)
+            request.close(f"{entry.api.name} request cannot be decoded")
+
+    def _call(self, request: Request, entry: _Entry, message: ApiMessage) -> None:
+        assert entry.typed is not None
+        # Messages hold copies, so the frame need not wait for the response with them.
+        request.release_frame(keeps_message=True)
+        connection = request.connection
+        context = RequestContext(
+            request.header,
+            connection.listener,
+            connection.peer,
+            connection.principal,
+            self._clock.wall_ms(),
+            connection.client,
+        )
+        try:
+            result = entry.typed(context, message)
+        except Exception as error:
+            self._failed(request, entry, message, error)
+            return
+        self._take(request, entry, message, result)
+
+    def _take(self, request: Request, entry: _Entry, message: ApiMessage, result: HandlerResult) -> None:
+        """Answer with what a handler has returned, or when that is done."""
+        if isinstance(result, ApiMessage):
+            self._answer(request, entry, message, result)
+        elif isinstance(result, Generator):
+            self._run(
+                request,
+                result,
+                lambda response: self._take(request, entry, message, response),
+                lambda error: self._failed(request, entry, message, error),
+            )
+        else:
+            self._await(request, entry, message, result)
+
+    def _await(
+        self, request: Request, entry: _Entry, message: ApiMessage, result: Awaitable[ApiMessage]
+    ) -> None:
+        kept = needed_for_error(message)
+        if kept is not message:
+            request.release_frame()
+
+        def done(ended: asyncio.Future[Any]) -> None:
+            if ended.cancelled():
+                request.close(f"{entry.api.name} was cancelled")
+            elif (error := ended.exception()) is not None:
+                self._failed(request, entry, kept, error)
+            else:
+                self._answer(request, entry, kept, ended.result())
+
+        if isinstance(result, asyncio.Future):
+            result.add_done_callback(done)
+            request.on_abandoned = lambda _: _cancel(result)
+        elif isinstance(result, Coroutine):
+            task = self._channel.run(result, done, takes_place=not entry.parks)
+            request.on_abandoned = (lambda _: _cancel(task)) if entry.only_waits else None
+        else:
+            self._failed(request, entry, message, TypeError(f"{entry.api.name} handler returned {result!r}"))
+
+    def _run(
+        self,
+        request: Request,
+        steps: Steps[ResultT],
+        done: Callable[[ResultT], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Run steps for a request in hand; they end early when its client goes away."""
+        work = self.slices.start(steps, done, failed)
+        if work is not None:
+            request.on_abandoned = lambda _: work.cancel()
+
+    def _answer(self, request: Request, entry: _Entry, message: ApiMessage, response: ApiMessage) -> None:
+        code: int = getattr(response, "error_code", 0)
+        if code:
+            entry.metrics.errors[code] += 1
+        self._encode(request, response, lambda error: self._failed(request, entry, message, error))
+
+    def _encode(self, request: Request, response: ApiMessage, failed: Callable[[Exception], None]) -> None:
+        """Respond, with the throttle time that quotas have set on the request."""
+        if not request.is_open:
+            return
+        key, version, correlation_id, _ = request.header
+        if request.throttle_time_ms and hasattr(response, "throttle_time_ms"):
+            throttle_time_ms = request.throttle_time_ms
+            response = cast(ApiMessage, replace(cast(Any, response), throttle_time_ms=throttle_time_ms))
+        if has_more_elements(response, version, MANY_ELEMENTS):
+            steps = encode_response_in_steps(key, version, correlation_id, response)
+            self._run(request, steps, lambda frame: request.respond((frame,)), failed)
+            return
+        try:
+            answer = encode_response(key, version, correlation_id, response)
+        except Exception as error:
+            failed(error)
+            return
+        request.respond(answer)
+
+    def _failed(
+        self, request: Request, entry: _Entry, message: ApiMessage | None, error: BaseException
+    ) -> None:
+        """Turn what a handler raised into an error response, or into the end of the connection."""
+        code, text = _code_of(error, entry, request.peer)
+        entry.metrics.errors[code] += 1
+        if not request.is_open:
+            return
+
+        def no_response(fault: Exception | None) -> None:
+            if fault is not None:
+                name, version = entry.api.name, request.header.api_version
+                logger.error("no error response for %s version %d", name, version, exc_info=fault)
+            request.close(f"{entry.api.name} failed with {code.name} and has no error response")
+
+        def respond(response: ApiMessage | None) -> None:
+            if response is None:
+                no_response(None)
+            else:
+                self._encode(request, response, no_response)
+
+        self._run(request, _error_response(request, entry, message, code, text), respond, no_response)
+
+    def _add(self, key: ApiKey) -> _Entry:
+        assert key not in self._entries, f"{key.name} has a handler already"
+        api = APIS[key]
+        # Produce advertises versions for which no messages exist any more.
+        lowest = max(api.lowest, request_type(key).valid_versions.lowest)
+        metrics = self._metrics.of(api.name, api.highest)
+        entry = self._entries[key] = _Entry(api, lowest, api.highest, metrics, self._failed)
+        return entry
+
+
+def _cancel(waiting: asyncio.Future[Any]) -> None:
+    """Stop waiting for what nobody can be sent any more."""
+    waiting.cancel()
+
+
+def _refuse(request: Request, entry: _Entry | None) -> None:
+    header = request.header
+    if entry is None:
+        request.close(f"{APIS[header.api_key].name} is not served on listener {request.listener}")
+    elif header.api_key == ApiKey.API_VERSIONS:
+        request.route = entry
+        entry.metrics.errors[ErrorCode.UNSUPPORTED_VERSION] += 1
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=(
+                ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=entry.lowest, max_version=entry.highest),
+            ),
+        )
+        request.respond(encode_response(ApiKey.API_VERSIONS, 0, header.correlation_id, response))
+    else:
+        request.close(
+            f"{entry.api.name} version {header.api_version} is not supported, "
+            f"{entry.lowest} to {entry.highest} are"
+        )
+
+
+def _code_of(error: BaseException, entry: _Entry, peer: str) -> tuple[ErrorCode, str]:
+    """What the asker is told of an error; one that is our own fault is logged."""
+    if isinstance(error, KafkaError):
+        return error.code, str(error)
+    logger.error("%s from %s failed", entry.api.name, peer, exc_info=error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text
+
+
+def _body(request: Request, entry: _Entry) -> ApiMessage:
+    """The decoded body; DecodeError. Bytes behind it are passed over as in Kafka: librdkafka sends some."""
+    version = request.header.api_version
+    return decode_prefix(request_type(entry.api.key), request.body, version, 0)[0]
+
+
+def _body_in_steps(request: Request, entry: _Entry) -> Steps[ApiMessage]:
+    return decode_in_steps(request_type(entry.api.key), request.body, request.header.api_version)
+
+
+def _error_response(
+    request: Request, entry: _Entry, message: ApiMessage | None, code: ErrorCode, text: str
+) -> Steps[ApiMessage | None]:
+    """The error response; of a raw handler's request, which nobody has decoded, too."""
+    asked = message
+    if asked is None:
+        asked = yield from _body_in_steps(request, entry)
+    return (yield from error_response_in_steps(asked, request.header.api_version, code, text))
+
+
+def _malformed(request: Request, entry: _Entry, error: DecodeError) -> str:
+    return f"malformed {entry.api.name} request version {request.header.api_version}: {error}"

@@ -1,0 +1,13 @@
+"""What the three APIs of access control lists share."""
+
+from __future__ import annotations
+
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+
+def check_security(config: BrokerConfig) -> None:
+    """KafkaError SECURITY_DISABLED unless there is an authorizer to keep entries for."""
+    if not config.authorizer_class_name:
+        text = "no authorizer is configured, see authorizer.class.name"
+        raise KafkaError(ErrorCode.SECURITY_DISABLED, text)

@@ -1,0 +1,65 @@
+"""AddOffsetsToTxn (key 25), versions 0-4: the offsets of a group are part of a transaction.
+
+- 2: PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH (KIP-588)
+- 4: TRANSACTION_ABORTABLE (KIP-890)
+
+The partition of `__consumer_offsets` that keeps the group joins the transaction. Producers with
+transaction.version 2 do not ask: TxnOffsetCommit does it for them. Unlike in Kafka the partition must be in
+this broker's metadata: one that is not would be taken for deleted at the end, and get no marker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.api.handlers.fencing import fencing_error
+from tidelog.broker.api.handlers.find_coordinator import InternalTopics
+from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+PRODUCER_FENCED_FROM_VERSION = 2
+_TRANSACTION_VERSION_OF_ASKERS = 0
+
+
+class AddOffsetsToTxnHandler:
+    """`partition_of_group` tells which partition of `__consumer_offsets` keeps a group."""
+
+    def __init__(
+        self,
+        transactions: TransactionService,
+        partition_of_group: Callable[[str], int],
+        image: Callable[[], MetadataImage],
+        internal_topics: InternalTopics,
+    ) -> None:
+        self._transactions = transactions
+        self._partition_of_group = partition_of_group
+        self._image = image
+        self._internal_topics = internal_topics
+
+    async def handle(
+        self, context: RequestContext, request: AddOffsetsToTxnRequest
+    ) -> AddOffsetsToTxnResponse:
+        """Errors are in the reply; COORDINATOR_NOT_AVAILABLE until the partition is there."""
+        partition = TopicPartition(GROUP_METADATA_TOPIC, self._partition_of_group(request.group_id))
+        known = self._image().topics_by_name.get(partition.topic)
+        if known is None or partition.partition not in known.partitions:
+            self._internal_topics.ensure(partition.topic)
+            return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        try:
+            await self._transactions.add_partitions(
+                request.transactional_id,
+                ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+                (partition,),
+                _TRANSACTION_VERSION_OF_ASKERS,
+            )
+        except KafkaError as error:
+            version = context.header.api_version
+            code = fencing_error(error.code, version, PRODUCER_FENCED_FROM_VERSION)
+            return AddOffsetsToTxnResponse(error_code=code)
+        return AddOffsetsToTxnResponse()

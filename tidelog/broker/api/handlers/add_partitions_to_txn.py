@@ -1,0 +1,115 @@
+"""AddPartitionsToTxn (key 24), versions 0-5: partitions take part in a transaction.
+
+- 2: PRODUCER_FENCED, before that INVALID_PRODUCER_EPOCH (KIP-588)
+- 4: asked by brokers, for several transactions at once, to add or only to verify (KIP-890)
+- 5: TRANSACTION_ABORTABLE
+
+When one partition of a transaction does not exist none is added, and the others answer
+OPERATION_NOT_ATTEMPTED. Internal topics take part by the brokers' own requests only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+
+from tidelog.broker.api.handlers.fencing import fencing_error
+from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
+from tidelog.broker.coordinators.transactions.metadata import TRANSACTION_VERSION_2
+from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.topic_names import is_internal
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+
+PRODUCER_FENCED_FROM_VERSION = 2
+BATCHED_FROM_VERSION = 4
+
+_Errors = Mapping[TopicPartition, ErrorCode]
+
+
+class AddPartitionsToTxnHandler:
+    """Asks the coordinator of each transaction."""
+
+    def __init__(self, transactions: TransactionService, image: Callable[[], MetadataImage]) -> None:
+        self._transactions = transactions
+        self._image = image
+
+    async def handle(
+        self, context: RequestContext, request: AddPartitionsToTxnRequest
+    ) -> AddPartitionsToTxnResponse:
+        """Errors are in the reply, at each partition."""
+        version = context.header.api_version
+        if version < BATCHED_FROM_VERSION:
+            transaction = AddPartitionsToTxnTransaction(
+                transactional_id=request.v3_and_below_transactional_id,
+                producer_id=request.v3_and_below_producer_id,
+                producer_epoch=request.v3_and_below_producer_epoch,
+                topics=request.v3_and_below_topics,
+            )
+            errors = await self._errors(transaction, version)
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(errors))
+        found = await asyncio.gather(*(self._errors(each, version) for each in request.transactions))
+        return AddPartitionsToTxnResponse(
+            results_by_transaction=tuple(
+                AddPartitionsToTxnResult(
+                    transactional_id=transaction.transactional_id, topic_results=_results(errors)
+                )
+                for transaction, errors in zip(request.transactions, found, strict=True)
+            )
+        )
+
+    async def _errors(self, transaction: AddPartitionsToTxnTransaction, version: int) -> _Errors:
+        partitions = frozenset(
+            TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions
+        )
+        refused = self._refused(partitions, version)
+        if refused:
+            return {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
+        producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+        transactional_id = transaction.transactional_id
+        try:
+            if transaction.verify_only:
+                return self._transactions.verify_partitions(transactional_id, producer, partitions)
+            is_from_broker = version >= BATCHED_FROM_VERSION
+            await self._transactions.add_partitions(
+                transactional_id, producer, partitions, TRANSACTION_VERSION_2 if is_from_broker else 0
+            )
+        except KafkaError as error:
+            code = fencing_error(error.code, version, PRODUCER_FENCED_FROM_VERSION)
+            return dict.fromkeys(partitions, code)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+    def _refused(self, partitions: Collection[TopicPartition], version: int) -> _Errors:
+        """The partitions that cannot be added, each with why not."""
+        topics = self._image().topics_by_name
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for partition in partitions:
+            topic = topics.get(partition.topic)
+            if version < BATCHED_FROM_VERSION and is_internal(partition.topic):
+                refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif topic is None or partition.partition not in topic.partitions:
+                refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return refused
+
+
+def _results(errors: _Errors) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+    topics: defaultdict[str, list[AddPartitionsToTxnPartitionResult]] = defaultdict(list)
+    for (topic, index), code in sorted(errors.items()):
+        topics[topic].append(
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+        )
+    return tuple(
+        AddPartitionsToTxnTopicResult(name=topic, results_by_partition=tuple(results))
+        for topic, results in topics.items()
+    )

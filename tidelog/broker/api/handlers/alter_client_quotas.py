@@ -1,0 +1,63 @@
+"""AlterClientQuotas (key 49), versions 0-1: what users, clients and addresses may use (KIP-546)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.client_quotas import IP, is_address
+from tidelog.cluster.controller.client_quotas import alter_client_quotas
+from tidelog.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ResponseEntityData,
+    ResponseEntryData,
+)
+
+
+class AlterClientQuotasHandler:
+    """Submits the request to the controller."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def handle(
+        self, context: RequestContext, request: AlterClientQuotasRequest
+    ) -> AlterClientQuotasResponse:
+        """Answer once the quotas are durable; each entity has its own outcome."""
+        hosts = await _resolvable(request)
+        outcomes = await self._store.submit(lambda image: alter_client_quotas(image, request, hosts))
+        return AlterClientQuotasResponse(
+            entries=tuple(
+                ResponseEntryData(
+                    error_code=outcome.code,
+                    error_message=outcome.text,
+                    entity=tuple(
+                        ResponseEntityData(entity_type=kind, entity_name=name)
+                        for kind, name in entity.items()
+                    ),
+                )
+                for entity, outcome in outcomes
+            )
+        )
+
+
+async def _resolvable(request: AlterClientQuotasRequest) -> frozenset[str]:
+    """The host names among the ip entities that stand for an address."""
+    names = {
+        each.entity_name
+        for entry in request.entries
+        for each in entry.entity
+        if each.entity_type == IP and each.entity_name and not is_address(each.entity_name)
+    }
+    found = await asyncio.gather(*map(_is_host, names))
+    return frozenset(name for name, is_host in zip(names, found, strict=True) if is_host)
+
+
+async def _is_host(name: str) -> bool:
+    try:
+        await asyncio.get_running_loop().getaddrinfo(name, None)
+    except (OSError, UnicodeError):
+        return False
+    return True

@@ -1,0 +1,43 @@
+"""AlterConfigs (key 33), versions 0-2: all configs of a resource at once; what is not named is dropped.
+
+The older way, which loses what another client set between reading and writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.broker.api.handlers.config_alteration import ConfigApi, resource_responses
+from tidelog.cluster.controller.configs import ConfigChange, ConfigOperation, ResourceChange, replace_configs
+from tidelog.cluster.controller.result import Outcome
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+
+
+def _changes(request: AlterConfigsRequest) -> list[ResourceChange]:
+    return [_change(resource) for resource in request.resources]
+
+
+def _change(resource: AlterConfigsResource) -> ResourceChange:
+    changes = tuple(ConfigChange(each.name, ConfigOperation.SET, each.value) for each in resource.configs)
+    return ResourceChange((resource.resource_type, resource.resource_name), changes)
+
+
+def _resulting(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
+    return {each.key: each.value for each in change.changes if each.value is not None}
+
+
+def _response(request: AlterConfigsRequest, outcomes: Sequence[Outcome]) -> AlterConfigsResponse:
+    return AlterConfigsResponse(
+        responses=resource_responses(AlterConfigsResourceResponse, request.resources, outcomes)
+    )
+
+
+ALTER_CONFIGS: Final = ConfigApi(_changes, replace_configs, _resulting, _response)
+"""All configs of a resource at once."""

@@ -1,0 +1,62 @@
+"""ApiVersions: what this broker understands, and who the client is (KIP-35, KIP-511, KIP-584)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from tidelog.protocol.registry import Api
+
+# Versions before this one do not name the client.
+NAMED_FROM: Final = 3
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """The features of the cluster; `epoch` -1 says that none has been finalized yet."""
+
+    supported: tuple[SupportedFeatureKey, ...] = ()
+    finalized: tuple[FinalizedFeatureKey, ...] = ()
+    epoch: int = -1
+
+
+class ApiVersionsHandler:
+    """Lists the registered APIs of one kind of listener with Kafka's version ranges."""
+
+    def __init__(self, apis: Callable[[], Sequence[Api]], features: Callable[[], Features]) -> None:
+        self._apis = apis
+        self._features = features
+
+    def __call__(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        if context.header.api_version >= NAMED_FROM:
+            name, version = request.client_software_name, request.client_software_version
+            if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+                return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            context.client.software_name, context.client.software_version = name, version
+        features = self._features()
+        supported = features.supported
+        if context.header.api_version < 4:
+            # Clients before version 4 refuse a lowest version of 0 (KAFKA-17011).
+            supported = tuple(feature for feature in supported if feature.min_version > 0)
+        return ApiVersionsResponse(
+            api_keys=tuple(
+                ApiVersion(api_key=api.key, min_version=api.lowest, max_version=api.highest)
+                for api in self._apis()
+            ),
+            supported_features=supported,
+            finalized_features_epoch=features.epoch,
+            finalized_features=features.finalized,
+        )

@@ -1,0 +1,140 @@
+"""AlterConfigs and IncrementalAlterConfigs: the way of a request, which is the same for both.
+
+The broker that is asked checks what only a broker can, and passes the rest on to the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Generic, TypeAlias, TypeVar
+
+from tidelog.broker.api.handlers.config_changes import (
+    ChangeLoggers,
+    Resulting,
+    check_request,
+    check_submission,
+    controllers_outcomes,
+    merged,
+    passed,
+)
+from tidelog.broker.api.handlers.logger_changes import LoggerChanges
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.controller.configs import ResourceChange
+from tidelog.cluster.controller.result import ControllerResult, Outcome
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.messages import alter_configs, incremental_alter_configs
+from tidelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from tidelog.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+Request = TypeVar("Request", AlterConfigsRequest, IncrementalAlterConfigsRequest)
+Response = TypeVar("Response", AlterConfigsResponse, IncrementalAlterConfigsResponse)
+Resource: TypeAlias = alter_configs.AlterConfigsResource | incremental_alter_configs.AlterConfigsResource
+ResourceResponse = TypeVar(
+    "ResourceResponse",
+    alter_configs.AlterConfigsResourceResponse,
+    incremental_alter_configs.AlterConfigsResourceResponse,
+)
+
+Submission: TypeAlias = Callable[
+    [MetadataImage, ControllerSettings, Sequence[ResourceChange]], ControllerResult[list[Outcome]]
+]
+"""The command of the controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigApi(Generic[Request, Response]):
+    """What the two APIs differ in."""
+
+    changes: Callable[[Request], list[ResourceChange]]
+    submission: Submission
+    resulting: Resulting
+    response: Callable[[Request, Sequence[Outcome]], Response]
+
+
+def resource_responses(
+    kind: type[ResourceResponse], resources: Iterable[Resource], outcomes: Sequence[Outcome]
+) -> tuple[ResourceResponse, ...]:
+    """The outcome of each resource, in the form of one of the APIs."""
+    return tuple(
+        kind(
+            error_code=outcome.code,
+            error_message=outcome.text,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, outcome in zip(resources, outcomes, strict=True)
+    )
+
+
+class ConfigAlterationHandler(Generic[Request, Response]):
+    """The controller's part: submits the changes."""
+
+    def __init__(
+        self,
+        api: ConfigApi[Request, Response],
+        store: MetadataStore,
+        settings: ControllerSettings,
+        loggers: LoggerChanges | None = None,
+    ) -> None:
+        self._api: ConfigApi[Request, Response] = api
+        self._store = store
+        self._settings = settings
+        self._loggers = loggers
+
+    async def handle(self, context: RequestContext, request: Request) -> Response:
+        """Answer once the changes are durable; each resource has its own outcome."""
+        requested = self._api.changes(request)
+        outcomes = check_submission(
+            requested, _changes_of(self._loggers, validate_only=request.validate_only)
+        )
+        rest = passed(requested, outcomes)
+
+        def command(image: MetadataImage) -> ControllerResult[list[Outcome]]:
+            result = self._api.submission(image, self._settings, rest)
+            return replace(result, records=()) if request.validate_only else result
+
+        submitted = await self._store.submit(command) if rest else []
+        return self._api.response(request, merged(outcomes, submitted))
+
+
+class ConfigAlterationForwarder(Generic[Request, Response]):
+    """The part of the broker that is asked; `forward` has the active controller answer."""
+
+    def __init__(
+        self,
+        api: ConfigApi[Request, Response],
+        image: Callable[[], MetadataImage],
+        config: BrokerConfig,
+        forward: Callable[[RequestContext, Request], Awaitable[Response]],
+        loggers: LoggerChanges | None = None,
+    ) -> None:
+        self._api: ConfigApi[Request, Response] = api
+        self._image = image
+        self._config = config
+        self._forward: Callable[[RequestContext, Request], Awaitable[Response]] = forward
+        self._loggers = loggers
+
+    async def handle(self, context: RequestContext, request: Request) -> Response:
+        """Answer what this broker refuses itself, and the controller's answer for the rest."""
+        requested = self._api.changes(request)
+        change_loggers = _changes_of(self._loggers, validate_only=request.validate_only)
+        outcomes = check_request(self._config, self._image(), requested, self._api.resulting, change_loggers)
+        rest = passed(request.resources, outcomes)
+        forwarded: list[Outcome] = []
+        if rest:
+            answer = await self._forward(context, replace(request, resources=tuple(rest)))
+            forwarded = controllers_outcomes(rest, answer.responses)
+        return self._api.response(request, merged(outcomes, forwarded))
+
+
+def _changes_of(loggers: LoggerChanges | None, *, validate_only: bool) -> ChangeLoggers | None:
+    """Return how a request changes loggers, None where the API has none."""
+    return None if loggers is None else partial(loggers.outcome, validate_only=validate_only)

@@ -1,0 +1,27 @@
+"""CreateTopics (key 19), versions 2-7: topics, each with its own outcome.
+
+From version 5 on the answer describes what was made.
+"""
+
+from __future__ import annotations
+
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.controller.create_topics import create_topics
+from tidelog.cluster.controller.settings import ControllerSettings, Randomness
+from tidelog.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+
+class CreateTopicsHandler:
+    """Submits the request to the controller."""
+
+    def __init__(self, store: MetadataStore, settings: ControllerSettings, randomness: Randomness) -> None:
+        self._store = store
+        self._settings = settings
+        self._randomness = randomness
+
+    async def handle(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Answer once the topics are durable and known to this node."""
+        return await self._store.submit(
+            lambda image: create_topics(image, self._settings, request, self._randomness)
+        )

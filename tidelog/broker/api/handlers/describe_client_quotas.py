@@ -1,0 +1,43 @@
+"""DescribeClientQuotas (key 48), versions 0-1: the quotas that a filter asks for (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.client_quotas import FilterComponent, matching_quotas
+from tidelog.cluster.image import MetadataImage, QuotaEntity
+from tidelog.protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from tidelog.protocol.steps import Steps, each
+
+
+class DescribeClientQuotasHandler:
+    """Answers from the image."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+
+    def handle(
+        self, context: RequestContext, request: DescribeClientQuotasRequest
+    ) -> Steps[DescribeClientQuotasResponse]:
+        """Every entity that fits. Errors: INVALID_REQUEST, UNSUPPORTED_VERSION."""
+        components = [
+            FilterComponent(each.entity_type, each.match_type, each.match) for each in request.components
+        ]
+        found = yield from matching_quotas(self._image(), components, strict=request.strict)
+        entries = yield from each(_entry, found)
+        return DescribeClientQuotasResponse(error_message=None, entries=entries)
+
+
+def _entry(found: tuple[QuotaEntity, Mapping[str, float]]) -> EntryData:
+    entity, quotas = found
+    return EntryData(
+        entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
+        values=tuple(ValueData(key=key, value=value) for key, value in quotas.items()),
+    )

@@ -1,0 +1,50 @@
+"""DescribeCluster (key 60) as a controller answers it: the controllers (KIP-919).
+
+Version 1 on; a request of version 0 can only mean brokers, which this listener is not for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.api.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from tidelog.broker.api.handlers.describe_cluster import CONTROLLERS, endpoint_refusal
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+_NO_LEADER = -1
+
+
+class DescribeControllersHandler:
+    """Answers from the controllers' registrations; `leader` is the active one."""
+
+    def __init__(self, image: Callable[[], MetadataImage], leader: Callable[[], BrokerId | None]) -> None:
+        self._image = image
+        self._leader = leader
+
+    def handle(self, context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+        """The controllers as they are reached on the listener that was asked."""
+        if request.endpoint_type != CONTROLLERS:
+            return endpoint_refusal(request.endpoint_type, served=CONTROLLERS)
+        image, leader = self._image(), self._leader()
+        controllers = tuple(
+            DescribeClusterBroker(broker_id=controller, host=end_point.host, port=end_point.port)
+            for controller, registration in sorted(image.controllers.items())
+            for end_point in registration.end_points
+            if end_point.name == context.listener
+        )
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLERS,
+            cluster_id=image.cluster_id,
+            controller_id=_NO_LEADER if leader is None else leader,
+            brokers=controllers,
+            cluster_authorized_operations=(
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            ),
+        )

@@ -1,0 +1,51 @@
+"""DescribeGroups (key 15), versions 0-6: groups with their members.
+
+- 3: the operations the asker may do, when it wants to know (KIP-430)
+- 4: static members (KIP-345)
+- 6: an unknown group is GROUP_ID_NOT_FOUND instead of a dead group (KIP-1043)
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from tidelog.protocol.steps import Steps, each
+
+OPERATIONS_FROM_VERSION = 3
+
+# READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS and ALTER_CONFIGS as a bit field: all that can be done
+# with a group. Nothing is forbidden to anybody while there is no authorizer.
+ALL_GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+
+
+class DescribeGroupsHandler:
+    """Asks the coordinator for each group."""
+
+    def __init__(self, groups: GroupService) -> None:
+        self._groups = groups
+
+    def handle(
+        self, context: RequestContext, request: DescribeGroupsRequest
+    ) -> Steps[DescribeGroupsResponse]:
+        """Answer every group by itself, one that is named twice once; errors are in the reply."""
+        version = context.header.api_version
+        wants_operations = request.include_authorized_operations and version >= OPERATIONS_FROM_VERSION
+        groups = yield from each(
+            lambda group_id: self._describe(group_id, version, wants_operations),
+            dict.fromkeys(request.groups),
+        )
+        return DescribeGroupsResponse(groups=groups)
+
+    def _describe(self, group_id: str, version: int, wants_operations: bool) -> DescribedGroup:
+        group = self._groups.describe_group(group_id, version)
+        if wants_operations and group.error_code == ErrorCode.NONE:
+            return replace(group, authorized_operations=ALL_GROUP_OPERATIONS)
+        return group

@@ -1,0 +1,69 @@
+"""DescribeLogDirs (key 35): which partitions lie in which log directory, and how large they are.
+
+Versions 1-5. Source: KIP-113, KIP-827 (total and usable bytes), KIP-1066 (cordoned ones, from version 5 on).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.protocol.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from tidelog.protocol.steps import Steps
+from tidelog.storage.directories.log_dir_description import LogDirDescription, describe_log_dir
+from tidelog.storage.directories.log_manager import LogManager
+
+
+class DescribeLogDirsHandler:
+    """Answers for every log directory; one that is offline is KAFKA_STORAGE_ERROR."""
+
+    def __init__(self, logs: LogManager) -> None:
+        self._logs = logs
+
+    def handle(
+        self, context: RequestContext, request: DescribeLogDirsRequest
+    ) -> Steps[DescribeLogDirsResponse]:
+        """List the partitions that were asked for, or all when `topics` is null."""
+        wanted: set[tuple[str, int]] | None = None
+        if request.topics is not None:
+            wanted = set()
+            for topic in request.topics:
+                for index in topic.partitions:
+                    wanted.add((topic.topic, index))
+                    yield None
+        results = []
+        for directory in tuple(self._logs.directories):
+            described = yield from describe_log_dir(directory)
+            is_cordoned = directory.path in self._logs.cordoned
+            results.append((yield from _result(described, wanted, is_cordoned=is_cordoned)))
+        return DescribeLogDirsResponse(results=tuple(results))
+
+
+def _result(
+    directory: LogDirDescription, wanted: set[tuple[str, int]] | None, *, is_cordoned: bool
+) -> Steps[DescribeLogDirsResult]:
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
+    for (topic, index), size_bytes, offset_lag in directory.partitions:
+        yield None
+        if wanted is None or (topic, index) in wanted:
+            by_topic[topic].append(
+                DescribeLogDirsPartition(
+                    partition_index=index, partition_size=size_bytes, offset_lag=offset_lag
+                )
+            )
+    return DescribeLogDirsResult(
+        error_code=directory.error_code,
+        log_dir=directory.path,
+        topics=tuple(
+            DescribeLogDirsTopic(name=name, partitions=tuple(found)) for name, found in by_topic.items()
+        ),
+        total_bytes=directory.total_bytes,
+        usable_bytes=directory.usable_bytes,
+        is_cordoned=is_cordoned,
+    )

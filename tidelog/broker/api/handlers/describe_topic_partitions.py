@@ -1,0 +1,119 @@
+"""DescribeTopicPartitions (key 75), version 0: topics in pieces of a limited number of partitions.
+
+Topics come in order of name, starting at the cursor; the answer's cursor says where the next
+piece begins. No topics named means all of them.
+
+Source: KIP-966; DescribeTopicPartitionsRequestHandler and KRaftMetadataCache of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.api.handlers.authorized_operations import TOPIC_OPERATIONS
+from tidelog.broker.api.handlers.partition_places import leader_endpoint, offline_replicas
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from tidelog.cluster.topic_names import is_internal, name_fault
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+    ResponseCursor,
+)
+from tidelog.protocol.steps import Steps, each, in_order
+
+
+class DescribeTopicPartitionsHandler:
+    """Answers from the image; `partition_limit` is max.request.partition.size.limit."""
+
+    def __init__(self, image: Callable[[], MetadataImage], partition_limit: int) -> None:
+        self._image = image
+        self._partition_limit = partition_limit
+
+    def handle(
+        self, context: RequestContext, request: DescribeTopicPartitionsRequest
+    ) -> Steps[DescribeTopicPartitionsResponse]:
+        """Return one piece, of at least one partition. Errors: INVALID_REQUEST for a bad cursor."""
+        image = self._image()
+        first_topic, first_index = _start(request)
+        names = {topic.name for topic in request.topics} or set(image.topics_by_name)
+        if request.cursor is not None:
+            if request.topics and first_topic not in names:
+                text = f"the cursor is at topic {first_topic!r}, which is not among those asked for"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+            if first_index < 0:
+                text = f"the cursor is at partition {first_index} of {first_topic!r}"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        left = max(1, min(self._partition_limit, request.response_partition_limit))
+        answered: list[DescribeTopicPartitionsResponseTopic] = []
+        for name in (yield from in_order(name for name in names if name >= first_topic)):
+            yield None
+            if left == 0:
+                return _response(answered, ResponseCursor(topic_name=name, partition_index=0))
+            topic = image.topics_by_name.get(name)
+            if topic is None:
+                answered.append(_unknown(name))
+                continue
+            start = first_index if name == first_topic else 0
+            end = min(len(topic.partitions), start + left)
+            answered.append((yield from _topic(image, context.listener, topic, start, end)))
+            if end < len(topic.partitions):
+                return _response(answered, ResponseCursor(topic_name=name, partition_index=end))
+            left -= max(0, end - start)
+        return _response(answered, None)
+
+
+def _start(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
+    cursor = request.cursor
+    return ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
+
+
+def _response(
+    topics: list[DescribeTopicPartitionsResponseTopic], cursor: ResponseCursor | None
+) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=cursor)
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    is_name = name_fault(name) is None
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_name else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _topic(
+    image: MetadataImage, listener: str, topic: TopicImage, start: int, end: int
+) -> Steps[DescribeTopicPartitionsResponseTopic]:
+    partitions = yield from each(
+        lambda index: _partition(image, listener, index, topic.partitions[index]), range(start, end)
+    )
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=is_internal(topic.name),
+        partitions=partitions,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    image: MetadataImage, listener: str, index: int, partition: PartitionImage
+) -> DescribeTopicPartitionsResponsePartition:
+    has_leader = leader_endpoint(image, partition, listener) is not None
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=partition.leader if has_leader else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.eligible_leader_replicas,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=offline_replicas(image, partition, listener),
+    )

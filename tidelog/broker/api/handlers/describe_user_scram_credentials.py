@@ -1,0 +1,43 @@
+"""DescribeUserScramCredentials (key 50), version 0: which credentials users have (KIP-554)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.scram import UserCredentials, describe_credentials
+from tidelog.protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from tidelog.protocol.steps import Steps, each
+
+
+class DescribeUserScramCredentialsHandler:
+    """Answers from the image."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+
+    def handle(
+        self, context: RequestContext, request: DescribeUserScramCredentialsRequest
+    ) -> Steps[DescribeUserScramCredentialsResponse]:
+        """Mechanisms and iterations of the users that are named, or of all; each has an outcome."""
+        users = [user.name for user in request.users or ()]
+        found = yield from describe_credentials(self._image(), users)
+        results = yield from each(_result, found)
+        return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _result(found: UserCredentials) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(
+        user=found.user,
+        error_code=found.code,
+        error_message=found.text,
+        credential_infos=tuple(
+            CredentialInfo(mechanism=one.mechanism, iterations=one.iterations) for one in found.credentials
+        ),
+    )

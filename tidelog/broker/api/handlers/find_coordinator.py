@@ -1,0 +1,128 @@
+"""FindCoordinator (key 10), versions 0-6: which node looks after a group or a transactional id.
+
+- 0: groups only; 1: a key type, and a text with the error
+- 4: several keys at once (KIP-699)
+- 6: share groups, whose keys are group:topicId:partition (KIP-932)
+
+The coordinator is the leader of one partition of an internal topic. The first question creates
+that topic, and is answered COORDINATOR_NOT_AVAILABLE until it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from tidelog.protocol.steps import Steps, each
+
+BATCH_FROM_VERSION = 4
+SHARE_FROM_VERSION = 6
+# What Kafka puts there when all is well; version 4 leaves it empty.
+NO_ERROR_MESSAGE = "NONE"
+NO_NODE = -1
+NO_PORT = -1
+
+
+class CoordinatorType(IntEnum):
+    """What is asked about; the numbers of `key_type`."""
+
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+class CoordinatorTopic(NamedTuple):
+    """The internal topic that keeps one type's state, and how a key finds its partition there.
+
+    `partition_for` may raise KafkaError(INVALID_REQUEST) for a key that is not one.
+    """
+
+    name: str
+    partition_for: Callable[[str], int]
+
+
+class InternalTopics(Protocol):
+    """Creates internal topics."""
+
+    def ensure(self, topic: str) -> None:
+        """Have `topic` created, if that is not under way already; does not wait for it."""
+
+
+class FindCoordinatorHandler:
+    """Looks the leader up in the metadata.
+
+    `topics` has the types that this cluster can look after; others are INVALID_REQUEST.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[CoordinatorType, CoordinatorTopic],
+        image: Callable[[], MetadataImage],
+        internal_topics: InternalTopics,
+    ) -> None:
+        self._topics = topics
+        self._image = image
+        self._internal_topics = internal_topics
+
+    def handle(
+        self, context: RequestContext, request: FindCoordinatorRequest
+    ) -> Steps[FindCoordinatorResponse]:
+        """Answer every key by itself; errors are in the reply."""
+        version = context.header.api_version
+        if version >= BATCH_FROM_VERSION:
+            find = partial(self._find, context, request.key_type)
+            coordinators = yield from each(find, dict.fromkeys(request.coordinator_keys))
+            return FindCoordinatorResponse(coordinators=coordinators)
+        found = self._find(context, request.key_type, request.key)
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message or NO_ERROR_MESSAGE,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+
+    def _find(self, context: RequestContext, key_type: int, key: str) -> Coordinator:
+        try:
+            return self._coordinator(context, key_type, key)
+        except KafkaError as error:
+            return Coordinator(
+                key=key,
+                node_id=NO_NODE,
+                port=NO_PORT,
+                error_code=error.code,
+                error_message=str(error),
+            )
+
+    def _coordinator(self, context: RequestContext, key_type: int, key: str) -> Coordinator:
+        if key_type == CoordinatorType.SHARE and context.header.api_version < SHARE_FROM_VERSION:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} needs version 6")
+        kinds = {int(kind): topic for kind, topic in self._topics.items()}
+        if key_type not in kinds:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type}")
+        topic = kinds[key_type]
+        partition = topic.partition_for(key)
+        image = self._image()
+        placed = image.topics_by_name.get(topic.name)
+        if placed is None:
+            self._internal_topics.ensure(topic.name)
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic.name} is being created")
+        leader = placed.partitions[partition].leader if partition in placed.partitions else NO_NODE
+        broker = image.brokers.get(leader)
+        endpoint = None if broker is None or broker.fenced else broker.endpoints.get(context.listener)
+        if endpoint is None:
+            raise KafkaError(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                f"{topic.name}-{partition} has no leader that listens on {context.listener}",
+            )
+        return Coordinator(key=key, node_id=leader, host=endpoint.host, port=endpoint.port)

@@ -1,0 +1,18 @@
+"""Heartbeat (key 12), versions 0-4: stay a member, and learn of rebalances. 3: static members (KIP-345)."""
+
+from __future__ import annotations
+
+from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+
+class HeartbeatHandler:
+    """Hands heartbeats to the coordinator."""
+
+    def __init__(self, groups: GroupService) -> None:
+        self._groups = groups
+
+    def handle(self, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Answer at once; errors are in the reply."""
+        return self._groups.heartbeat(request)

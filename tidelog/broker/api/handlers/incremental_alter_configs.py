@@ -1,0 +1,68 @@
+"""IncrementalAlterConfigs (key 44), versions 0-1: single keys set, deleted, or changed as lists.
+
+Topics, groups and brokers; a broker is changed by asking that broker, all brokers by any. The
+levels of a node's loggers are changed by asking that node, with SET and DELETE.
+
+Source: KIP-339, KIP-412.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.broker.api.handlers.config_alteration import ConfigApi, resource_responses
+from tidelog.broker.config.dynamic_configs import BROKER_DEFINITIONS, usable_configs
+from tidelog.cluster.controller.configs import (
+    TOPIC_AND_GROUP_DEFINITIONS,
+    ConfigChange,
+    ResourceChange,
+    alter_configs,
+    changed_values,
+)
+from tidelog.cluster.controller.result import ControllerResult, Outcome
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+_DEFINITIONS = {**TOPIC_AND_GROUP_DEFINITIONS, ResourceType.BROKER: BROKER_DEFINITIONS}
+
+
+def _changes(request: IncrementalAlterConfigsRequest) -> list[ResourceChange]:
+    return [_change(resource) for resource in request.resources]
+
+
+def _change(resource: AlterConfigsResource) -> ResourceChange:
+    changes = tuple(ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs)
+    return ResourceChange((resource.resource_type, resource.resource_name), changes)
+
+
+def _submission(
+    image: MetadataImage, settings: ControllerSettings, requested: Sequence[ResourceChange]
+) -> ControllerResult[list[Outcome]]:
+    return alter_configs(image, settings, requested, _DEFINITIONS)
+
+
+def _resulting(image: MetadataImage, change: ResourceChange) -> dict[str, str]:
+    current = image.configs.get(change.resource, {})
+    if change.resource[0] == ResourceType.BROKER:
+        current = usable_configs(current, of_one_broker=change.resource[1] != "")
+    values = {**current, **changed_values(image, change, _DEFINITIONS)}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _response(
+    request: IncrementalAlterConfigsRequest, outcomes: Sequence[Outcome]
+) -> IncrementalAlterConfigsResponse:
+    return IncrementalAlterConfigsResponse(
+        responses=resource_responses(AlterConfigsResourceResponse, request.resources, outcomes)
+    )
+
+
+INCREMENTAL_ALTER_CONFIGS: Final = ConfigApi(_changes, _submission, _resulting, _response)
+"""Single keys of a resource."""

@@ -1,0 +1,26 @@
+"""ListPartitionReassignments (key 46), version 0: the reassignments under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.controller.reassignments import list_partition_reassignments
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+
+class ListPartitionReassignmentsHandler:
+    """Reads the metadata; `image` gives what is committed."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+
+    async def handle(
+        self, context: RequestContext, request: ListPartitionReassignmentsRequest
+    ) -> ListPartitionReassignmentsResponse:
+        """Answer from the image."""
+        return list_partition_reassignments(self._image(), request)

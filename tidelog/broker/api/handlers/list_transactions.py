@@ -1,0 +1,41 @@
+"""ListTransactions (key 66), versions 0-2: the transactional ids that are coordinated here (KIP-664).
+
+- 1: those whose transaction is older than a duration (KIP-994)
+- 2: those whose id matches a pattern (KIP-1152)
+"""
+
+from __future__ import annotations
+
+from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
+from tidelog.broker.coordinators.transactions.administration import TransactionFilter
+from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.coordinators.transactions.states import TransactionState
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from tidelog.protocol.steps import Steps
+
+_STATES = {state.value: state for state in TransactionState}
+
+
+class ListTransactionsHandler:
+    """Asks the coordinator."""
+
+    def __init__(self, transactions: TransactionService) -> None:
+        self._transactions = transactions
+
+    def handle(
+        self, context: RequestContext, request: ListTransactionsRequest
+    ) -> Steps[ListTransactionsResponse]:
+        """Errors raise KafkaError: INVALID_REGULAR_EXPRESSION, COORDINATOR_LOAD_IN_PROGRESS."""
+        names = request.state_filters
+        pattern = request.transactional_id_pattern
+        wanted = TransactionFilter(
+            states=frozenset(_STATES[name] for name in names if name in _STATES) if names else None,
+            producer_ids=frozenset(request.producer_id_filters),
+            duration_ms=request.duration_filter,
+            pattern=RegularExpression(pattern) if pattern else None,
+        )
+        return ListTransactionsResponse(
+            unknown_state_filters=tuple(name for name in names if name not in _STATES),
+            transaction_states=tuple((yield from self._transactions.list(wanted))),
+        )

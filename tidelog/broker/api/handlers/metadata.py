@@ -1,0 +1,208 @@
+"""Metadata (key 3), versions 0-13: where the brokers are, and who leads which partition.
+
+- 0: no topics named means all; 1: null means all
+- 4: the client says whether topics may be created; before, they may
+- 6: a leader that is not on the client's listener is LISTENER_NOT_FOUND, before LEADER_NOT_AVAILABLE
+- 8: authorized operations (of the cluster until 10)
+- 10: topic ids in answers; 12: topics by id, and then only by id
+- 13: an error for the whole request
+
+Source: KafkaApis.handleTopicMetadataRequest and KRaftMetadataCache of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final, Protocol
+from uuid import UUID
+
+from tidelog.broker.api.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from tidelog.broker.api.handlers.partition_places import controller_of, leader_endpoint, offline_replicas
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from tidelog.cluster.topic_names import is_internal, name_fault
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import Steps, each, each_in_steps
+
+_LISTENER_ERROR_FROM: Final = 6
+_OPERATIONS_FROM: Final = 8
+_CLUSTER_OPERATIONS_TO: Final = 10
+_TOPIC_IDS_FROM: Final = 12
+_PARTITIONS_PER_STEP: Final = 8
+_CREATED_MAX: Final = 1000
+"""How many topics one request has created; the client asks again for the others."""
+
+
+class AutomaticCreation(Protocol):
+    """Creates topics that are asked for."""
+
+    def request(self, names: Iterable[str]) -> object:
+        """Have topics created."""
+
+
+class MetadataHandler:
+    """Answers from the image; `creation` None means that topics are never created by asking."""
+
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        node_id: BrokerId,
+        creation: AutomaticCreation | None,
+    ) -> None:
+        self._image = image
+        self._node_id = node_id
+        self._creation = creation
+
+    def handle(self, context: RequestContext, request: MetadataRequest) -> Steps[MetadataResponse]:
+        """Brokers that are alive, and the topics that are asked for.
+
+        Errors: INVALID_REQUEST at every topic when one has no name, or an id before version 12.
+        """
+        version = context.header.api_version
+        if request.topics is not None and not (yield from _is_valid(request.topics, version)):
+            return (yield from _invalid(request.topics))
+        image = self._image()
+        view = _View(image, context.listener, version)
+        if request.topics is None or (version == 0 and not request.topics):
+            topics = yield from each_in_steps(view.topic, image.topics_by_name.values())
+        else:
+            topics = yield from self._named(view, request.topics, request.allow_auto_topic_creation)
+        if version >= _OPERATIONS_FROM and request.include_topic_authorized_operations:
+            topics = yield from each(_with_operations, topics)
+        asks_cluster = (
+            _OPERATIONS_FROM <= version <= _CLUSTER_OPERATIONS_TO
+            and request.include_cluster_authorized_operations
+        )
+        return MetadataResponse(
+            brokers=tuple(
+                MetadataResponseBroker(
+                    node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+                for broker, endpoint in image.alive_brokers(context.listener)
+            ),
+            cluster_id=image.cluster_id,
+            controller_id=controller_of(image, self._node_id),
+            topics=topics,
+            cluster_authorized_operations=CLUSTER_OPERATIONS if asks_cluster else NOT_ASKED,
+        )
+
+    def _named(
+        self, view: _View, asked: tuple[MetadataRequestTopic, ...], may_create: bool
+    ) -> Steps[tuple[MetadataResponseTopic, ...]]:
+        ids: dict[UUID, None] = {}
+        names: dict[str, None] = {}
+        for topic in asked:
+            yield None
+            if topic.topic_id != ZERO_UUID:
+                ids[topic.topic_id] = None
+            elif topic.name is not None:
+                names[topic.name] = None
+        if ids:
+            return (yield from each_in_steps(view.topic_by_id, ids))
+        known, missing, topics = view.image.topics_by_name, list[str](), []
+        for name in names:
+            if name in known:
+                topics.append((yield from view.topic(known[name])))
+            else:
+                unknown = _unknown(name)
+                topics.append(unknown)
+                if unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and len(missing) < _CREATED_MAX:
+                    missing.append(name)
+            yield None
+        if self._creation is not None and may_create and missing:
+            self._creation.request(missing)
+        return tuple(topics)
+
+
+class _View:
+    """The image as one client sees it: by its listener and the version it speaks."""
+
+    def __init__(self, image: MetadataImage, listener: str, version: int) -> None:
+        self.image = image
+        self.version = version
+        self._listener = listener
+        self._alive = {broker.id for broker, _ in image.alive_brokers(listener)} if version == 0 else set()
+
+    def topic_by_id(self, topic_id: UUID) -> Steps[MetadataResponseTopic]:
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_ID
+            return MetadataResponseTopic(error_code=unknown, name=None, topic_id=topic_id)
+        return (yield from self.topic(topic))
+
+    def topic(self, topic: TopicImage) -> Steps[MetadataResponseTopic]:
+        partitions = []
+        for index, placed in topic.partitions.items():
+            partitions.append(self._partition(index, placed))
+            if len(partitions) % _PARTITIONS_PER_STEP == 0:
+                yield None
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=is_internal(topic.name),
+            partitions=tuple(partitions),
+        )
+
+    def _partition(self, index: int, partition: PartitionImage) -> MetadataResponsePartition:
+        leader = partition.leader
+        error = ErrorCode.NONE
+        replicas, isr = partition.replicas, partition.isr
+        if self.version == 0:
+            # The first clients take a broker that is not in the list for a mistake.
+            replicas = tuple(broker for broker in replicas if broker in self._alive)
+            isr = tuple(broker for broker in isr if broker in self._alive)
+        if leader_endpoint(self.image, partition, self._listener) is None:
+            error = ErrorCode.LEADER_NOT_AVAILABLE
+            if leader in self.image.brokers and self.version >= _LISTENER_ERROR_FROM:
+                error = ErrorCode.LISTENER_NOT_FOUND
+            leader = NO_LEADER
+        elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=offline_replicas(self.image, partition, self._listener),
+        )
+
+
+def _is_valid(topics: tuple[MetadataRequestTopic, ...], version: int) -> Steps[bool]:
+    has_ids, has_names = False, True
+    for topic in topics:
+        yield None
+        has_ids = has_ids or topic.topic_id != ZERO_UUID
+        has_names = has_names and topic.name is not None
+    return version >= _TOPIC_IDS_FROM if has_ids else has_names
+
+
+def _invalid(topics: tuple[MetadataRequestTopic, ...]) -> Steps[MetadataResponse]:
+    error = ErrorCode.INVALID_REQUEST
+    refused = yield from each(
+        lambda topic: MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id),
+        topics,
+    )
+    return MetadataResponse(error_code=error, topics=refused)
+
+
+def _unknown(name: str) -> MetadataResponseTopic:
+    is_name = name_fault(name) is None
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_name else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(error_code=error, name=name, is_internal=is_internal(name))
+
+
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    return replace(topic, topic_authorized_operations=TOPIC_OPERATIONS)

@@ -1,0 +1,190 @@
+"""WriteTxnMarkers (key 27), versions 1-2: end transactions in partitions that are led here.
+
+Asked by the coordinators of the transactions, and by administrators who end one that hangs (KIP-664).
+- 2: a marker says by which transaction.version its coordinator works; from 2 on it has a higher epoch than
+  the records before it (KIP-1228)
+
+Each partition is answered when every in-sync replica has its marker, or after `request.timeout.ms`. What a
+marker decides in `__consumer_offsets` is seen by then. One that is sent again is appended again, and decides
+nothing any more.
+
+Source: KIP-98, KafkaApis.handleWriteTxnMarkersRequest of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tidelog.base.clock import Clock
+from tidelog.broker.coordinators.consumer_offsets import append_marker
+from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, GroupTransactions
+from tidelog.broker.logs.flusher import Flusher
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.partitions.delayed_produce import Appended, DelayedProduce
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import ProducerId, TopicPartition
+from tidelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from tidelog.protocol.produce_view import ProducePartitionResult
+
+logger = logging.getLogger(__name__)
+
+_Results = dict[ProducerId, dict[TopicPartition, ProducePartitionResult]]
+
+
+@dataclass(slots=True)
+class _Markers:
+    """What became of the markers of one request so far; an answer has each producer once."""
+
+    results: _Results = field(default_factory=dict)
+    appended: list[Appended] = field(default_factory=list)
+    in_groups: list[tuple[int, EndOfTransaction, ProducePartitionResult]] = field(default_factory=list)
+
+    def result(self, producer_id: ProducerId, topic_partition: TopicPartition) -> ProducePartitionResult:
+        result = self.results.setdefault(producer_id, {})[topic_partition] = ProducePartitionResult()
+        return result
+
+
+class WriteTxnMarkersHandler:
+    """Appends markers, and answers when they are replicated."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        groups: GroupTransactions,
+        produce_purgatory: Purgatory,
+        fetch_purgatory: Purgatory,
+        flusher: Flusher,
+        clock: Clock,
+        request_timeout_ms: int,
+    ) -> None:
+        self._replicas = replicas
+        self._groups = groups
+        self._produce_purgatory = produce_purgatory
+        self._fetch_purgatory = fetch_purgatory
+        self._flusher = flusher
+        self._clock = clock
+        self._timeout_ms = request_timeout_ms
+
+    async def handle(
+        self, context: RequestContext, request: WriteTxnMarkersRequest
+    ) -> WriteTxnMarkersResponse:
+        """Append all markers at once, in their order; errors are at their partitions."""
+        markers = _Markers()
+        for marker in request.markers:
+            self._write(marker, markers)
+        await asyncio.gather(
+            self._kept(markers.appended),
+            *(self._end_in_groups(index, end, result) for index, end, result in markers.in_groups),
+        )
+        return WriteTxnMarkersResponse(
+            markers=tuple(
+                WritableTxnMarkerResult(producer_id=producer_id, topics=_by_topic(results))
+                for producer_id, results in markers.results.items()
+            )
+        )
+
+    def _write(self, marker: WritableTxnMarker, markers: _Markers) -> None:
+        end = EndOfTransaction(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        )
+        partitions = dict.fromkeys(
+            TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+        )
+        for topic_partition in partitions:
+            result = markers.result(end.producer_id, topic_partition)
+            if topic_partition.topic == GROUP_METADATA_TOPIC:
+                markers.in_groups.append((topic_partition.partition, end, result))
+            else:
+                self._append(topic_partition, end, result, markers.appended)
+
+    def _append(
+        self,
+        topic_partition: TopicPartition,
+        end: EndOfTransaction,
+        result: ProducePartitionResult,
+        appended: list[Appended],
+    ) -> None:
+        try:
+            partition = self._replicas.partition(topic_partition)
+            info = append_marker(partition, end, self._clock.wall_ms())
+        except Exception as error:
+            # Of whatever kind it is: the markers of other partitions are appended, or will be.
+            result.error_code = _code(error, topic_partition)
+            return
+        appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
+        self._fetch_purgatory.check_and_complete(topic_partition)
+
+    async def _kept(self, appended: Sequence[Appended]) -> None:
+        """Return when it is known of each marker whether it is durable and replicated as it must be."""
+        unflushed = [one for one in appended if one.partition.log.must_flush]
+        outcomes = await asyncio.gather(
+            *(self._flusher.flush(one.partition.log) for one in unflushed), return_exceptions=True
+        )
+        for one, outcome in zip(unflushed, outcomes, strict=True):
+            if outcome is not None:
+                one.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        await self._replicated([one for one in appended if not one.result.error_code])
+
+    async def _replicated(self, appended: list[Appended]) -> None:
+        known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done() -> None:
+            if not known.done():
+                known.set_result(None)
+
+        def failed(error: Exception) -> None:
+            for one in appended:
+                one.result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            done()
+
+        operation = DelayedProduce(self._timeout_ms, appended, done, failed)
+        keys = [one.partition.topic_partition for one in appended]
+        if keys:
+            self._produce_purgatory.try_complete_else_watch(operation, keys)
+            await known
+
+    async def _end_in_groups(
+        self, partition: int, end: EndOfTransaction, result: ProducePartitionResult
+    ) -> None:
+        try:
+            await self._groups.end(partition, end, self._timeout_ms)
+        except Exception as error:
+            result.error_code = _code(error, TopicPartition(GROUP_METADATA_TOPIC, partition))
+
+
+def _code(error: Exception, topic_partition: TopicPartition) -> ErrorCode:
+    if isinstance(error, KafkaError):
+        logger.info("no marker in %s: %s", topic_partition, error)
+        return error.code
+    logger.error("no marker in %s", topic_partition, exc_info=error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _by_topic(
+    results: dict[TopicPartition, ProducePartitionResult],
+) -> tuple[WritableTxnMarkerTopicResult, ...]:
+    topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
+    for (topic, index), result in results.items():
+        found = WritableTxnMarkerPartitionResult(partition_index=index, error_code=result.error_code)
+        topics.setdefault(topic, []).append(found)
+    return tuple(
+        WritableTxnMarkerTopicResult(name=name, partitions=tuple(partitions))
+        for name, partitions in topics.items()
+    )

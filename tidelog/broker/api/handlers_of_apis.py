@@ -1,0 +1,240 @@
+"""Which handler answers which API: the one place that lists what this broker serves."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.api.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
+from tidelog.broker.api.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
+from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
+from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler
+from tidelog.broker.api.handlers.config_alteration import ConfigAlterationForwarder
+from tidelog.broker.api.handlers.delete_groups import DeleteGroupsHandler
+from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
+from tidelog.broker.api.handlers.describe_acls import DescribeAclsHandler
+from tidelog.broker.api.handlers.describe_client_quotas import DescribeClientQuotasHandler
+from tidelog.broker.api.handlers.describe_cluster import DescribeClusterHandler
+from tidelog.broker.api.handlers.describe_configs import DescribeConfigsHandler
+from tidelog.broker.api.handlers.describe_groups import DescribeGroupsHandler
+from tidelog.broker.api.handlers.describe_log_dirs import DescribeLogDirsHandler
+from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
+from tidelog.broker.api.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from tidelog.broker.api.handlers.describe_transactions import DescribeTransactionsHandler
+from tidelog.broker.api.handlers.describe_user_scram_credentials import DescribeUserScramCredentialsHandler
+from tidelog.broker.api.handlers.end_txn import EndTxnHandler
+from tidelog.broker.api.handlers.features import features_of
+from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.find_coordinator import (
+    CoordinatorTopic,
+    CoordinatorType,
+    FindCoordinatorHandler,
+)
+from tidelog.broker.api.handlers.heartbeat import HeartbeatHandler
+from tidelog.broker.api.handlers.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from tidelog.broker.api.handlers.init_producer_id import InitProducerIdHandler
+from tidelog.broker.api.handlers.join_group import JoinGroupHandler
+from tidelog.broker.api.handlers.leave_group import LeaveGroupHandler
+from tidelog.broker.api.handlers.list_config_resources import ListConfigResourcesHandler
+from tidelog.broker.api.handlers.list_groups import ListGroupsHandler
+from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
+from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandler
+from tidelog.broker.api.handlers.logger_changes import LoggerChanges
+from tidelog.broker.api.handlers.metadata import MetadataHandler
+from tidelog.broker.api.handlers.offset_commit import OffsetCommitHandler
+from tidelog.broker.api.handlers.offset_delete import OffsetDeleteHandler
+from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
+from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
+from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
+from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
+from tidelog.broker.api.handlers.write_txn_markers import WriteTxnMarkersHandler
+from tidelog.broker.api.services import Services
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.observability.logger_levels import LoggerLevels
+from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.broker.replication.replica_selector import selector_named
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from tidelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from tidelog.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tidelog.protocol.registry import ApiKey
+
+FORWARDED: Final = (
+    ApiKey.CREATE_TOPICS,
+    ApiKey.DELETE_TOPICS,
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.UNREGISTER_BROKER,
+    ApiKey.ELECT_LEADERS,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.UPDATE_FEATURES,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.CREATE_ACLS,
+    ApiKey.DELETE_ACLS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_QUORUM,
+    ApiKey.ADD_RAFT_VOTER,
+    ApiKey.REMOVE_RAFT_VOTER,
+)
+"""What clients ask any broker and only the active controller answers."""
+
+
+def register_apis(dispatcher: Dispatcher, services: Services) -> None:
+    """Register every API that the node serves."""
+    _register_data(dispatcher, services)
+    _register_groups(dispatcher, services)
+    _register_parts_of_transactions(dispatcher, services)
+    _register_transactions(dispatcher, services)
+    _register_admin(dispatcher, services)
+    _register_forwarded(dispatcher, services)
+
+
+def _register_data(dispatcher: Dispatcher, services: Services) -> None:
+    """Records: in, out, and where they are."""
+    replicas, clock = services.replicas, services.clock
+    leaders = CurrentLeaders(services.image, replicas)
+    produce = ProduceHandler(
+        replicas,
+        services.produce_purgatory,
+        services.fetch_purgatory,
+        services.traffic,
+        services.flusher,
+        leaders,
+        services.verifier,
+        services.slices,
+    )
+    fetch = FetchHandler(
+        replicas,
+        services.sessions,
+        services.fetch_purgatory,
+        services.traffic,
+        clock,
+        services.config.fetch_max_bytes,
+        leaders,
+        selector_named(services.config.replica_selector_class),
+        lambda: services.image().brokers,
+        services.throttles.leader,
+        services.remote,
+    )
+    dispatcher.register_raw(ApiKey.PRODUCE, produce.handle)
+    dispatcher.register_raw(ApiKey.FETCH, fetch.handle)
+    dispatcher.register(
+        ApiKey.LIST_OFFSETS, ListOffsetsHandler(replicas, services.slices, services.remote).handle
+    )
+    dispatcher.register(
+        ApiKey.DELETE_RECORDS,
+        DeleteRecordsHandler(replicas, services.delete_records_purgatory, services.slices).handle,
+    )
+    dispatcher.register(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas).handle)
+    dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs).handle)
+    dispatcher.register(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(replicas).handle)
+
+
+def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
+    """Consumer groups of the classic protocol."""
+    groups, image = services.groups, services.image
+    transactions = services.transactions
+    coordinators = {
+        CoordinatorType.GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, groups.partition_for),
+        CoordinatorType.TRANSACTION: CoordinatorTopic(TRANSACTION_STATE_TOPIC, transactions.partition_for),
+    }
+    find = FindCoordinatorHandler(coordinators, image, services.topic_creation)
+    dispatcher.register(ApiKey.FIND_COORDINATOR, find.handle)
+    dispatcher.register(ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, parks=True, only_waits=True)
+    dispatcher.register(ApiKey.SYNC_GROUP, SyncGroupHandler(groups).handle, parks=True, only_waits=True)
+    dispatcher.register(ApiKey.HEARTBEAT, HeartbeatHandler(groups).handle)
+    dispatcher.register(ApiKey.LEAVE_GROUP, LeaveGroupHandler(groups).handle)
+    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, image, services.slices).handle)
+    dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, image, services.slices).handle)
+    dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, image, services.slices).handle)
+    dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups).handle)
+    dispatcher.register(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(groups).handle)
+    dispatcher.register(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(groups).handle)
+
+
+def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) -> None:
+    """What is written in partitions for producers and coordinators of transactions."""
+    groups = services.group_transactions
+    markers = WriteTxnMarkersHandler(
+        services.replicas,
+        groups,
+        services.produce_purgatory,
+        services.fetch_purgatory,
+        services.flusher,
+        services.clock,
+        services.config.request_timeout_ms,
+    )
+    dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, parks=True)
+    committing = TxnOffsetCommitHandler(groups, services.image, services.slices)
+    dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, committing.handle, parks=True)
+
+
+def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
+    """Producers with a transactional id, and what is known of them.
+
+    Changes park: they wait for the coordinator's log, and brokers whose requests wait ask each other.
+    """
+    transactions, groups = services.transactions, services.groups
+    init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions)
+    dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, parks=True)
+    adding = AddPartitionsToTxnHandler(transactions, services.image)
+    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle, parks=True)
+    adding_offsets = AddOffsetsToTxnHandler(
+        transactions, groups.partition_for, services.image, services.topic_creation
+    )
+    dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, adding_offsets.handle, parks=True)
+    dispatcher.register(ApiKey.END_TXN, EndTxnHandler(transactions).handle, parks=True)
+    dispatcher.register(ApiKey.DESCRIBE_TRANSACTIONS, DescribeTransactionsHandler(transactions).handle)
+    dispatcher.register(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(transactions).handle)
+
+
+def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
+    """What the broker is and what is configured."""
+
+    image, config = services.image, services.config
+    creation = services.topic_creation if config.auto_create_topics_enable else None
+    dispatcher.register(ApiKey.METADATA, MetadataHandler(image, config.node_id, creation).handle)
+    dispatcher.register(ApiKey.DESCRIBE_CLUSTER, DescribeClusterHandler(image, config.node_id).handle)
+    dispatcher.register(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        DescribeTopicPartitionsHandler(image, config.max_request_partition_size_limit).handle,
+    )
+    dispatcher.register(ApiKey.DESCRIBE_CONFIGS, DescribeConfigsHandler(image, config, LoggerLevels()).handle)
+    dispatcher.register(ApiKey.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotasHandler(image).handle)
+    dispatcher.register(ApiKey.DESCRIBE_ACLS, DescribeAclsHandler(image, config).handle)
+    credentials = DescribeUserScramCredentialsHandler(image)
+    dispatcher.register(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, credentials.handle)
+    dispatcher.register(ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesHandler(image).handle)
+    dispatcher.register(
+        ApiKey.API_VERSIONS,
+        ApiVersionsHandler(
+            lambda: services.forwarder.served(dispatcher.apis()),
+            lambda: features_of(image(), services.store.kraft_version),
+        ),
+    )
+
+
+def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
+    """What only the active controller can answer."""
+    forwarder, image, config = services.forwarder, services.image, services.config
+    for key in FORWARDED:
+        dispatcher.register_raw(key, forwarder.handle)
+
+    async def alter(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+        return await forwarder.forward(context, request, AlterConfigsResponse)
+
+    async def alter_incrementally(
+        context: RequestContext, request: IncrementalAlterConfigsRequest
+    ) -> IncrementalAlterConfigsResponse:
+        return await forwarder.forward(context, request, IncrementalAlterConfigsResponse)
+
+    altering = ConfigAlterationForwarder(ALTER_CONFIGS, image, config, alter)
+    dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, parks=True)
+    loggers = LoggerChanges(config.node_id, LoggerLevels())
+    incremental = ConfigAlterationForwarder(
+        INCREMENTAL_ALTER_CONFIGS, image, config, alter_incrementally, loggers
+    )
+    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, parks=True)

@@ -1,0 +1,38 @@
+"""What a node asks of itself: answered by a dispatcher without a network between."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.base.clock import Clock
+from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.protocol.framing import RequestHeader
+from tidelog.protocol.registry import APIS
+from tidelog.protocol.schema import ApiMessage
+
+_OWN_PRINCIPAL: Final = "User:ANONYMOUS"
+OWN_LISTENER: Final = ""
+"""The listener's name in the context of a request that comes from within the node."""
+
+
+class InProcessRequests:
+    """Answers through `dispatcher`, as to a client of the same node."""
+
+    def __init__(self, dispatcher: Dispatcher, clock: Clock, client_id: str) -> None:
+        self._dispatcher = dispatcher
+        self._clock = clock
+        self._client_id = client_id
+
+    async def answer(self, message: ApiMessage) -> ApiMessage:
+        """Answer `message` in the API's highest version.
+
+        Errors: KafkaError UNSUPPORTED_VERSION when it is not served, NOT_CONTROLLER when it must be
+        asked elsewhere.
+        """
+        header = RequestHeader(message.api_key, APIS[message.api_key].highest, 0, self._client_id)
+        context = RequestContext(
+            header, OWN_LISTENER, "127.0.0.1:0", _OWN_PRINCIPAL, self._clock.wall_ms(), ClientInformation()
+        )
+        return await self._dispatcher.call(context, message)

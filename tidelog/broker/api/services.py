@@ -1,0 +1,64 @@
+"""What the handlers of a node are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.base.clock import Clock
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.channels.controller_channel import ControllerChannel
+from tidelog.broker.channels.forwarding import Forwarder
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.coordinators.groups.transactions import GroupTransactions
+from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.coordinators.verification.verifier import TransactionVerifier
+from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
+from tidelog.broker.fetching.remote_fetch import RemoteAccess
+from tidelog.broker.logs.flusher import Flusher
+from tidelog.broker.metadata.producer_ids import ProducerIds
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.metadata.topic_creation import TopicCreation
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.partitions.topic_traffic import TopicTraffic
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.replication.throttles import ReplicationThrottles
+from tidelog.cluster.controller.settings import Randomness
+from tidelog.cluster.image import MetadataImage
+from tidelog.storage.directories.log_manager import LogManager
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """One node's long-lived parts; `broker.node` makes them, `broker.api_wiring` hands them on."""
+
+    config: BrokerConfig
+    clock: Clock
+    randomness: Randomness
+    store: MetadataStore
+    logs: LogManager
+    replicas: ReplicaManager
+    flusher: Flusher
+    groups: GroupService
+    group_config: GroupConfig
+    transactions: TransactionService
+    sessions: FetchSessionCache
+    produce_purgatory: Purgatory
+    fetch_purgatory: Purgatory
+    delete_records_purgatory: Purgatory
+    traffic: TopicTraffic
+    throttles: ReplicationThrottles
+    channel: ControllerChannel
+    forwarder: Forwarder
+    producer_ids: ProducerIds
+    topic_creation: TopicCreation
+    verifier: TransactionVerifier
+    group_transactions: GroupTransactions
+    slices: Slices
+    remote: RemoteAccess | None = None
+    """Remote storage for requests of clients; None on a node without it."""
+
+    def image(self) -> MetadataImage:
+        """The metadata as of now."""
+        return self.store.image

@@ -1,0 +1,1 @@
+"""Connections from this node to other brokers and to the active controller."""

@@ -1,0 +1,192 @@
+"""Typed requests to the brokers of this cluster by their ids: in process to this one, else over the network.
+
+A broker handles the requests of one connection one after the other, and some take long: a marker is
+acknowledged when it is replicated. So each request has a connection for itself while it is in flight. An idle
+connection is used again, the one that was used last first; the others are closed by the peer's idle timeout.
+Users that must not wait for each other have channels of their own.
+
+A connection to a broker that is fenced, has moved or is not in the metadata any more is closed at once. Its
+requests fail then, instead of waiting for their timeout, and can be sent to the brokers that lead now.
+
+Nothing is sent again here: the caller knows whether the same broker is still the right one.
+
+Bounds: `CONNECTIONS_MAX` connections to one broker, other requests wait for one; no connection to brokers
+that are not in the metadata.
+Source: InterBrokerSendThread of Apache Kafka 4.3, for its purpose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
+from tidelog.clients.transport.connection import BrokerConnection
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.schema import ApiMessage
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+AnswerHere = Callable[[ApiMessage], Awaitable[ApiMessage]]
+
+CONNECTIONS_MAX: Final = 8
+
+
+def broker_address(image: MetadataImage, broker_id: BrokerId, listener: str) -> BrokerAddress:
+    """Return where a broker listens for others.
+
+    Errors: KafkaError BROKER_NOT_AVAILABLE when it is not in the metadata, or has no such listener.
+    """
+    broker = image.brokers.get(broker_id)
+    endpoint = None if broker is None else broker.endpoints.get(listener)
+    if endpoint is None:
+        raise KafkaError(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} has no listener {listener} in the metadata"
+        )
+    return BrokerAddress(broker_id, endpoint.host, endpoint.port)
+
+
+class BrokerChannel:
+    """Sends requests to brokers; `close` at the end."""
+
+    def __init__(
+        self,
+        *,
+        node_id: BrokerId,
+        answer_here: AnswerHere,
+        find: Callable[[BrokerId], BrokerAddress],
+        environment: Environment,
+        settings: ConnectionSettings,
+    ) -> None:
+        """`answer_here` answers requests to `node_id`, this broker; `find` returns where others listen.
+
+        `find` raises KafkaError BROKER_NOT_AVAILABLE for a broker that is not known.
+        """
+        self._node_id = node_id
+        self._answer_here = answer_here
+        self._find = find
+        self._environment = environment
+        self._settings = settings
+        self._pools: dict[BrokerId, _ConnectionPool] = {}
+        self._closed = False
+
+    async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
+        """Return the response to one attempt, within the settings' request timeout.
+
+        Errors: KafkaError BROKER_NOT_AVAILABLE when the broker is not known or cannot be reached: it has
+        not seen the request. NETWORK_EXCEPTION and REQUEST_TIMED_OUT: it may have. UNSUPPORTED_VERSION
+        when it does not know the API. Error codes inside the response are the caller's.
+        """
+        if self._closed:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the node is stopping")
+        if broker_id == self._node_id:
+            answer = await self._answer_here(message)
+        else:
+            answer = await self._pool(broker_id).request(message)
+        assert isinstance(answer, response), f"{type(answer).__name__} in answer to {type(message).__name__}"
+        return answer
+
+    def follow(self, image: MetadataImage) -> None:
+        """Close the connections to brokers that cannot lead any more, or listen elsewhere now."""
+        for broker_id, pool in list(self._pools.items()):
+            broker = image.brokers.get(broker_id)
+            if broker is None or broker.fenced or self._has_moved(broker_id, pool):
+                pool.close()
+                del self._pools[broker_id]
+
+    async def close(self) -> None:
+        """Close all connections; requests in flight fail."""
+        self._closed = True
+        for pool in self._pools.values():
+            pool.close()
+        self._pools.clear()
+
+    def _has_moved(self, broker_id: BrokerId, pool: _ConnectionPool) -> bool:
+        try:
+            return self._find(broker_id) != pool.address
+        except KafkaError:
+            return True
+
+    def _pool(self, broker_id: BrokerId) -> _ConnectionPool:
+        """The connections to where a broker listens now."""
+        address = self._find(broker_id)
+        pool = self._pools.get(broker_id)
+        if pool is None or pool.address != address:
+            if pool is not None:
+                pool.close()
+            pool = self._pools[broker_id] = _ConnectionPool(self._environment, self._settings, address)
+        return pool
+
+
+class _ConnectionPool:
+    """Connections to one address, each with at most one request in flight."""
+
+    def __init__(
+        self, environment: Environment, settings: ConnectionSettings, address: BrokerAddress
+    ) -> None:
+        self.address = address
+        self._environment = environment
+        self._settings = settings
+        self._places = asyncio.Semaphore(CONNECTIONS_MAX)
+        self._idle: list[BrokerConnection] = []
+        self._attempts: set[asyncio.Task[ApiMessage]] = set()
+        self._closed = False
+
+    async def request(self, message: ApiMessage) -> ApiMessage:
+        """Return the response to one attempt; errors as of `BrokerChannel.request`."""
+        attempt = asyncio.get_running_loop().create_task(self._attempt(message))
+        self._attempts.add(attempt)
+        attempt.add_done_callback(self._attempts.discard)
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
+                return await attempt
+        except TimeoutError:
+            text = f"{self.address} did not answer within {self._settings.request_timeout_ms} ms"
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if not self._closed or (caller is not None and caller.cancelling()):
+                raise
+            text = f"broker {self.address.node_id} is fenced, or not at {self.address} any more"
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from None
+
+    def close(self) -> None:
+        """Close every connection; requests in flight and those that wait fail."""
+        self._closed = True
+        for attempt in self._attempts:
+            attempt.cancel()
+        for connection in self._idle:
+            connection.close()
+        self._idle.clear()
+
+    async def _attempt(self, message: ApiMessage) -> ApiMessage:
+        async with self._places:
+            connection = self._take_idle() or await self._open()
+            try:
+                return await connection.send(message, connection.version_of(message.api_key))
+            finally:
+                self._put_back(connection)
+
+    def _take_idle(self) -> BrokerConnection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+        return None
+
+    def _put_back(self, connection: BrokerConnection) -> None:
+        if connection.is_open and not connection.in_flight and not self._closed:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    async def _open(self) -> BrokerConnection:
+        try:
+            return await open_connection(self._environment, self._settings, self.address)
+        except (OSError, TimeoutError, KafkaError) as error:
+            text = f"{self.address} cannot be reached: {error}"
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, text) from error

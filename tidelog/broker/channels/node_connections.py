@@ -1,0 +1,49 @@
+"""How this node connects to the other nodes of its cluster."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Final
+
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.clients.transport.connecting import ConnectionSettings
+
+_MAX_RESPONSE_BYTES: Final = 104_857_600
+_USUAL_LOOPBACK: Final = ip_address("127.0.0.1")
+
+
+def node_connection_settings(
+    config: BrokerConfig,
+    *,
+    request_timeout_ms: int,
+    max_response_bytes: int = _MAX_RESPONSE_BYTES,
+    receive_buffer_bytes: int = -1,
+) -> ConnectionSettings:
+    """The settings of a connection to another node; `request_timeout_ms` bounds each answer."""
+    return ConnectionSettings(
+        client_id=str(config.node_id),
+        max_response_bytes=max_response_bytes,
+        request_timeout_ms=request_timeout_ms,
+        setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+        receive_buffer_bytes=receive_buffer_bytes,
+        local_host=source_address(config),
+    )
+
+
+def source_address(config: BrokerConfig) -> str | None:
+    """The address to connect from, None for the one that the operating system chooses.
+
+    Several nodes on one machine may have loopback addresses of their own, 127.0.0.2 and so on; each
+    then speaks from its own, so that traffic between two of them can be told apart and cut.
+    """
+    names = {config.inter_broker_listener, *(listener.name for listener in config.controller_listeners)}
+    for listener in (*config.broker_listeners, *config.controller_listeners):
+        if listener.name not in names:
+            continue
+        try:
+            address = ip_address(listener.host)
+        except ValueError:
+            continue
+        if address.version == _USUAL_LOOPBACK.version and address.is_loopback and address != _USUAL_LOOPBACK:
+            return listener.host
+    return None

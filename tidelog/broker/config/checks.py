@@ -1,0 +1,189 @@
+"""Settings that must fit together: the checks that look at more than one key.
+
+Errors: ConfigError. Source: KafkaConfig.validateValues and its neighbours of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from tidelog.base.config_definition import ConfigError
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
+
+if TYPE_CHECKING:
+    from tidelog.broker.config.node_config import BrokerConfig
+
+STORAGE_MANAGER_CLASSES: Final = ("bundled", "io.aiven.kafka.tieredstorage.RemoteStorageManager")
+"""What means the storage manager of the box; so does giving nothing."""
+METADATA_MANAGER_CLASSES: Final = (
+    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+    "bundled",
+)
+"""What means the metadata manager of the box."""
+
+_LISTENER_LIMIT: Final = re.compile(r"listener\.name\.[^.]+\.max\.connections")
+_INT_MAX: Final = 2**31 - 1
+_DEDUPE_BYTES_MIN: Final = 1024 * 1024
+
+
+def check_config(config: BrokerConfig) -> None:
+    """ConfigError for the first pair of settings that contradict each other."""
+    for check in _CHECKS:
+        check(config)
+
+
+def _node(config: BrokerConfig) -> None:
+    if config.node_id < 0:
+        raise ConfigError("node.id", "", "must be set to a number of at least 0")
+    if config.broker_id not in (-1, config.node_id):
+        raise ConfigError("broker.id", config.broker_id, f"must be the node.id, which is {config.node_id}")
+
+
+def _directories(config: BrokerConfig) -> None:
+    key = "log.dirs" if config.log_dirs is not None else "log.dir"
+    directories = config.log_directories
+    if not directories or not all(directories):
+        raise ConfigError(key, ",".join(directories), "allowed is at least one directory, none of them empty")
+    if len(set(directories)) != len(directories):
+        raise ConfigError(key, ",".join(directories), "allowed is each directory once")
+    cordoned = config.cordoned_log_dirs
+    if cordoned != ("*",) and not set(cordoned) <= set(directories):
+        allowed = f"allowed is * or directories of {key}, which are {','.join(directories)}"
+        raise ConfigError("cordoned.log.dirs", ",".join(cordoned), allowed)
+
+
+def _retention(config: BrokerConfig) -> None:
+    keys = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+    for key in keys:
+        value = config.values[key]
+        if value is not None:
+            if value == 0:
+                raise ConfigError(key, value, "allowed is -1 for no limit, or a number of at least 1")
+            return
+
+
+def _topic_defaults(config: BrokerConfig) -> None:
+    try:
+        log_config_from(config.topic_defaults())
+    except ConfigError as error:
+        raise ConfigError(_broker_key(config, error.key), error.value, error.allowed) from None
+
+
+def _broker_key(config: BrokerConfig, topic_key: str) -> str:
+    synonym = config.effective_synonym(TOPIC_CONFIGS[topic_key])
+    return synonym.key if synonym is not None else topic_key
+
+
+def _network(config: BrokerConfig) -> None:
+    if config.inter_broker_listener_name is not None and "security.inter.broker.protocol" in config.explicit:
+        allowed = "allowed is this or security.inter.broker.protocol, not both"
+        raise ConfigError("inter.broker.listener.name", config.inter_broker_listener_name, allowed)
+    queued = config.queued_max_request_bytes
+    if 0 < queued < config.socket_request_max_bytes:
+        allowed = f"allowed is -1 or at least socket.request.max.bytes, {config.socket_request_max_bytes}"
+        raise ConfigError("queued.max.request.bytes", queued, allowed)
+    for key in (
+        "socket.send.buffer.bytes",
+        "socket.receive.buffer.bytes",
+        "replica.socket.receive.buffer.bytes",
+        "socket.listen.backlog.size",
+    ):
+        value = config.values[key]
+        if isinstance(value, int) and (value == 0 or value < -1):
+            raise ConfigError(key, value, "allowed is -1, or a number of at least 1")
+    delay_ms = config.connection_failed_authentication_delay_ms
+    if 0 <= config.connections_max_idle_ms <= delay_ms:
+        allowed = f"allowed is -1, or more than connection.failed.authentication.delay.ms, {delay_ms}"
+        raise ConfigError("connections.max.idle.ms", config.connections_max_idle_ms, allowed)
+    _connection_overrides(config)
+    _listener_limits(config)
+
+
+def _listener_limits(config: BrokerConfig) -> None:
+    for key, text in config.explicit.items():
+        if _LISTENER_LIMIT.fullmatch(key):
+            count = text.strip()
+            if not (count.isascii() and count.isdecimal() and 1 <= int(count[:11]) <= _INT_MAX):
+                raise ConfigError(key, text, f"allowed is a 32-bit number from 1 to {_INT_MAX}")
+
+
+def _connection_overrides(config: BrokerConfig) -> None:
+    key = "max.connections.per.ip.overrides"
+    for item in config.max_connections_per_ip_overrides.split(","):
+        address, _, count = item.strip().rpartition(":")
+        if item.strip() and not (address and count.isascii() and count.isdigit()):
+            raise ConfigError(
+                key, item, "allowed is address:count, where the count is a number of at least 0"
+            )
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        allowed = f"0 is allowed only together with {key}"
+        raise ConfigError("max.connections.per.ip", 0, allowed)
+
+
+def _compaction(config: BrokerConfig) -> None:
+    threads, size_bytes = config.log_cleaner_threads, config.log_cleaner_dedupe_buffer_size
+    if threads > 0 and size_bytes // threads <= _DEDUPE_BYTES_MIN:
+        allowed = f"allowed is more than {_DEDUPE_BYTES_MIN} for each of log.cleaner.threads, {threads}"
+        raise ConfigError("log.cleaner.dedupe.buffer.size", size_bytes, allowed)
+
+
+def _replication(config: BrokerConfig) -> None:
+    if config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms:
+        allowed = f"allowed is at least replica.fetch.wait.max.ms, {config.replica_fetch_wait_max_ms}"
+        raise ConfigError("replica.socket.timeout.ms", config.replica_socket_timeout_ms, allowed)
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        allowed = f"allowed is at most replica.lag.time.max.ms, {config.replica_lag_time_max_ms}"
+        raise ConfigError("replica.fetch.wait.max.ms", config.replica_fetch_wait_max_ms, allowed)
+    if config.broker_heartbeat_interval_ms * 2 > config.broker_session_timeout_ms:
+        allowed = f"allowed is at most half of broker.session.timeout.ms, {config.broker_session_timeout_ms}"
+        raise ConfigError("broker.heartbeat.interval.ms", config.broker_heartbeat_interval_ms, allowed)
+    if not 1 <= config.default_replication_factor <= 2**15 - 1:
+        allowed = "allowed is a number from 1 to 32767"
+        raise ConfigError("default.replication.factor", config.default_replication_factor, allowed)
+
+
+def _groups(config: BrokerConfig) -> None:
+    _ordered(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
+    for kind in ("consumer", "share", "streams"):
+        for setting in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):
+            lowest, highest = f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}"
+            _ordered(config, lowest, highest)
+            _ordered(config, lowest, f"group.{kind}.{setting}")
+            _ordered(config, f"group.{kind}.{setting}", highest)
+    if not 0 <= config.offsets_topic_compression_codec <= 4:
+        allowed = "allowed is 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)"
+        raise ConfigError("offsets.topic.compression.codec", config.offsets_topic_compression_codec, allowed)
+
+
+def _remote(config: BrokerConfig) -> None:
+    if not config.remote_log_storage_system_enable:
+        return
+    for key, allowed in (
+        ("remote.log.storage.manager.class.name", STORAGE_MANAGER_CLASSES),
+        ("remote.log.metadata.manager.class.name", METADATA_MANAGER_CLASSES),
+    ):
+        name = config.values[key]
+        if name is not None and name not in allowed:
+            raise ConfigError(key, name, f"allowed is one of: {', '.join(allowed)}")
+
+
+def _ordered(config: BrokerConfig, lower: str, upper: str) -> None:
+    below, above = config.values[lower], config.values[upper]
+    assert isinstance(below, int) and isinstance(above, int)
+    if below > above:
+        raise ConfigError(lower, below, f"allowed is at most {upper}, {above}")
+
+
+_CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
+    _node,
+    _directories,
+    _retention,
+    _topic_defaults,
+    _network,
+    _compaction,
+    _replication,
+    _groups,
+    _remote,
+)

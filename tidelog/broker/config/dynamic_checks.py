@@ -1,0 +1,167 @@
+"""What clients may set for brokers while they run: the checks of the broker that is asked.
+
+They run before the change goes to the controller, and look at all that would be set for the resource.
+
+Errors: KafkaError INVALID_REQUEST, as Kafka answers for brokers.
+Source: KIP-226; DynamicBrokerConfig, DynamicThreadPool and SocketServer of Apache Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from tidelog.base.config_definition import ConfigDefinition, ConfigError, ConfigKind, split_list
+from tidelog.broker.config.dynamic_configs import BROKER_DEFINITIONS, effective_config, usable_configs
+from tidelog.broker.config.dynamic_keys import (
+    CLUSTER_WIDE_LISTENER_KEYS,
+    DYNAMIC_KEYS,
+    LISTENER_KEYS,
+    LISTENER_SECURITY_KEYS,
+    POSITIVE_KEYS,
+    THREAD_COUNT_KEYS,
+    is_of_one_broker,
+    listener_and_base,
+)
+from tidelog.broker.config.node_config import BROKER_CONFIGS, BrokerConfig
+from tidelog.cluster.controller.config_rules import check_local_retention
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.config.topic_configs import log_config_from
+
+_NOT_DYNAMIC: Final = "Cannot update these configs dynamically"
+_NEEDS_LISTENER: Final = (
+    "These security configs can be dynamically updated only per-listener using the listener prefix"
+)
+_NEEDS_BROKER: Final = "Cannot update these configs at default cluster level, broker id must be specified"
+
+
+def check_broker_change(
+    config: BrokerConfig, image: MetadataImage, name: str, configs: Mapping[str, str]
+) -> None:
+    """Check that `configs` may be all that is set for broker `name`, "" being all brokers.
+
+    `config` holds the settings that this broker was started with.
+    """
+    _check_keys(name, configs)
+    current = effective_config(config, image)
+    try:
+        for key, text in configs.items():
+            _check_value(config, key, text)
+        changed = _changed(config, image, name, configs)
+        _check_listeners(config, configs)
+        _check_listener_keys(config, current, changed)
+        _check_thread_counts(current, changed)
+        if changed.topic_defaults() != current.topic_defaults():
+            check_local_retention(log_config_from(changed.topic_defaults()))
+    except (ConfigError, KafkaError) as error:
+        raise _rejected(str(error)) from None
+
+
+def _check_keys(name: str, configs: Iterable[str]) -> None:
+    _reject(_NOT_DYNAMIC, [key for key in configs if key in BROKER_CONFIGS and key not in DYNAMIC_KEYS])
+    _reject(_NEEDS_LISTENER, [key for key in configs if key in LISTENER_SECURITY_KEYS])
+    if not name:
+        _reject(_NEEDS_BROKER, [key for key in configs if is_of_one_broker(key)])
+
+
+def _reject(reason: str, keys: list[str]) -> None:
+    if keys:
+        raise _rejected(f"{reason}: {', '.join(keys)}")
+
+
+def _check_value(config: BrokerConfig, key: str, text: str) -> None:
+    listener, base = listener_and_base(key)
+    is_in_use = listener is None or listener in _own_listeners(config)
+    definition = BROKER_DEFINITIONS.get(base)
+    if definition is None or not (base in DYNAMIC_KEYS or is_in_use):
+        return
+    definition.parse(text)
+    if is_in_use and base in POSITIVE_KEYS and int(text) < 1:
+        raise ConfigError(key, text, "allowed is a number of at least 1")
+    if definition.kind is ConfigKind.CLASS:
+        _check_classes(config, definition, key, (text.strip(),))
+    elif key == "metric.reporters":
+        _check_classes(config, definition, key, split_list(text))
+
+
+def _own_listeners(config: BrokerConfig) -> set[str]:
+    return {listener.name.lower() for listener in config.broker_listeners}
+
+
+def _check_classes(
+    config: BrokerConfig, definition: ConfigDefinition, key: str, classes: Iterable[str]
+) -> None:
+    """Reject names of Java classes, which mean nothing here, but for the default and those of the start."""
+    known = {*split_list(definition.default_text or ""), *split_list(config.explicit.get(key, ""))}
+    for name in classes:
+        if name not in known:
+            raise ConfigError(key, name, "a class of this name could not be found")
+
+
+def _changed(
+    config: BrokerConfig, image: MetadataImage, name: str, configs: Mapping[str, str]
+) -> BrokerConfig:
+    """Return the settings that would be in force. Errors: ConfigError."""
+    if name:
+        return config.with_dynamic(usable_configs(image.cluster_configs(), of_one_broker=False), configs)
+    own = usable_configs(image.broker_configs(config.node_id), of_one_broker=True)
+    return config.with_dynamic(configs, own)
+
+
+def _check_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> None:
+    """Listeners cannot be opened or closed while the broker runs."""
+    text = configs.get("listeners")
+    if text is not None and split_list(text) != config.listeners:
+        allowed = f"allowed are those of the start, {','.join(config.listeners)}"
+        raise ConfigError("listeners", text, allowed)
+
+
+def _check_listener_keys(config: BrokerConfig, current: BrokerConfig, changed: BrokerConfig) -> None:
+    """Keys of an open listener stay as they were at the start, but for certificates, limits and threads.
+
+    As in Kafka this is checked when a key that listeners depend on changes.
+    """
+    if not _different_keys(current, changed) & LISTENER_KEYS:
+        return
+    own = _own_listeners(current)
+    for key in sorted(_different_keys(config, changed)):
+        listener, base = listener_and_base(key)
+        if listener in own and base not in LISTENER_SECURITY_KEYS | CLUSTER_WIDE_LISTENER_KEYS:
+            text = changed.explicit.get(key, "")
+            raise ConfigError(key, text, "cannot change for a listener that is open")
+    protocols = {listener.name: listener.security_protocol for listener in changed.broker_listeners}
+    for each in current.broker_listeners:
+        if protocols.get(each.name) != each.security_protocol:
+            allowed = f"the protocol of listener {each.name} must stay {each.security_protocol.name}"
+            text = changed.listener_security_protocol_map
+            raise ConfigError("listener.security.protocol.map", text, allowed)
+
+
+def _different_keys(config: BrokerConfig, other: BrokerConfig) -> set[str]:
+    keys = {*config.explicit, *other.explicit}
+    return {key for key in keys if config.explicit.get(key) != other.explicit.get(key)}
+
+
+def _check_thread_counts(current: BrokerConfig, changed: BrokerConfig) -> None:
+    """A number of threads may change to between half and double of what it is."""
+    listener_keys = (f"listener.name.{name}.num.network.threads" for name in _own_listeners(current))
+    for key in (*THREAD_COUNT_KEYS, *(key for key in listener_keys if key in changed.explicit)):
+        old, new = _thread_count(current, key), _thread_count(changed, key)
+        lowest, highest = max(1, old // 2), max(1, old * 2)
+        if new != old and not lowest <= new <= highest:
+            allowed = f"allowed is half to double of the current value {old}, {lowest} to {highest}"
+            raise ConfigError(key, new, allowed)
+
+
+def _thread_count(config: BrokerConfig, key: str) -> int:
+    """Return the number of threads that `key` stands for. Errors: ConfigError for one of the file."""
+    base = listener_and_base(key).base
+    text = config.explicit.get(key)
+    count = config.values[base] if text is None else BROKER_DEFINITIONS[base].parse(text)
+    assert isinstance(count, int)
+    return count
+
+
+def _rejected(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)

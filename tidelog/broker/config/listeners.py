@@ -1,0 +1,99 @@
+"""Where a node listens and what it tells clients to connect to: `NAME://host:port`.
+
+An empty host listens on every interface; an IPv6 address stands in brackets; port 0 takes any
+free port. Names are compared in capital letters, as Kafka does.
+
+Errors: ConfigError naming key and value. Source: Endpoint and SocketServerConfigs of 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from tidelog.base.config_definition import ConfigError
+
+_LISTENER: Final = re.compile(
+    r"([A-Za-z0-9_.\-]+)://(?:\[([0-9A-Za-z:.%\-]+)\]|([0-9A-Za-z._\-]*)):([0-9]{1,5})"
+)
+_FORM: Final = "allowed is NAME://host:port, where an IPv6 host stands in brackets"
+_IPV4: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
+
+
+class SecurityProtocol(IntEnum):
+    """How a listener's connections are secured; the numbers are those of the metadata records."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One named address; `host` is empty for "every interface" and never in brackets."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: SecurityProtocol
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, SecurityProtocol]:
+    """`NAME:PROTOCOL` pairs by name."""
+    protocols: dict[str, SecurityProtocol] = {}
+    for item in items:
+        name, _, protocol = item.partition(":")
+        if not name or protocol.strip().upper() not in SecurityProtocol.__members__:
+            known = ", ".join(SecurityProtocol.__members__)
+            raise ConfigError(key, item, f"allowed is NAME:PROTOCOL, where the protocol is one of: {known}")
+        if name.strip().upper() in protocols:
+            raise ConfigError(key, item, f"the listener {name.strip()} has a protocol already")
+        protocols[name.strip().upper()] = SecurityProtocol[protocol.strip().upper()]
+    return protocols
+
+
+def parse_listeners(
+    key: str,
+    items: Iterable[str],
+    protocols: Mapping[str, SecurityProtocol],
+    *,
+    is_bound: bool = True,
+) -> tuple[Listener, ...]:
+    """The listeners that `key` lists; names must differ, and where they are bound the ports of a family, too.
+
+    Addresses that are only told may be one: that of a proxy before several listeners, say.
+    """
+    listeners: list[Listener] = []
+    for item in items:
+        listener = _parse_listener(key, item, protocols)
+        for other in listeners:
+            if other.name == listener.name:
+                raise ConfigError(key, item, f"there is a listener {listener.name} already: {other}")
+            if is_bound and other.port == listener.port != 0 and not _are_of_two_families(other, listener):
+                raise ConfigError(key, item, f"port {listener.port} is taken already by {other}")
+        listeners.append(listener)
+    return tuple(listeners)
+
+
+def _parse_listener(key: str, item: str, protocols: Mapping[str, SecurityProtocol]) -> Listener:
+    match = _LISTENER.fullmatch(item)
+    if match is None or int(match[4]) > 65_535:
+        raise ConfigError(key, item, f"{_FORM}, and the port is 0 to 65535")
+    name = match[1].upper()
+    if name not in protocols:
+        allowed = f"listener.security.protocol.map has no protocol for the listener {name}"
+        raise ConfigError(key, item, allowed)
+    return Listener(name, match[2] or match[3], int(match[4]), protocols[name])
+
+
+def _are_of_two_families(one: Listener, other: Listener) -> bool:
+    hosts = (one.host, other.host)
+    return any(_IPV4.fullmatch(host) for host in hosts) and any(":" in host for host in hosts)

@@ -1,0 +1,1 @@
+"""The coordinators of groups and transactions, and the machinery that they share."""

@@ -1,0 +1,114 @@
+"""ListGroups, DescribeGroups, DeleteGroups: what administrators see and remove.
+
+Source: GroupMetadataManager of Apache Kafka 4.3; KIP-518 (states filter), KIP-848 (types filter),
+KIP-1043 (an unknown group is an error from DescribeGroups 6 on, a dead group before).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.records import CoordinatorRecord, group_tombstone, offset_tombstone
+from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.shared.outcome import Outcome
+from tidelog.protocol.errors import ErrorCode, KafkaError, shortened
+from tidelog.protocol.messages.delete_groups import DeletableGroupResult
+from tidelog.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from tidelog.protocol.messages.list_groups import ListedGroup
+from tidelog.protocol.steps import Steps
+
+CLASSIC_GROUP_TYPE = "Classic"
+NOT_FOUND_FROM_VERSION = 6
+
+
+class Administration:
+    """Looks at groups and deletes them."""
+
+    def __init__(self, groups: GroupRegistry, offsets: OffsetStore) -> None:
+        self._groups = groups
+        self._offsets = offsets
+
+    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> Steps[list[ListedGroup]]:
+        """Return the groups in one of `states` and of one of `types`, case aside; no filter takes all."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.strip().lower() for kind in types}
+        if wanted_types and CLASSIC_GROUP_TYPE.lower() not in wanted_types:
+            return []
+        found = []
+        for group in list(self._groups):
+            yield None
+            if wanted_states and group.state.value.lower() not in wanted_states:
+                continue
+            found.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=group.state.value,
+                    group_type=CLASSIC_GROUP_TYPE,
+                )
+            )
+        return found
+
+    def describe_group(self, group_id: str, version: int) -> DescribedGroup:
+        """One group with its members; what they said and got only while it is stable."""
+        group = self._groups.get(group_id)
+        if group is None:
+            if version < NOT_FOUND_FROM_VERSION:
+                return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+            return DescribedGroup(
+                group_id=group_id,
+                group_state=GroupState.DEAD.value,
+                error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                error_message=shortened(f"Group {group_id} not found."),
+            )
+        is_stable = group.state is GroupState.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol_name or "") if is_stable else "",
+            members=_describe_members(group, group.protocol_name if is_stable else None),
+        )
+
+    def delete_groups(self, group_ids: Iterable[str]) -> Outcome[list[DeletableGroupResult]]:
+        """Forget groups without members, with all their offsets."""
+        records: list[CoordinatorRecord] = []
+        results = []
+        for group_id in dict.fromkeys(group_ids):
+            error = ErrorCode.NONE
+            try:
+                if self._groups.require(group_id).state is not GroupState.EMPTY:
+                    raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
+            except KafkaError as refusal:
+                error = refusal.code
+            else:
+                records += [offset_tombstone(*key) for key in self._offset_keys(group_id)]
+                records.append(group_tombstone(group_id))
+            results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+        return Outcome(results, Writes(tuple(records), may_split=True))
+
+    def _offset_keys(self, group_id: str) -> list[OffsetKey]:
+        keys = {
+            OffsetKey(group_id, topic, partition): None
+            for topic, partitions in self._offsets.latest.of_group(group_id).items()
+            for partition in partitions
+        }
+        return list(keys | dict.fromkeys(self._offsets.keys_in_transactions(group_id)))
+
+
+def _describe_members(group: Group, protocol_name: str | None) -> tuple[DescribedGroupMember, ...]:
+    return tuple(
+        DescribedGroupMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client.client_id,
+            client_host=member.client.host,
+            member_metadata=b"" if protocol_name is None else member.metadata(protocol_name),
+            member_assignment=member.assignment,
+        )
+        for member in group.members.values()
+    )

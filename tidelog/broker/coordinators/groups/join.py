@@ -1,0 +1,233 @@
+"""JoinGroup: how members come in and come back.
+
+A dynamic member without an id is first given one and told to come again with it (KIP-394, from
+version 4 on), so that a client that gives up does not leave a member behind. A static member
+without an id takes the place it had (KIP-345, `static_join`).
+
+Source: GroupMetadataManager of Apache Kafka; KIP-394, KIP-800 (reasons are logged).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.member import Client, Member
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.pending import Pending
+from tidelog.broker.coordinators.groups.rebalance import Rebalance
+from tidelog.broker.coordinators.groups.records import new_group
+from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.groups.static_join import StaticJoin
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import NOTHING, Outcome, error_of_append
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_MEMBER_ID = ""
+MEMBER_ID_REQUIRED_FROM_VERSION = 4
+# Enough to recognise a client in a member id; longer ids could not be written.
+_CLIENT_ID_CHARACTERS_MAX = 255
+
+JoinReply = Pending[JoinGroupResponse]
+
+
+class JoinCommand:
+    """Answers JoinGroup. `new_suffix` makes member ids unique (a random UUID's text in production)."""
+
+    def __init__(
+        self, groups: GroupRegistry, rebalance: Rebalance, config: GroupConfig, new_suffix: Callable[[], str]
+    ) -> None:
+        self._groups = groups
+        self._rebalance = rebalance
+        self._config = config
+        self._new_suffix = new_suffix
+        self._static = StaticJoin(rebalance)
+
+    def join(
+        self, client: Client, request: JoinGroupRequest, version: int, now: Moment
+    ) -> Outcome[JoinReply]:
+        """A reply that comes when the rebalance is through, or at once when there is nothing to wait for."""
+        reply: JoinReply = Pending()
+        try:
+            self._check(request)
+            group = self._groups.get(request.group_id)
+            if group is None:
+                writes = self._join_new_group(client, request, version, reply, now)
+            elif request.member_id == UNKNOWN_MEMBER_ID:
+                self._check_room(group, request.member_id)
+                writes = self._join_new(group, client, request, version, reply, now)
+            else:
+                self._check_room(group, request.member_id)
+                writes = self._rejoin(group, client, request, reply, now)
+        except KafkaError as error:
+            logger.info("group %s refuses a join: %s", request.group_id, error)
+            return Outcome(
+                Pending.of(JoinGroupResponse(member_id=_id_in(error, request), error_code=error.code))
+            )
+        return Outcome(reply, writes)
+
+    def _check(self, request: JoinGroupRequest) -> None:
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        lowest, highest = (
+            self._config.group_min_session_timeout_ms,
+            self._config.group_max_session_timeout_ms,
+        )
+        if not lowest <= request.session_timeout_ms <= highest:
+            raise KafkaError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"session timeout {request.session_timeout_ms} ms is not between {lowest} and {highest}",
+            )
+
+    def _check_room(self, group: Group, member_id: str) -> None:
+        """GROUP_MAX_SIZE_REACHED when the group has no place for `member_id`.
+
+        While members join again, those that have joined count: if the limit was lowered, the last
+        to come are turned away.
+        """
+        if group.state is GroupState.EMPTY:
+            return
+        member = group.members.get(member_id)
+        if group.state is GroupState.PREPARING_REBALANCE:
+            has_place = member is not None and member.awaiting_join is not None
+            taken = group.awaiting_join_count
+        else:
+            has_place = member is not None
+            taken = len(group.members)
+        if not has_place and taken >= self._config.group_max_size:
+            self._rebalance.evict(group, member_id)
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"{group.group_id} has {taken} members, group.max.size is {self._config.group_max_size}",
+            )
+
+    def _join_new_group(
+        self, client: Client, request: JoinGroupRequest, version: int, reply: JoinReply, now: Moment
+    ) -> Writes:
+        """The first member of all; the group is written so that a restart knows of it."""
+        if request.member_id != UNKNOWN_MEMBER_ID:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"no group {request.group_id} for member {request.member_id!r}"
+            )
+        if not request.protocol_type or not request.protocols:
+            raise _inconsistent(request)
+        group = self._groups.create(request.group_id, now)
+        record = new_group(group)
+        try:
+            self._join_new(group, client, request, version, reply, now)
+        except KafkaError:
+            self._groups.remove(group)
+            raise
+
+        def settled(error: ErrorCode, now: Moment) -> Writes:
+            if error is not ErrorCode.NONE:
+                for member in group.members.values():
+                    group.answer_join(member, JoinGroupResponse(error_code=error_of_append(error)))
+                self._groups.remove(group)
+            return NOTHING
+
+        return Writes((record,), settled)
+
+    def _join_new(
+        self,
+        group: Group,
+        client: Client,
+        request: JoinGroupRequest,
+        version: int,
+        reply: JoinReply,
+        now: Moment,
+    ) -> Writes:
+        """A member that has no id yet."""
+        if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
+            raise _inconsistent(request)
+        group.check_memory(request.protocols, group.static_member(request.group_instance_id))
+        suffix = self._new_suffix()
+        if request.group_instance_id is not None:
+            member_id = f"{request.group_instance_id[:_CLIENT_ID_CHARACTERS_MAX]}-{suffix}"
+            if request.group_instance_id in group.static_members:
+                return self._static.take_place(group, request, version, member_id, reply, now)
+            return self._add(group, client, request, member_id, reply, now)
+        member_id = f"{client.client_id[:_CLIENT_ID_CHARACTERS_MAX]}-{suffix}"
+        if version < MEMBER_ID_REQUIRED_FROM_VERSION:
+            return self._add(group, client, request, member_id, reply, now)
+        group.give_id(member_id)
+        self._rebalance.expect(group, member_id, now, request.session_timeout_ms)
+        reply.complete(JoinGroupResponse(member_id=member_id, error_code=ErrorCode.MEMBER_ID_REQUIRED))
+        return NOTHING
+
+    def _rejoin(
+        self, group: Group, client: Client, request: JoinGroupRequest, reply: JoinReply, now: Moment
+    ) -> Writes:
+        """A member that comes with its id."""
+        member_id = request.member_id
+        if not group.supports(request.protocol_type, (protocol.name for protocol in request.protocols)):
+            raise _inconsistent(request)
+        if member_id in group.pending_members:
+            if request.group_instance_id is not None:
+                raise KafkaError(
+                    ErrorCode.INVALID_REQUEST,
+                    f"{member_id!r} was given to a member without group.instance.id",
+                )
+            group.check_memory(request.protocols, None)
+            return self._add(group, client, request, member_id, reply, now)
+        member = group.check_member(member_id, request.group_instance_id)
+        group.check_memory(request.protocols, member)
+        changed = member.protocols != request.protocols
+        is_leader = member_id == group.leader_id
+        if group.state is GroupState.COMPLETING_REBALANCE and not changed:
+            # Its answer may have been lost on the way.
+            reply.complete(group.generation_reply(member))
+            return NOTHING
+        if group.state is GroupState.STABLE and not changed and not is_leader:
+            reply.complete(group.generation_reply(member))
+            return NOTHING
+        # A leader that joins a stable group wants a new assignment, say because topics have changed.
+        group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        group.park_join(member, reply)
+        who = "leader" if is_leader else "member"
+        return self._rebalance.start_or_complete(group, f"{who} {member_id} joined: {_reason(request)}", now)
+
+    def _add(
+        self,
+        group: Group,
+        client: Client,
+        request: JoinGroupRequest,
+        member_id: str,
+        reply: JoinReply,
+        now: Moment,
+    ) -> Writes:
+        member = Member(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client=client,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=request.protocols,
+            is_new=True,
+        )
+        reason = f"new member {member_id}: {_reason(request)}"
+        return self._rebalance.add_member(group, member, reply, reason, now)
+
+
+def _reason(request: JoinGroupRequest) -> str:
+    return request.reason or "not provided"
+
+
+def _inconsistent(request: JoinGroupRequest) -> KafkaError:
+    names = [protocol.name for protocol in request.protocols]
+    return KafkaError(
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        f"group {request.group_id}: type {request.protocol_type!r} with {names} does not fit the others",
+    )
+
+
+def _id_in(error: KafkaError, request: JoinGroupRequest) -> str:
+    """The member id in a refusal: a member that was turned away for lack of room has none."""
+    return UNKNOWN_MEMBER_ID if error.code is ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id

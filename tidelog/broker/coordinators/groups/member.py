@@ -1,0 +1,68 @@
+"""One member of a classic group."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.broker.coordinators.groups.pending import Pending
+from tidelog.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
+from tidelog.protocol.messages.sync_group import SyncGroupResponse
+
+
+class Client(NamedTuple):
+    """Who sent a request, as DescribeGroups shows it; `host` is an address behind a slash."""
+
+    client_id: str
+    host: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """What the coordinator knows of a member.
+
+    `protocols` are what it can work with, most wanted first. `awaiting_join` and
+    `awaiting_sync` are its requests that wait for an answer. `is_new` until the first
+    rebalance it takes part in is through: such a member cannot send heartbeats yet.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client: Client
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[JoinGroupRequestProtocol, ...]
+    assignment: bytes = b""
+    awaiting_join: Pending[JoinGroupResponse] | None = None
+    awaiting_sync: Pending[SyncGroupResponse] | None = None
+    is_new: bool = False
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the member keeps its place over a restart (KIP-345)."""
+        return self.group_instance_id is not None
+
+    @property
+    def is_excused_from_heartbeat(self) -> bool:
+        """Whether silence is no failure: it waits for our answer and has been a member before."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+    def protocol_names(self) -> frozenset[str]:
+        """The names of its protocols."""
+        return frozenset(protocol.name for protocol in self.protocols)
+
+    def metadata(self, protocol_name: str) -> bytes:
+        """What the member says about itself for one protocol."""
+        for protocol in self.protocols:
+            if protocol.name == protocol_name:
+                return protocol.metadata
+        raise AssertionError(f"{self.member_id} has no protocol {protocol_name!r}")
+
+    def vote(self, candidates: Container[str]) -> str:
+        """Its most wanted protocol among `candidates`."""
+        for protocol in self.protocols:
+            if protocol.name in candidates:
+                return protocol.name
+        raise AssertionError(f"{self.member_id} supports none of {candidates}")

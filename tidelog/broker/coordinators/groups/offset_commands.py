@@ -1,0 +1,207 @@
+"""OffsetCommit and OffsetDelete: offsets come and go on request.
+
+Members of the current generation may commit, and anybody with generation -1 while the group is
+empty: a simple consumer, or an administrator.
+
+Source: OffsetMetadataManager and ClassicGroup of Apache Kafka 4.3; KIP-496 (OffsetDelete).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from itertools import chain
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.rebalance import Rebalance
+from tidelog.broker.coordinators.groups.records import (
+    CommittedOffset,
+    OffsetCommitRecord,
+    encode_record,
+    offset_commit,
+    offset_tombstone,
+)
+from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.groups.sync import check_generation
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import Outcome
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tidelog.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import Steps, completed
+
+logger = logging.getLogger(__name__)
+
+GROUP_ID_NOT_FOUND_FROM_VERSION = 9
+BROKER_RETENTION = -1
+# A commit that asks to be kept for longer than time lasts is kept until then.
+_END_OF_TIME_MS = 2**63 - 1
+
+
+class PreparedCommit(NamedTuple):
+    """A commit that is ready to be written if its sender may commit."""
+
+    response: OffsetCommitResponse
+    writes: Writes
+
+
+class OffsetCommands:
+    """Changes committed offsets."""
+
+    def __init__(
+        self, groups: GroupRegistry, offsets: OffsetStore, rebalance: Rebalance, config: GroupConfig
+    ) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._rebalance = rebalance
+        self._config = config
+
+    def prepare(self, request: OffsetCommitRequest, now: Moment) -> Steps[PreparedCommit]:
+        """Return what `commit` needs of the request alone, so that little is left to be done in one piece."""
+        records: list[OffsetCommitRecord] = []
+        encoded: list[tuple[bytes, bytes | None]] = []
+        topics = []
+        for topic in request.topics:
+            results = []
+            for partition in topic.partitions:
+                error = ErrorCode.NONE
+                if len(partition.committed_metadata or "") > self._config.offset_metadata_max_bytes:
+                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    committed = _committed(request, topic, partition, now)
+                    record = offset_commit(request.group_id, topic.name, partition.partition_index, committed)
+                    records.append(record)
+                    encoded.append(encode_record(record))
+                results.append(
+                    OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                )
+                yield None
+            topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=tuple(results))
+            )
+        return PreparedCommit(OffsetCommitResponse(topics=tuple(topics)), Writes(records, encoded=encoded))
+
+    def commit(
+        self,
+        request: OffsetCommitRequest,
+        version: int,
+        now: Moment,
+        prepared: PreparedCommit | None = None,
+    ) -> Outcome[OffsetCommitResponse]:
+        """Commit every partition whose metadata is not too long.
+
+        Every topic has both its name and its id; the caller has looked them up. `prepared` is what `prepare`
+        has returned for the request.
+        Errors: KafkaError when the sender may not commit at all.
+        """
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            self._check_sender(group, request, now)
+        elif request.generation_id_or_member_epoch >= 0:
+            code = (
+                ErrorCode.GROUP_ID_NOT_FOUND
+                if version >= GROUP_ID_NOT_FOUND_FROM_VERSION
+                else ErrorCode.ILLEGAL_GENERATION
+            )
+            raise KafkaError(code, f"Group {request.group_id} not found.")
+        response, writes = prepared or completed(self.prepare(request, now))
+        return Outcome(response, writes)
+
+    def _check_sender(self, group: Group, request: OffsetCommitRequest, now: Moment) -> None:
+        generation = request.generation_id_or_member_epoch
+        if generation < 0 and group.state is GroupState.EMPTY:
+            return
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"group {group.group_id} has members, so that only they may commit",
+            )
+        member = group.check_member(request.member_id, request.group_instance_id)
+        check_generation(group, generation)
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # It knows the generation, so it has been told to ask for its assignment.
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, f"{group.group_id} awaits an assignment")
+        self._rebalance.keep_alive(group, member, now)
+
+    def delete(self, request: OffsetDeleteRequest) -> Outcome[OffsetDeleteResponse]:
+        """Forget offsets of topics that no member consumes.
+
+        Errors: KafkaError when the group is unknown, or has members that are no consumers.
+        """
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        group = self._groups.require(request.group_id)
+        if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {request.group_id} has members")
+        records: list[OffsetCommitRecord] = []
+        topics = []
+        for topic in request.topics:
+            subscribed = group.is_subscribed_to(topic.name)
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+            results = []
+            for partition in topic.partitions:
+                key = OffsetKey(request.group_id, topic.name, partition.partition_index)
+                if not subscribed and self._has_offset(key):
+                    records.append(offset_tombstone(*key))
+                results.append(OffsetDeleteResponsePartition(partition_index=key.partition, error_code=error))
+            topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=tuple(results)))
+        return Outcome(OffsetDeleteResponse(topics=tuple(topics)), Writes(tuple(records)))
+
+    def _has_offset(self, key: OffsetKey) -> bool:
+        return self._offsets.latest.get(key) is not None or self._offsets.has_open_transaction(key)
+
+    def forget_topics(self, topics: Mapping[str, UUID]) -> Writes:
+        """Topics, by name with their ids, are deleted; so are the offsets in them.
+
+        An offset that was committed for another topic of the same name stays. What transactions commit
+        that have not ended is forgotten, too: else it would come back with them.
+        """
+        gone = dict.fromkeys(
+            key
+            for key, committed in chain(self._offsets.latest.items(), self._offsets.undecided())
+            if key.topic in topics and not ids_differ(committed.topic_id, topics[key.topic])
+        )
+        return Writes(tuple(offset_tombstone(*key) for key in gone), may_split=True)
+
+
+def ids_differ(left: UUID, right: UUID) -> bool:
+    """Whether two topic ids are known and not the same."""
+    return ZERO_UUID not in (left, right) and left != right
+
+
+def _committed(
+    request: OffsetCommitRequest,
+    topic: OffsetCommitRequestTopic,
+    partition: OffsetCommitRequestPartition,
+    now: Moment,
+) -> CommittedOffset:
+    expire_wall_ms = -1
+    if request.retention_time_ms != BROKER_RETENTION:
+        expire_wall_ms = min(now.wall_ms + request.retention_time_ms, _END_OF_TIME_MS)
+    return CommittedOffset(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_wall_ms=now.wall_ms,
+        expire_wall_ms=expire_wall_ms,
+        topic_id=topic.topic_id,
+    )

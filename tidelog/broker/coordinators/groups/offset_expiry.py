@@ -1,0 +1,81 @@
+"""Offsets that nobody needs any more are forgotten, and then the group.
+
+An offset is kept `offsets.retention.minutes` (KIP-211)
+- after the group became empty, or after the commit when it is not known since when it is;
+- after the commit for simple consumers, that never join a group;
+- after the commit in a stable consumer group that does not subscribe to the topic any more.
+In all other states offsets stay. A commit that set its own expiry (versions 2-4) has that instead.
+
+When a coordinator loads a group from an old record that does not say since when the group is
+empty, the moment of the commit counts, not the moment 0 (KAFKA-8069).
+
+Source: ClassicGroup.offsetExpirationCondition and OffsetMetadataManager of Apache Kafka.
+"""
+
+from __future__ import annotations
+
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.records import (
+    CommittedOffset,
+    CoordinatorRecord,
+    group_tombstone,
+    offset_tombstone,
+)
+from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.shared.moment import Moment
+
+
+class OffsetExpiry:
+    """Finds what is to be forgotten."""
+
+    def __init__(self, groups: GroupRegistry, offsets: OffsetStore, config: GroupConfig) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._retention_ms = config.offsets_retention_ms
+
+    def expire(self, now: Moment) -> Writes:
+        """Tombstones for all offsets whose time is over and for groups that have nothing left."""
+        records: list[CoordinatorRecord] = []
+        for group in self._groups:
+            all_expired = self._expire_offsets(group, now, records)
+            is_unused = group.state is GroupState.EMPTY and not group.pending_members
+            if all_expired and is_unused and not self._offsets.keys_in_transactions(group.group_id):
+                records.append(group_tombstone(group.group_id))
+        return Writes(tuple(records), may_split=True)
+
+    def _expire_offsets(self, group: Group, now: Moment, records: list[CoordinatorRecord]) -> bool:
+        """Whether no offset of the group is left."""
+        all_expired = True
+        for topic, partitions in self._offsets.latest.of_group(group.group_id).items():
+            for partition, committed in partitions.items():
+                key = OffsetKey(group.group_id, topic, partition)
+                if self._is_expired(group, key, committed, now):
+                    records.append(offset_tombstone(*key))
+                else:
+                    all_expired = False
+        return all_expired
+
+    def _is_expired(self, group: Group, key: OffsetKey, committed: CommittedOffset, now: Moment) -> bool:
+        since_wall_ms = _unneeded_since(group, key.topic, committed)
+        if since_wall_ms is None or self._offsets.has_open_transaction(key):
+            return False
+        if committed.expire_wall_ms != -1:
+            return now.wall_ms >= committed.expire_wall_ms
+        return now.wall_ms - since_wall_ms >= self._retention_ms
+
+
+def _unneeded_since(group: Group, topic: str, committed: CommittedOffset) -> int | None:
+    """From when on an offset ages; None while the group needs it."""
+    if group.is_subscribed_to(topic):
+        return None
+    if group.protocol_type is None:
+        return committed.commit_wall_ms
+    if group.state is GroupState.EMPTY:
+        return committed.commit_wall_ms if group.state_wall_ms is None else group.state_wall_ms
+    if group.state is GroupState.STABLE and group.is_consumer_group:
+        return committed.commit_wall_ms
+    return None

@@ -1,0 +1,107 @@
+"""OffsetFetch: where a group stands, of some partitions or of all it has committed.
+
+What a transaction commits that has not ended is unstable: with `require_stable` the partition is
+answered UNSTABLE_OFFSET_COMMIT, without it as before the transaction (KIP-447).
+
+Source: OffsetMetadataManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from tidelog.broker.coordinators.groups.offset_commands import ids_differ
+from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
+from tidelog.broker.coordinators.groups.records import CommittedOffset
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from tidelog.protocol.schema import ZERO_UUID
+from tidelog.protocol.steps import Steps
+
+NO_OFFSET = -1
+
+
+class OffsetFetch:
+    """Reads committed offsets; a group that is not known has none."""
+
+    def __init__(self, offsets: OffsetStore) -> None:
+        self._offsets = offsets
+
+    def fetch(
+        self, group_id: str, topics: Iterable[OffsetFetchRequestTopics], require_stable: bool
+    ) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
+        """Return the offsets of the partitions asked for; -1 where nothing is committed.
+
+        Topics have names; with an id as well, an offset committed for another topic of that
+        name does not count.
+        """
+        found = []
+        for topic in topics:
+            partitions = []
+            for index in topic.partition_indexes:
+                key = OffsetKey(group_id, topic.name, index)
+                partitions.append(self._partition(key, topic.topic_id, require_stable))
+                yield None
+            found.append(
+                OffsetFetchResponseTopics(
+                    name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions)
+                )
+            )
+            yield None
+        return tuple(found)
+
+    def fetch_all(self, group_id: str, require_stable: bool) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
+        """Return every offset that is committed, with the topic id it was committed for.
+
+        Of two topics that had one name it is the one that was committed last.
+        """
+        topics = []
+        for topic, partitions in list(self._offsets.committed.of_group(group_id).items()):
+            topics.append((yield from self._topic(group_id, topic, dict(partitions), require_stable)))
+            yield None
+        return tuple(topics)
+
+    def _topic(
+        self, group_id: str, topic: str, partitions: Mapping[int, CommittedOffset], require_stable: bool
+    ) -> Steps[OffsetFetchResponseTopics]:
+        topic_id, newest = ZERO_UUID, -2
+        for committed in partitions.values():
+            if committed.record_offset > newest:
+                topic_id, newest = committed.topic_id, committed.record_offset
+        found = []
+        for index, committed in partitions.items():
+            if not ids_differ(committed.topic_id, topic_id):
+                key = OffsetKey(group_id, topic, index)
+                found.append(self._partition(key, ZERO_UUID, require_stable))
+            yield None
+        return OffsetFetchResponseTopics(name=topic, topic_id=topic_id, partitions=tuple(found))
+
+    def _partition(
+        self, key: OffsetKey, topic_id: UUID, require_stable: bool
+    ) -> OffsetFetchResponsePartitions:
+        if require_stable and self._offsets.has_open_transaction(key):
+            return _nothing(key.partition, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        committed = self._offsets.committed.get(key)
+        if committed is None or ids_differ(committed.topic_id, topic_id):
+            return _nothing(key.partition, ErrorCode.NONE)
+        return _found(key.partition, committed)
+
+
+def _nothing(partition: int, error: ErrorCode) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition, committed_offset=NO_OFFSET, error_code=error
+    )
+
+
+def _found(partition: int, committed: CommittedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=partition,
+        committed_offset=committed.offset,
+        committed_leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+    )

@@ -1,0 +1,143 @@
+"""The committed offsets of all groups of one partition of `__consumer_offsets`.
+
+Replaying a record changes `latest` at once; commands decide by it. `committed` follows when the
+high watermark passes the record, and is all that OffsetFetch shows: an offset that a new leader
+might not have must not be seen.
+
+Offsets that a transaction commits wait by producer id until its end marker (KIP-447). When it
+commits, an offset that was committed outside of it later in the log stays. They are unstable until the
+high watermark passes the marker: before that `committed` still has the offset from before the transaction.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.broker.coordinators.groups.records import CommittedOffset, OffsetCommitRecord
+from tidelog.protocol.ids import Offset, ProducerId
+
+
+class OffsetKey(NamedTuple):
+    """Whose offset of what."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class OffsetTable:
+    """Offsets by group, topic and partition; nothing empty is kept."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+
+    def get(self, key: OffsetKey) -> CommittedOffset | None:
+        """The offset, or None."""
+        return self._groups.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
+
+    def put(self, key: OffsetKey, value: CommittedOffset | None) -> None:
+        """Set the offset, or with None forget it."""
+        if value is not None:
+            topics = self._groups.setdefault(key.group_id, {})
+            topics.setdefault(key.topic, {})[key.partition] = value
+            return
+        topics = self._groups.get(key.group_id, {})
+        partitions = topics.get(key.topic, {})
+        partitions.pop(key.partition, None)
+        if not partitions:
+            topics.pop(key.topic, None)
+        if not topics:
+            self._groups.pop(key.group_id, None)
+
+    def of_group(self, group_id: str) -> dict[str, dict[int, CommittedOffset]]:
+        """The offsets of one group by topic and partition; not to be changed."""
+        return self._groups.get(group_id, {})
+
+    def group_ids(self) -> list[str]:
+        """The groups that have offsets."""
+        return list(self._groups)
+
+    def items(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Everything."""
+        for group_id, topics in self._groups.items():
+            for topic, partitions in topics.items():
+                for partition, value in partitions.items():
+                    yield OffsetKey(group_id, topic, partition), value
+
+
+class OffsetStore:
+    """Offsets as of the end of the log and as of the high watermark.
+
+    Bounds: `_unsettled` and `_deciding` hold what is appended and not committed, which the log bounds.
+    """
+
+    def __init__(self) -> None:
+        self.latest = OffsetTable()
+        self.committed = OffsetTable()
+        self._unsettled: deque[tuple[Offset, OffsetKey, CommittedOffset | None]] = deque()
+        self._in_transactions: dict[ProducerId, dict[OffsetKey, CommittedOffset]] = {}
+        # How many transactions commit an offset that are open or whose end is not committed, by group.
+        self._unstable: dict[str, Counter[OffsetKey]] = {}
+        self._deciding: deque[tuple[Offset, OffsetKey]] = deque()
+
+    def replay(self, record: OffsetCommitRecord, record_offset: Offset, producer_id: ProducerId) -> None:
+        """Apply one record; `producer_id` -1 unless it is part of a transaction."""
+        key = OffsetKey(record.key.group, record.key.topic, record.key.partition)
+        if record.value is None:
+            self._put(key, None, record_offset)
+            if self.has_open_transaction(key):
+                for offsets in self._in_transactions.values():
+                    if offsets.pop(key, None) is not None:
+                        self._deciding.append((record_offset, key))
+            return
+        value = CommittedOffset.from_value(record.value, record_offset)
+        if producer_id < 0:
+            self._put(key, value, record_offset)
+        else:
+            offsets = self._in_transactions.setdefault(producer_id, {})
+            if key not in offsets:
+                self._unstable.setdefault(key.group_id, Counter())[key] += 1
+            offsets[key] = value
+
+    def end_transaction(self, producer_id: ProducerId, is_commit: bool, record_offset: Offset) -> None:
+        """Apply or drop what the transaction of `producer_id` committed; unknown ones have nothing."""
+        for key, value in self._in_transactions.pop(producer_id, {}).items():
+            self._deciding.append((record_offset, key))
+            existing = self.latest.get(key)
+            if is_commit and (existing is None or existing.record_offset < value.record_offset):
+                self._put(key, value, record_offset)
+
+    def advance(self, high_watermark: Offset) -> None:
+        """Records below `high_watermark` are committed."""
+        while self._unsettled and self._unsettled[0][0] < high_watermark:
+            _, key, value = self._unsettled.popleft()
+            self.committed.put(key, value)
+        while self._deciding and self._deciding[0][0] < high_watermark:
+            self._mark_stable(self._deciding.popleft()[1])
+
+    def has_open_transaction(self, key: OffsetKey) -> bool:
+        """Whether a transaction commits this offset of which no end is committed."""
+        return key in self._unstable.get(key.group_id, ())
+
+    def keys_in_transactions(self, group_id: str) -> list[OffsetKey]:
+        """The offsets of a group that transactions commit of which no end is committed."""
+        return list(self._unstable.get(group_id, ()))
+
+    def undecided(self) -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        """Every offset that a transaction commits which has not ended, and what it would be."""
+        for offsets in self._in_transactions.values():
+            yield from offsets.items()
+
+    def _mark_stable(self, key: OffsetKey) -> None:
+        counts = self._unstable[key.group_id]
+        counts[key] -= 1
+        if counts[key] == 0:
+            del counts[key]
+        if not counts:
+            del self._unstable[key.group_id]
+
+    def _put(self, key: OffsetKey, value: CommittedOffset | None, record_offset: Offset) -> None:
+        self.latest.put(key, value)
+        self._unsettled.append((record_offset, key, value))

@@ -1,0 +1,205 @@
+"""What the coordinator writes into `__consumer_offsets`, as values and as bytes.
+
+| key type | key | value, version written | without a value |
+|----------|-----|------------------------|-----------------|
+| 0, 1 | OffsetCommitKey | OffsetCommitValue 4, or 1 when the commit set its own expiry | the offset is gone |
+| 2 | GroupMetadataKey | GroupMetadataValue 3 | the group is gone |
+| 3 and above | other kinds of groups | | |
+
+Key and value both begin with an int16: the key's type, the value's version.
+
+Source: GroupCoordinatorRecordHelpers of Apache Kafka 4.3 for the versions written.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+from uuid import UUID
+
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.protocol.codec import decode_prefix, encode
+from tidelog.protocol.coordinator_records.group_metadata import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from tidelog.protocol.coordinator_records.offset_commit import OffsetCommitKey, OffsetCommitValue
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import Offset
+from tidelog.protocol.schema import ZERO_UUID, Message
+
+_M = TypeVar("_M", bound=Message)
+
+LEGACY_OFFSET_COMMIT: Final = 0
+OFFSET_COMMIT: Final = 1
+GROUP_METADATA: Final = 2
+
+_PREFIX: Final = struct.Struct(">h")
+_OFFSET_VALUE_VERSION: Final = 4
+_OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
+_GROUP_VALUE_VERSION: Final = 3
+
+
+class OffsetCommitRecord(NamedTuple):
+    """An offset is committed, or with None forgotten."""
+
+    key: OffsetCommitKey
+    value: OffsetCommitValue | None
+
+
+class GroupMetadataRecord(NamedTuple):
+    """A group has a new generation, or with None is gone."""
+
+    key: GroupMetadataKey
+    value: GroupMetadataValue | None
+
+
+CoordinatorRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedOffset:
+    """How far a group has consumed a partition. -1 stands for an epoch or an expiry that is not known.
+
+    `record_offset`: where in `__consumer_offsets` this was written.
+    """
+
+    offset: Offset
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_wall_ms: int
+    expire_wall_ms: int = -1
+    topic_id: UUID = ZERO_UUID
+    record_offset: Offset = -1
+
+    @classmethod
+    def from_value(cls, value: OffsetCommitValue, record_offset: Offset) -> CommittedOffset:
+        """What a record at `record_offset` says."""
+        return cls(
+            offset=value.offset,
+            leader_epoch=value.leader_epoch,
+            metadata=value.metadata,
+            commit_wall_ms=value.commit_timestamp,
+            expire_wall_ms=value.expire_timestamp,
+            topic_id=value.topic_id,
+            record_offset=record_offset,
+        )
+
+
+def offset_commit(
+    group_id: str, topic: str, partition: int, committed: CommittedOffset
+) -> OffsetCommitRecord:
+    """The record that commits an offset."""
+    return OffsetCommitRecord(
+        OffsetCommitKey(group=group_id, topic=topic, partition=partition),
+        OffsetCommitValue(
+            offset=committed.offset,
+            leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+            commit_timestamp=committed.commit_wall_ms,
+            expire_timestamp=committed.expire_wall_ms,
+            topic_id=committed.topic_id,
+        ),
+    )
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> OffsetCommitRecord:
+    """The record that forgets an offset."""
+    return OffsetCommitRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
+
+
+def group_metadata(group: Group, assignments: dict[str, bytes]) -> GroupMetadataRecord:
+    """The record of the group's current generation with what every member was assigned."""
+    protocol = group.protocol_name
+    return GroupMetadataRecord(
+        GroupMetadataKey(group=group.group_id),
+        GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation,
+            protocol=protocol,
+            leader=group.leader_id,
+            current_state_timestamp=-1 if group.state_wall_ms is None else group.state_wall_ms,
+            members=tuple(
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client.client_id,
+                    client_host=member.client.host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(protocol or ""),
+                    assignment=assignments.get(member.member_id, b""),
+                )
+                for member in group.members.values()
+            ),
+        ),
+    )
+
+
+def new_group(group: Group) -> GroupMetadataRecord:
+    """The record of a group that has had no generation yet."""
+    return GroupMetadataRecord(
+        GroupMetadataKey(group=group.group_id),
+        GroupMetadataValue(
+            protocol=None,
+            leader=None,
+            current_state_timestamp=-1 if group.state_wall_ms is None else group.state_wall_ms,
+        ),
+    )
+
+
+def group_tombstone(group_id: str) -> GroupMetadataRecord:
+    """The record that forgets a group."""
+    return GroupMetadataRecord(GroupMetadataKey(group=group_id), None)
+
+
+def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
+    """Key and value as they stand in the log."""
+    key_type = GROUP_METADATA if isinstance(record, GroupMetadataRecord) else OFFSET_COMMIT
+    key = _PREFIX.pack(key_type) + encode(record.key, 0)
+    if record.value is None:
+        return key, None
+    version = _value_version(record)
+    return key, _PREFIX.pack(version) + encode(record.value, version)
+
+
+def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
+    """The record in the log's `key` and `value`; None for kinds of records this coordinator does not keep.
+
+    Errors: DecodeError for damaged records and for value versions that we cannot read.
+    """
+    key_type, body = _split(key or b"", "key")
+    if key_type in (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT):
+        offset_key = _decode(OffsetCommitKey, body, 0)
+        if value is None:
+            return OffsetCommitRecord(offset_key, None)
+        version, body = _split(value, "value")
+        return OffsetCommitRecord(offset_key, _decode(OffsetCommitValue, body, version))
+    if key_type == GROUP_METADATA:
+        group_key = _decode(GroupMetadataKey, body, 0)
+        if value is None:
+            return GroupMetadataRecord(group_key, None)
+        version, body = _split(value, "value")
+        return GroupMetadataRecord(group_key, _decode(GroupMetadataValue, body, version))
+    return None
+
+
+def _value_version(record: CoordinatorRecord) -> int:
+    if isinstance(record, GroupMetadataRecord):
+        return _GROUP_VALUE_VERSION
+    assert record.value is not None
+    return _OFFSET_VALUE_VERSION if record.value.expire_timestamp == -1 else _OFFSET_VALUE_VERSION_WITH_EXPIRY
+
+
+def _split(data: bytes, what: str) -> tuple[int, memoryview]:
+    if len(data) < _PREFIX.size:
+        raise DecodeError(f"a record's {what} of {len(data)} bytes has no version")
+    return _PREFIX.unpack_from(data)[0], memoryview(data)[_PREFIX.size :]
+
+
+def _decode(cls: type[_M], body: memoryview, version: int) -> _M:
+    if version not in cls.valid_versions:
+        raise DecodeError(f"{cls.__name__} has no version {version}")
+    return decode_prefix(cls, body, version, 0)[0]

@@ -1,0 +1,130 @@
+"""A static member comes back without its member id and takes the place it had (KIP-345).
+
+The member id it had before is fenced. In a stable group nobody else needs to notice: the member
+gets the assignment it had, and only the new id is written. Version 9 tells a leader to skip the
+assignment (KIP-814); older versions are told that somebody else leads, to the same end.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TypeAlias
+
+from tidelog.broker.coordinators.groups.group import NO_LEADER, Group
+from tidelog.broker.coordinators.groups.member import Member
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.pending import Pending
+from tidelog.broker.coordinators.groups.rebalance import Rebalance
+from tidelog.broker.coordinators.groups.records import group_metadata
+from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import NOTHING, error_of_append
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from tidelog.protocol.messages.sync_group import SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+SKIP_ASSIGNMENT_FROM_VERSION = 9
+
+# Protocols, rebalance time-out and session time-out of a member.
+_Wishes: TypeAlias = tuple[tuple[JoinGroupRequestProtocol, ...], int, int]
+
+
+class StaticJoin:
+    """Gives a place in a group to the next incarnation of its static member."""
+
+    def __init__(self, rebalance: Rebalance) -> None:
+        self._rebalance = rebalance
+
+    def take_place(
+        self,
+        group: Group,
+        request: JoinGroupRequest,
+        version: int,
+        member_id: str,
+        reply: Pending[JoinGroupResponse],
+        now: Moment,
+    ) -> Writes:
+        """Answer at once in a stable group; otherwise wait for the rebalance like everybody."""
+        assert request.group_instance_id is not None
+        old_id = group.static_members[request.group_instance_id]
+        member = group.members[old_id]
+        leader_before = group.leader_id
+        before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
+        self._fence(group, member)
+        group.rename(member, member_id)
+        group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        member.is_new = False
+        self._rebalance.keep_alive(group, member, now)
+        group.park_join(member, reply)
+        logger.info("group %s: %s takes the place of %s", group.group_id, member_id, old_id)
+        reason = f"static member {request.group_instance_id} is back: {request.reason or 'not provided'}"
+        if group.state is GroupState.COMPLETING_REBALANCE:
+            # The leader may be working on an assignment for the old id.
+            return self._rebalance.start(group, reason, now)
+        if group.state is not GroupState.STABLE or group.select_protocol() != group.protocol_name:
+            return self._rebalance.start_or_complete(group, reason, now)
+
+        def settled(error: ErrorCode, then: Moment) -> Writes:
+            if member.awaiting_join is not reply:
+                return NOTHING
+            if error is not ErrorCode.NONE:
+                refusal = _refusal(group, leader_before, error_of_append(error))
+                group.answer_join(member, refusal)
+                if group.members.get(member_id) is member:
+                    self._restore(group, member, old_id, before, then)
+            elif group.state is GroupState.STABLE:
+                group.answer_join(member, _unchanged_generation(group, member, version, leader_before))
+                # The session may have run out while the member waited for us.
+                self._rebalance.keep_alive(group, member, then)
+            return NOTHING
+
+        assignments = {other.member_id: other.assignment for other in group.members.values()}
+        return Writes((group_metadata(group, assignments),), settled)
+
+    def _fence(self, group: Group, member: Member) -> None:
+        """Requests of the old incarnation get FENCED_INSTANCE_ID."""
+        group.answer_join(
+            member,
+            JoinGroupResponse(
+                member_id=member.member_id,
+                error_code=ErrorCode.FENCED_INSTANCE_ID,
+                protocol_name=None,
+                leader=NO_LEADER,
+            ),
+        )
+        group.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
+        self._rebalance.forget_session(group, member.member_id)
+
+    def _restore(self, group: Group, member: Member, old_id: str, before: _Wishes, now: Moment) -> None:
+        """The new id is not in the log, so the old one stays."""
+        self._rebalance.forget_session(group, member.member_id)
+        group.rename(member, old_id)
+        group.update(member, *before)
+        self._rebalance.keep_alive(group, member, now)
+
+
+def _unchanged_generation(
+    group: Group, member: Member, version: int, leader_before: str | None
+) -> JoinGroupResponse:
+    is_leader = member.member_id == group.leader_id
+    if version >= SKIP_ASSIGNMENT_FROM_VERSION:
+        return group.generation_reply(member, skip_assignment=is_leader)
+    return JoinGroupResponse(
+        member_id=member.member_id,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader_before or NO_LEADER,
+    )
+
+
+def _refusal(group: Group, leader_before: str | None, error: ErrorCode) -> JoinGroupResponse:
+    return JoinGroupResponse(
+        error_code=error,
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=leader_before or NO_LEADER,
+    )

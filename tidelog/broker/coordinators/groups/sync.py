@@ -1,0 +1,121 @@
+"""SyncGroup: the leader hands in the assignment, everybody else waits for it.
+
+The assignment counts once it is in the log. Members that do not ask for theirs within the
+rebalance time-out are dropped.
+
+Source: GroupMetadataManager of Apache Kafka; KIP-559 (protocol type and name are checked).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.member import Member
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.pending import Pending
+from tidelog.broker.coordinators.groups.rebalance import Rebalance
+from tidelog.broker.coordinators.groups.records import group_metadata
+from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import NOTHING, Outcome, error_of_append
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+logger = logging.getLogger(__name__)
+
+SyncReply = Pending[SyncGroupResponse]
+
+
+class SyncCommand:
+    """Answers SyncGroup."""
+
+    def __init__(self, groups: GroupRegistry, rebalance: Rebalance) -> None:
+        self._groups = groups
+        self._rebalance = rebalance
+
+    def sync(self, request: SyncGroupRequest, now: Moment) -> Outcome[SyncReply]:
+        """A reply that comes with the leader's assignment, or at once in a stable group."""
+        try:
+            group, member = self._check(request)
+        except KafkaError as error:
+            logger.info("group %s refuses a sync: %s", request.group_id, error)
+            return Outcome(Pending.of(SyncGroupResponse(error_code=error.code)))
+        self._rebalance.member_synced(group, member.member_id)
+        if group.state is GroupState.STABLE:
+            return Outcome(Pending.of(_assignment(group, member)))
+        reply: SyncReply = Pending()
+        group.park_sync(member, reply)
+        if member.member_id != group.leader_id or group.handed_in_generation == group.generation:
+            # A leader that repeats itself waits for what it handed in first, which the log has.
+            return Outcome(reply)
+        return Outcome(reply, self._hand_in(group, request))
+
+    def _check(self, request: SyncGroupRequest) -> tuple[Group, Member]:
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        group = self._groups.get(request.group_id)
+        if group is None or group.state is GroupState.EMPTY:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {request.group_id} has no members")
+        member = group.check_member(request.member_id, request.group_instance_id)
+        check_generation(group, request.generation_id)
+        if _differ(request.protocol_type, group.protocol_type) or _differ(
+            request.protocol_name, group.protocol_name
+        ):
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"{request.protocol_type!r} {request.protocol_name!r} instead of "
+                f"{group.protocol_type!r} {group.protocol_name!r}",
+            )
+        if group.state is GroupState.PREPARING_REBALANCE:
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, "members are joining again")
+        return group, member
+
+    def _hand_in(self, group: Group, request: SyncGroupRequest) -> Writes:
+        """The leader's assignment; members it forgot get an empty one, members it made up none."""
+        handed_in = {entry.member_id: entry.assignment for entry in request.assignments}
+        assignments = {member_id: handed_in.get(member_id, b"") for member_id in group.members}
+        missing = [member_id for member_id in assignments if member_id not in handed_in]
+        if missing:
+            logger.warning("group %s: no assignment for members %s", group.group_id, missing)
+        generation = group.generation
+        group.handed_in_generation = generation
+
+        def settled(error: ErrorCode, now: Moment) -> Writes:
+            if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
+                return NOTHING
+            if error is not ErrorCode.NONE:
+                self._rebalance.reset_assignments(group, error_of_append(error), now)
+                return self._rebalance.start(group, f"the assignment is not written: {error.name}", now)
+            self._publish(group, assignments, now)
+            return NOTHING
+
+        return Writes((group_metadata(group, assignments),), settled)
+
+    def _publish(self, group: Group, assignments: dict[str, bytes], now: Moment) -> None:
+        """Give every member its assignment; sessions start anew, as nobody could send heartbeats."""
+        for member in group.members.values():
+            group.assign(member, assignments[member.member_id])
+            if group.answer_sync(member, _assignment(group, member)):
+                self._rebalance.keep_alive(group, member, now)
+        group.transition(GroupState.STABLE, now)
+
+
+def check_generation(group: Group, generation: int) -> None:
+    """ILLEGAL_GENERATION unless `generation` is the current one."""
+    if generation != group.generation:
+        raise KafkaError(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"group {group.group_id} has generation {group.generation}, not {generation}",
+        )
+
+
+def _differ(asked: str | None, actual: str | None) -> bool:
+    return asked is not None and actual is not None and asked != actual
+
+
+def _assignment(group: Group, member: Member) -> SyncGroupResponse:
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+    )

@@ -1,0 +1,94 @@
+"""TxnOffsetCommit: a producer commits what its consumer has read, as part of its transaction.
+
+Since KIP-447 the producer says for which member of which generation it speaks, and is refused when that
+one has lost its partitions meanwhile. Older producers say nothing, and may commit at any time. Unlike a
+consumer's commit this one is not refused while the group awaits an assignment, nor does it keep a member
+alive.
+
+Source: OffsetMetadataManager.commitTransactionalOffset and ClassicGroup of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.records import CommittedOffset, OffsetCommitRecord, offset_commit
+from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.groups.sync import check_generation
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from tidelog.protocol.schema import ZERO_UUID
+
+
+class TransactionalOffsetCommit:
+    """Commits offsets that are seen when the transaction has ended."""
+
+    def __init__(self, groups: GroupRegistry, config: GroupConfig) -> None:
+        self._groups = groups
+        self._config = config
+
+    def commit(
+        self, request: TxnOffsetCommitRequest, topic_ids: Mapping[str, UUID], now: Moment
+    ) -> Outcome[TxnOffsetCommitResponse]:
+        """Commit every partition whose metadata is not too long; the writes go into the transaction.
+
+        Errors: KafkaError when the sender may not commit at all.
+        """
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            _check_sender(group, request)
+        elif request.generation_id >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} not found.")
+        records: list[OffsetCommitRecord] = []
+        topics = tuple(
+            self._commit_topic(request.group_id, topic, topic_ids.get(topic.name, ZERO_UUID), now, records)
+            for topic in request.topics
+        )
+        return Outcome(TxnOffsetCommitResponse(topics=topics), Writes(tuple(records)))
+
+    def _commit_topic(
+        self,
+        group_id: str,
+        topic: TxnOffsetCommitRequestTopic,
+        topic_id: UUID,
+        now: Moment,
+        records: list[OffsetCommitRecord],
+    ) -> TxnOffsetCommitResponseTopic:
+        results = []
+        for partition in topic.partitions:
+            index, metadata = partition.partition_index, partition.committed_metadata or ""
+            error = ErrorCode.NONE
+            if len(metadata) > self._config.offset_metadata_max_bytes:
+                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                committed = CommittedOffset(
+                    offset=partition.committed_offset,
+                    leader_epoch=partition.committed_leader_epoch,
+                    metadata=metadata,
+                    commit_wall_ms=now.wall_ms,
+                    topic_id=topic_id,
+                )
+                records.append(offset_commit(group_id, topic.name, index, committed))
+            results.append(TxnOffsetCommitResponsePartition(partition_index=index, error_code=error))
+        return TxnOffsetCommitResponseTopic(name=topic.name, partitions=tuple(results))
+
+
+def _check_sender(group: Group, request: TxnOffsetCommitRequest) -> None:
+    generation = request.generation_id
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return
+    if generation >= 0 or request.member_id or request.group_instance_id is not None:
+        group.check_member(request.member_id, request.group_instance_id)
+        check_generation(group, generation)

@@ -1,0 +1,97 @@
+"""DescribeTransactions and ListTransactions: what is committed of the ids of one partition."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
+from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
+from tidelog.broker.coordinators.transactions.registry import TransactionRegistry
+from tidelog.broker.coordinators.transactions.states import TransactionState
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import ProducerId, TopicPartition
+from tidelog.protocol.messages import describe_transactions, list_transactions
+from tidelog.protocol.steps import Steps
+
+NO_DURATION = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionFilter:
+    """What of the ids is wanted; an empty set, a negative duration or no pattern leave nobody out.
+
+    `duration_ms`: transactions that began longer ago than that.
+    """
+
+    states: frozenset[TransactionState] | None = None
+    producer_ids: Collection[ProducerId] = ()
+    duration_ms: int = NO_DURATION
+    pattern: RegularExpression | None = None
+
+    def takes(self, metadata: TransactionMetadata, now_wall_ms: int) -> bool:
+        """Whether this id is wanted."""
+        if self.states is not None and metadata.state not in self.states:
+            return False
+        if self.producer_ids and metadata.producer_id not in self.producer_ids:
+            return False
+        if self.duration_ms >= 0 and now_wall_ms - metadata.start_wall_ms <= self.duration_ms:
+            return False
+        return self.pattern is None or self.pattern.matches(metadata.transactional_id)
+
+
+class Administration:
+    """Looks at the registry and changes nothing."""
+
+    def __init__(self, registry: TransactionRegistry) -> None:
+        self._registry = registry
+
+    def describe(self, transactional_id: str) -> describe_transactions.TransactionState:
+        """One id with its transaction; TRANSACTIONAL_ID_NOT_FOUND when it is not known.
+
+        Of a prepared transaction those partitions are told that have no marker yet.
+        """
+        entry = self._registry.get(transactional_id)
+        if entry is None or entry.committed is None:
+            return describe_transactions.TransactionState(
+                transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+            )
+        metadata = entry.committed
+        partitions = entry.unmarked if metadata.state.is_prepared else metadata.partitions
+        return describe_transactions.TransactionState(
+            transactional_id=transactional_id,
+            transaction_state=metadata.state.value,
+            transaction_timeout_ms=metadata.timeout_ms,
+            transaction_start_time_ms=metadata.start_wall_ms,
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            topics=_topics(partitions),
+        )
+
+    def list(self, wanted: TransactionFilter, now: Moment) -> Steps[list[list_transactions.TransactionState]]:
+        """Return the ids that `wanted` takes; a step for each id, as its pattern may take long."""
+        found = []
+        for entry in list(self._registry):
+            yield None
+            metadata = entry.committed
+            if metadata is not None and wanted.takes(metadata, now.wall_ms):
+                found.append(
+                    list_transactions.TransactionState(
+                        transactional_id=metadata.transactional_id,
+                        producer_id=metadata.producer_id,
+                        transaction_state=metadata.state.value,
+                    )
+                )
+        return found
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> tuple[describe_transactions.TopicData, ...]:
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, index in sorted(partitions):
+        topics[topic].append(index)
+    return tuple(
+        describe_transactions.TopicData(topic=topic, partitions=tuple(indexes))
+        for topic, indexes in topics.items()
+    )

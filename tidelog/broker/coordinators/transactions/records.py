@@ -1,0 +1,155 @@
+"""What the coordinator writes into `__transaction_state`, as values and as bytes.
+
+| key type | key | value, version written | without a value |
+|----------|-----|------------------------|-----------------|
+| 0 | TransactionLogKey | TransactionLogValue 0, from transaction.version 1 on 1 | the id is forgotten |
+
+Key and value both begin with an int16: the key's type, the value's version. What version 0 cannot say
+(the ids before and after, the level by which the transaction ends) is lost with a change of coordinator.
+
+Source: TransactionLog of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
+from tidelog.broker.coordinators.transactions.registry import TransactionRegistry
+from tidelog.broker.coordinators.transactions.states import STATE_OF_STATUS, TransactionState
+from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.codec import decode_prefix, encode
+from tidelog.protocol.coordinator_records.transaction_log import (
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+)
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.protocol.record import read_records
+
+logger = logging.getLogger(__name__)
+
+TRANSACTION_LOG: Final = 0
+VALUE_VERSION_WITH_TAGS: Final = 1
+_PREFIX: Final = struct.Struct(">h")
+
+
+class TransactionRecord(NamedTuple):
+    """A transactional id has taken a step, or with None is forgotten."""
+
+    transactional_id: str
+    metadata: TransactionMetadata | None
+
+
+def encode_record(record: TransactionRecord, transaction_version: int) -> tuple[bytes, bytes | None]:
+    """Key and value as they stand in the log, at the cluster's level of transaction.version."""
+    key = TransactionLogKey(transactional_id=record.transactional_id)
+    encoded_key = _PREFIX.pack(TRANSACTION_LOG) + encode(key, 0)
+    metadata = record.metadata
+    if metadata is None:
+        return encoded_key, None
+    version = VALUE_VERSION_WITH_TAGS if transaction_version >= 1 else 0
+    tags = {}
+    if version >= VALUE_VERSION_WITH_TAGS:
+        tags = {
+            "previous_producer_id": metadata.previous_producer_id,
+            "next_producer_id": metadata.next_producer_id,
+            "client_transaction_version": metadata.client_transaction_version,
+        }
+    is_empty = metadata.state is TransactionState.EMPTY
+    value = TransactionLogValue(
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state.status,
+        transaction_partitions=None if is_empty else _by_topic(metadata.partitions),
+        transaction_last_update_timestamp_ms=metadata.last_update_wall_ms,
+        transaction_start_timestamp_ms=metadata.start_wall_ms,
+        **tags,
+    )
+    return encoded_key, _PREFIX.pack(version) + encode(value, version)
+
+
+def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
+    """The record in the log's `key` and `value`; None for kinds of records that this coordinator has not.
+
+    Errors: DecodeError for damaged records, and for value versions and states that we do not know.
+    """
+    key_type, body = _split(key or b"", "key")
+    if key_type != TRANSACTION_LOG:
+        return None
+    transactional_id = decode_prefix(TransactionLogKey, body, 0, 0)[0].transactional_id
+    if value is None:
+        return TransactionRecord(transactional_id, None)
+    version, body = _split(value, "value")
+    if version not in TransactionLogValue.valid_versions:
+        raise DecodeError(f"TransactionLogValue has no version {version}")
+    stored = decode_prefix(TransactionLogValue, body, version, 0)[0]
+    state = STATE_OF_STATUS.get(stored.transaction_status)
+    if state is None or state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
+        raise DecodeError(f"{transactional_id!r} has the status {stored.transaction_status}")
+    return TransactionRecord(transactional_id, _metadata(transactional_id, state, stored))
+
+
+def replay_batches(
+    registry: TransactionRegistry, batches: bytes | memoryview
+) -> Iterator[tuple[int, Offset]]:
+    """Replay whole batches one after the other; after each give its record count and the next offset.
+
+    Errors: DecodeError that names the offset of a record that cannot be read. Skipping it could undo
+    what was decided, so the partition must not be served.
+    """
+    for position, header in iterate_headers(batches):
+        records = () if header.is_control else read_records(batches, position, header)
+        for record in records:
+            try:
+                decoded = decode_record(record.key, record.value)
+            except DecodeError as error:
+                raise DecodeError(f"record at offset {record.offset}: {error}") from error
+            if decoded is None:
+                logger.warning("the record at offset %s is of an unknown kind", record.offset)
+            else:
+                registry.replay(decoded.transactional_id, decoded.metadata, record.offset)
+        yield len(records), header.next_offset
+
+
+def _metadata(
+    transactional_id: str, state: TransactionState, stored: TransactionLogValue
+) -> TransactionMetadata:
+    return TransactionMetadata(
+        transactional_id=transactional_id,
+        producer_id=stored.producer_id,
+        previous_producer_id=stored.previous_producer_id,
+        next_producer_id=stored.next_producer_id,
+        producer_epoch=stored.producer_epoch,
+        timeout_ms=stored.transaction_timeout_ms,
+        state=state,
+        partitions=frozenset(
+            TopicPartition(entry.topic, index)
+            for entry in stored.transaction_partitions or ()
+            for index in entry.partition_ids
+        ),
+        start_wall_ms=stored.transaction_start_timestamp_ms,
+        last_update_wall_ms=stored.transaction_last_update_timestamp_ms,
+        client_transaction_version=stored.client_transaction_version,
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> tuple[PartitionsSchema, ...]:
+    topics: defaultdict[str, list[int]] = defaultdict(list)
+    for topic, index in sorted(partitions):
+        topics[topic].append(index)
+    return tuple(
+        PartitionsSchema(topic=topic, partition_ids=tuple(indexes)) for topic, indexes in topics.items()
+    )
+
+
+def _split(data: bytes, what: str) -> tuple[int, memoryview]:
+    if len(data) < _PREFIX.size:
+        raise DecodeError(f"a record's {what} of {len(data)} bytes has no version")
+    return _PREFIX.unpack_from(data)[0], memoryview(data)[_PREFIX.size :]

@@ -1,0 +1,258 @@
+"""The transaction coordinator of a node: finds the partition that keeps an id, and waits for its log.
+
+The partitions of `__transaction_state` that this node leads are `tidelog.broker.coordinators.shared.shards`;
+one that
+is led
+in a new leader epoch is loaded anew, because that epoch is the coordinator's in every marker. A reply that
+depends on the log comes when its records are committed, or after `request.timeout.ms` as
+COORDINATOR_NOT_AVAILABLE.
+
+I/O: the StateLog, producer ids, the sender of markers. To be used from one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import TypeVar
+
+from tidelog.base.clock import Clock
+from tidelog.broker.coordinators.shared.outcome import Outcome
+from tidelog.broker.coordinators.shared.shard import RecordForm, Shard, ShardState, Timer, TimerHandle
+from tidelog.broker.coordinators.shared.shards import Shards
+from tidelog.broker.coordinators.shared.state_log import StateLog
+from tidelog.broker.coordinators.transactions.administration import TransactionFilter
+from tidelog.broker.coordinators.transactions.config import TransactionConfig
+from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
+from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch, ProducerIdNeeded
+from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.records import encode_record, replay_batches
+from tidelog.broker.coordinators.transactions.states import TransactionState
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import ProducerId, TopicPartition
+from tidelog.protocol.messages import describe_transactions, list_transactions
+from tidelog.protocol.steps import Steps
+
+R = TypeVar("R")
+_Shard = Shard[TransactionCoordinator]
+
+
+class TransactionService:
+    """All transactional ids whose coordinator this node is.
+
+    `leader_epoch`: that in which this node leads a partition. `transaction_version`: the cluster's level of
+    that feature. `send_markers` has the markers of a transaction written, and `marked` called.
+    """
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        log: StateLog,
+        timer: Timer,
+        clock: Clock,
+        *,
+        leader_epoch: Callable[[int], int],
+        transaction_version: Callable[[], int],
+        new_producer_id: Callable[[], Awaitable[ProducerId]],
+        send_markers: Callable[[Marking], None],
+    ) -> None:
+        self._config = config
+        self._timer = timer
+        self._leader_epoch = leader_epoch
+        self._new_producer_id = new_producer_id
+        self._shards: Shards[TransactionCoordinator] = Shards(
+            "transactions",
+            lambda partition: TransactionCoordinator(
+                partition, leader_epoch(partition), config, transaction_version, send_markers
+            ),
+            RecordForm(
+                lambda record: encode_record(record, transaction_version()),
+                lambda coordinator, batches: replay_batches(coordinator.registry, batches),
+            ),
+            log,
+            timer,
+            clock,
+            commit_timeout_ms=config.request_timeout_ms,
+        )
+        self._handles: dict[str, TimerHandle] = {}
+
+    # Life
+
+    def start(self) -> None:
+        """Serve requests, abort what takes too long and forget what is not used from now on."""
+        self._shards.start()
+        self._look_for_timeouts()
+        self._look_for_expired()
+
+    async def stop(self) -> None:
+        """Tell everybody who waits NOT_COORDINATOR, and end all tasks, for good."""
+        for handle in self._handles.values():
+            handle.cancel()
+        await self._shards.stop()
+
+    def on_leadership(self, partition: int) -> None:
+        """This node leads `partition` of `__transaction_state` now."""
+        known = self._shards.get(partition)
+        if known is not None and known.coordinator.coordinator_epoch != self._leader_epoch(partition):
+            self._shards.on_resignation(partition)
+        self._shards.on_leadership(partition)
+
+    def on_resignation(self, partition: int) -> None:
+        """This node does not lead `partition` any more."""
+        self._shards.on_resignation(partition)
+
+    def partition_for(self, transactional_id: str) -> int:
+        """The partition of `__transaction_state` that keeps an id."""
+        return self._shards.partition_for(transactional_id)
+
+    def _shard(self, transactional_id: str) -> _Shard:
+        if not transactional_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+        return self._shards.serving(transactional_id)
+
+    # Producers; errors raise KafkaError
+
+    async def init_producer(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
+        """The id and epoch of a producer; `expected` is what it has, if it goes on after an error."""
+
+        def command(shard: _Shard, new_id: ProducerId | None) -> Outcome[ProducerIdAndEpoch]:
+            return shard.coordinator.init_producer(
+                transactional_id, timeout_ms, expected, new_id, shard.now()
+            )
+
+        producer = await self._perform(transactional_id, command)
+        if producer == ProducerIdAndEpoch():
+            text = f"the transaction of the former producer of {transactional_id!r} is being aborted"
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text)
+        return producer
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        client_transaction_version: int,
+    ) -> None:
+        """Add partitions to the producer's transaction, after other partitions that are being added.
+
+        Brokers that lead partitions of one transaction send their requests at the same time. Where Kafka
+        answers the second with CONCURRENT_TRANSACTIONS, it waits here until the first is committed.
+        """
+
+        def command(shard: _Shard, _: ProducerId | None) -> Outcome[None]:
+            return shard.coordinator.add_partitions(
+                transactional_id, producer, partitions, client_transaction_version, shard.now()
+            )
+
+        try:
+            async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+                while self._shard(transactional_id).coordinator.is_settled_by_commit(transactional_id):
+                    await self._shard(transactional_id).all_committed()
+        except TimeoutError:
+            pass  # The command is refused with CONCURRENT_TRANSACTIONS.
+        await self._perform(transactional_id, command)
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Per partition whether it takes part in the producer's transaction."""
+        coordinator = self._shard(transactional_id).coordinator
+        return coordinator.verify_partitions(transactional_id, producer, partitions)
+
+    async def end_transaction(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        is_commit: bool,
+        client_transaction_version: int,
+    ) -> ProducerIdAndEpoch:
+        """Decide how the transaction ends; with which id and epoch the producer goes on."""
+
+        def command(shard: _Shard, new_id: ProducerId | None) -> Outcome[ProducerIdAndEpoch]:
+            return shard.coordinator.end_transaction(
+                transactional_id, producer, is_commit, client_transaction_version, new_id, shard.now()
+            )
+
+        return await self._perform(transactional_id, command)
+
+    async def _perform(
+        self, transactional_id: str, command: Callable[[_Shard, ProducerId | None], Outcome[R]]
+    ) -> R:
+        """Carry out a command, with a new producer id if it needs one; its reply when that is committed."""
+        new_id: ProducerId | None = None
+        while True:
+            shard = self._shard(transactional_id)
+            try:
+                outcome = command(shard, new_id)
+            except ProducerIdNeeded:
+                new_id = await self._new_producer_id()
+                continue
+            await self._shards.write(shard, outcome.writes)
+            return outcome.reply
+
+    # Markers
+
+    def marked(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions have the marker of a transaction, or are gone."""
+        shard = self._shards.get(marking.state_partition)
+        if shard is not None and shard.state is ShardState.ACTIVE:
+            shard.perform(shard.coordinator.marked(marking, partitions, shard.now()))
+
+    # Administration
+
+    def describe(self, transactional_id: str) -> describe_transactions.TransactionState:
+        """One id with its transaction; errors are in the reply."""
+        try:
+            return self._shard(transactional_id).coordinator.describe(transactional_id)
+        except KafkaError as error:
+            return describe_transactions.TransactionState(
+                transactional_id=transactional_id, error_code=error.code
+            )
+
+    def list(self, wanted: TransactionFilter) -> Steps[list[list_transactions.TransactionState]]:
+        """Return the ids of all partitions; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
+        listed: list[list_transactions.TransactionState] = []
+        for shard in self._shards.all_serving():
+            listed += yield from shard.coordinator.list(wanted, shard.now())
+        return listed
+
+    def state_counts(self) -> Counter[TransactionState]:
+        """How many ids are in each state, for metrics."""
+        counts: Counter[TransactionState] = Counter()
+        for shard in self._shards.active():
+            counts += shard.coordinator.state_counts()
+        return counts
+
+    # Time
+
+    def _look_for_timeouts(self) -> None:
+        interval_ms = self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+        self._handles["timeouts"] = self._timer.schedule(interval_ms, self._timeouts_are_due)
+
+    def _timeouts_are_due(self) -> None:
+        self._look_for_timeouts()
+        self._shards.spawn(self._abort_timed_out())
+
+    async def _abort_timed_out(self) -> None:
+        for shard in self._shards.active():
+            if shard.state is ShardState.ACTIVE:
+                for writes in shard.coordinator.abort_timed_out(shard.now()):
+                    shard.perform(writes)
+                await asyncio.sleep(0)
+
+    def _look_for_expired(self) -> None:
+        interval_ms = self._config.transaction_remove_expired_transaction_cleanup_interval_ms
+        self._handles["expired"] = self._timer.schedule(interval_ms, self._expiry_is_due)
+
+    def _expiry_is_due(self) -> None:
+        self._look_for_expired()
+        self._shards.spawn(self._expire())
+
+    async def _expire(self) -> None:
+        for shard in self._shards.active():
+            if shard.state is ShardState.ACTIVE:
+                shard.perform(shard.coordinator.expire(shard.now()))
+                await asyncio.sleep(0)

@@ -1,0 +1,225 @@
+"""Compacts the logs of a node, the dirtiest first: as many at a time as log.cleaner.threads says.
+
+| what went wrong | what becomes of it |
+|---|---|
+| the log was cut, deleted or taken offline meanwhile | nothing; what was written goes |
+| no room on the disk, no descriptors | a warning; another try when the others had theirs |
+| the disk fails | its directory goes offline |
+| anything else, such as records that nobody can read | the log is uncleanable until the next start |
+
+Bounds: log.cleaner.dedupe.buffer.size and log.cleaner.io.buffer.size are shared out among the cleaners.
+Source: LogCleaner, LogCleanerManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from threading import Event
+from typing import Final, NamedTuple
+
+from tidelog.base.clock import Clock
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.logs.cleaning.pace import CleaningAborted
+from tidelog.broker.logs.cleaning.round import CleaningLimits, CleaningRound, CleaningStats
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable, is_cleaned, is_due
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.disk.errors import CorruptFile, StorageFailure
+from tidelog.storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+_PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_IO_BUFFER_BYTES_MIN: Final = 4096
+
+
+class _Dirtiest(NamedTuple):
+    log: PartitionLog
+    cleanable: Cleanable
+
+
+class LogCleaner:
+    """`start` once, `close` before the logs are closed; `config` gives the settings in force."""
+
+    def __init__(
+        self, logs: LogManager, thread: Executor, clock: Clock, config: Callable[[], BrokerConfig]
+    ) -> None:
+        self._logs = logs
+        self._thread = thread
+        self._clock = clock
+        self._config = config
+        self._stopping = Event()
+        self._is_started = False
+        self._woken = asyncio.Event()
+        self._cleaners: list[asyncio.Task[None]] = []
+        self._in_progress: set[PartitionLog] = set()
+        self._postponed: set[PartitionLog] = set()
+        self._last_run_ms = clock.monotonic_ms()
+        self.uncleanable: set[PartitionLog] = set()
+        """Logs that are left alone since their compaction failed."""
+        self.stats: dict[int, CleaningStats] = {}
+        """The last round of each cleaner."""
+        self.max_dirty_ratio = 0.0
+        """That of the dirtiest log, when it was last looked; from 0 to 1."""
+        self.max_delay_ms = 0
+        """How much longer than max.compaction.lag.ms a record has waited then."""
+
+    # -- starting and stopping
+
+    def start(self) -> None:
+        """Begin, if log.cleaner.enable says so."""
+        self._is_started = True
+        self.follow_settings()
+
+    def follow_settings(self) -> None:
+        """Have as many cleaners as log.cleaner.threads says; the settings of one are read for each round."""
+        config = self._config()
+        wanted = config.log_cleaner_threads if config.log_cleaner_enable else 0
+        if self._stopping.is_set() or not self._is_started:
+            return
+        loop = asyncio.get_running_loop()
+        while len(self._cleaners) < wanted:
+            number = len(self._cleaners)
+            self._cleaners.append(loop.create_task(self._work(number), name=f"log-cleaner-{number}"))
+        self._woken.set()
+
+    async def close(self) -> None:
+        """End what is under way, without an outcome."""
+        self._stopping.set()
+        self._woken.set()
+        await asyncio.gather(*self._cleaners, return_exceptions=True)
+
+    @property
+    def dead_count(self) -> int:
+        """Cleaners that have ended though nobody has stopped them."""
+        return 0 if self._stopping.is_set() else sum(task.done() for task in self._cleaners)
+
+    @property
+    def idle_ms(self) -> int:
+        """Time since somebody has looked for dirty logs."""
+        return self._clock.monotonic_ms() - self._last_run_ms
+
+    # -- the life of a cleaner
+
+    async def _work(self, number: int) -> None:
+        while not self._stopping.is_set():
+            try:
+                was_cleaned = await self._clean_dirtiest(number)
+            except Exception:
+                logger.exception("log cleaner %d failed, and goes on", number)
+                was_cleaned = False
+            if not was_cleaned and not self._stopping.is_set():
+                await self._wait(self._config().log_cleaner_backoff_ms)
+
+    async def _wait(self, delay_ms: int) -> None:
+        self._woken.clear()
+        try:
+            await asyncio.wait_for(self._woken.wait(), delay_ms / 1000)
+        except TimeoutError:
+            pass
+
+    async def _clean_dirtiest(self, number: int) -> bool:
+        """Whether there was something to do, and it went well."""
+        config = self._config()
+        is_allowed = config.log_cleaner_enable and number < config.log_cleaner_threads
+        found = self._find_dirtiest() if is_allowed else None
+        if found is None:
+            self._postponed.clear()
+            return False
+        log, generation = found.log, found.log.generation
+        self._in_progress.add(log)
+        try:
+            limits = _limits(config)
+            in_use = partial(self._is_in_use, log)
+            work = CleaningRound(log, limits, self._thread, self._clock, self._stopping, in_use)
+            self.stats[number] = await work.run(found.cleanable)
+        except CleaningAborted:
+            logger.info("%s: compaction was broken off", log.topic_partition)
+            return False
+        except Exception as error:
+            # Who reads what is being cut finds torn batches.
+            was_cut = log.generation != generation and _is_damage(error)
+            if self._is_in_use(log) and not was_cut:
+                self._failed(log, error)
+            return False
+        finally:
+            self._in_progress.discard(log)
+        await self._write_checkpoints()
+        return True
+
+    def _is_in_use(self, log: PartitionLog) -> bool:
+        return self._logs.get(log.topic_partition) is log
+
+    def _find_dirtiest(self) -> _Dirtiest | None:
+        now_ms = self._clock.wall_ms()
+        self._last_run_ms = self._clock.monotonic_ms()
+        self.max_dirty_ratio, self.max_delay_ms = 0.0, 0
+        dirtiest: _Dirtiest | None = None
+        logs = list(self._logs.logs)
+        self.uncleanable.intersection_update(logs)
+        for log in logs:
+            if len(log.segments) < 2 or log.failure is not None or not is_cleaned(log):
+                continue
+            if log in self._in_progress or log in self.uncleanable or log in self._postponed:
+                continue
+            try:
+                cleanable = find_cleanable(log, now_ms)
+            except KafkaError as error:
+                self._failed(log, error)
+                continue
+            self.max_dirty_ratio = max(self.max_dirty_ratio, cleanable.ratio)
+            self.max_delay_ms = max(self.max_delay_ms, cleanable.delay_ms)
+            if is_due(log, cleanable) and (dirtiest is None or cleanable.ratio > dirtiest.cleanable.ratio):
+                dirtiest = _Dirtiest(log, cleanable)
+        return dirtiest
+
+    # -- outcomes
+
+    def _failed(self, log: PartitionLog, error: Exception) -> None:
+        cause = error.__cause__ if isinstance(error, KafkaError) else error
+        if isinstance(error, StorageFailure):
+            self._logs.disk_failed(log, error)
+        elif isinstance(cause, OSError) and cause.errno in _PASSING:
+            # A small log may fit on the disk, and make room, where the dirtiest does not.
+            self._postponed.add(log)
+            logger.warning("%s cannot be compacted for now: %s", log.topic_partition, cause)
+        elif isinstance(cause, OSError):
+            self._logs.disk_failed(log, StorageFailure(log.directory, "compaction", str(cause)))
+        else:
+            self.uncleanable.add(log)
+            logger.error(
+                "%s is not compacted any more until the next start: %s",
+                log.topic_partition,
+                error,
+                exc_info=None if _is_damage(error) else error,
+            )
+
+    async def _write_checkpoints(self) -> None:
+        for work in self._logs.planned_checkpoints(CheckpointKind.FIRST_DIRTY_OFFSET):
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._thread, work.run)
+            except (OSError, StorageFailure) as error:
+                self._logs.work_failed(work, error)
+
+
+def _limits(config: BrokerConfig) -> CleaningLimits:
+    threads = config.log_cleaner_threads
+    return CleaningLimits(
+        map_bytes=config.log_cleaner_dedupe_buffer_size // threads,
+        load_factor=config.log_cleaner_io_buffer_load_factor,
+        # One half is for reading, the other for writing.
+        io_buffer_bytes=max(_IO_BUFFER_BYTES_MIN, config.log_cleaner_io_buffer_size // threads // 2),
+        bytes_per_second=max(1.0, config.log_cleaner_io_max_bytes_per_second / threads),
+    )
+
+
+def _is_damage(error: Exception) -> bool:
+    """Whether the files are to blame, so that a traceback says nothing."""
+    is_refused = isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE
+    return is_refused or isinstance(error, CorruptFile | DecodeError)

@@ -1,0 +1,127 @@
+"""One round of compaction of one log: planned and put in place on the loop, read and written in a thread.
+
+Between the steps the log may be cut, deleted, or fail; then what was written is thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from threading import Event
+from typing import TypeVar
+
+from tidelog.base.clock import Clock
+from tidelog.broker.logs.cleaning.pace import CleanerPace, CleaningAborted
+from tidelog.storage.compaction.cleanable import Cleanable
+from tidelog.storage.compaction.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
+from tidelog.storage.compaction.offset_map import OffsetMap
+from tidelog.storage.compaction.plan import CleaningPlan, is_current, last_records, plan_cleaning
+from tidelog.storage.compaction.segment_groups import SourceSegment
+from tidelog.storage.compaction.segment_replacement import discard, replace_segments
+from tidelog.storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningStats:
+    """What the last round of a cleaner did."""
+
+    elapsed_ms: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    map_utilization: float = 0.0
+    """From 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningLimits:
+    """What one cleaner may take: its shares of the memory and of the rate."""
+
+    map_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    bytes_per_second: float
+
+
+class CleaningRound:
+    """`run` once; `in_use` says whether the log is still one of this node's.
+
+    Errors of `run`: CleaningAborted; OSError and KafkaError of the disk; CorruptLog, DecodeError.
+    """
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        limits: CleaningLimits,
+        thread: Executor,
+        clock: Clock,
+        stopping: Event,
+        in_use: Callable[[], bool],
+    ) -> None:
+        self._log = log
+        self._limits = limits
+        self._thread = thread
+        self._clock = clock
+        self._stopping = stopping
+        self._in_use = in_use
+
+    async def run(self, cleanable: Cleanable) -> CleaningStats:
+        """Compact what is cleanable, as far as the map for the keys has room."""
+        log, began_ms = self._log, self._clock.monotonic_ms()
+        plan = plan_cleaning(log, cleanable, self._clock.wall_ms(), self._limits.io_buffer_bytes)
+
+        def is_wanted() -> bool:
+            return self._in_use() and is_current(log, plan)
+
+        pace = CleanerPace(self._clock, self._stopping, is_wanted, self._limits.bytes_per_second)
+        offsets = OffsetMap.within(self._limits.map_bytes, self._limits.load_factor)
+        end_offset = await self._in_thread(lambda: fill_offset_map(plan, offsets, pace))
+        cleaner = GroupCleaner(plan, offsets, pace)
+        for group in groups_to_clean(plan, end_offset):
+            await self._replace(plan, cleaner, group, is_wanted)
+        await self._in_thread(lambda: log.fs.fsync_dir(log.directory))
+        if not is_wanted():
+            raise CleaningAborted
+        log.first_dirty_offset = end_offset
+        elapsed_ms = self._clock.monotonic_ms() - began_ms
+        logger.info(
+            "%s is compacted up to offset %d: %d of %d bytes are left, in %d ms",
+            log.topic_partition,
+            end_offset,
+            cleaner.bytes_written,
+            cleaner.bytes_read,
+            elapsed_ms,
+        )
+        return CleaningStats(elapsed_ms, cleaner.bytes_read, cleaner.bytes_written, offsets.utilization)
+
+    async def _replace(
+        self,
+        plan: CleaningPlan,
+        cleaner: GroupCleaner,
+        group: list[SourceSegment],
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        log, records = self._log, last_records(self._log)
+        cleaned = await self._in_thread(lambda: cleaner.clean(group, records))
+        replaced = [source.segment for source in group]
+        # Retention may have deleted some of them.
+        if not is_wanted() or any(log.segments.floor(one.base_offset) is not one for one in replaced):
+            discard(log, cleaned)
+            raise CleaningAborted
+        replace_segments(log, cleaned, replaced, self._clock.wall_ms())
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """What is under way is waited for, also by a task that is cancelled: nobody else knows its files."""
+        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self._stopping.set()
+            await asyncio.wait([running])
+            raise

@@ -1,0 +1,171 @@
+"""The broker's periodic work on its logs, each kind at its own interval.
+
+    retention            log.retention.check.interval.ms
+    deleted files        DELETED_FILES_INTERVAL_MS, or log.segment.delete.delay.ms if shorter
+    flush                FLUSH_INTERVAL_MS, or log.flush.scheduler.interval.ms if shorter
+    recovery points      log.flush.offset.checkpoint.interval.ms
+    log start offsets    log.flush.start.offset.checkpoint.interval.ms
+    high watermarks      replica.high.watermark.checkpoint.interval.ms
+    producer expiry      producer.id.expiration.check.interval.ms
+    in-sync replicas     half of replica.lag.time.max.ms
+
+A job whose interval is 0 or less does not come round, as in Kafka; a stop does what it would have done.
+
+I/O: runs on the event loop's timers; what syncs a log goes through the flusher's threads, what writes
+checkpoints or removes files through `executor`, one round of each kind at a time.
+Source: kafka.log.LogManager, kafka.server.ReplicaManager.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import TypeAlias
+
+from tidelog.base.clock import Clock
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.logs.flusher import Flusher
+from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.purgatory.timing_wheel import TimerEntry
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.storage.directories.directory_work import DirectoryWork
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.disk.errors import StorageFailure
+
+logger = logging.getLogger(__name__)
+
+DELETED_FILES_INTERVAL_MS = 15_000
+DELETED_FILES_INTERVAL_MS_MIN = 100
+# Sealed segments become durable soon after they are sealed, which keeps recovery short.
+FLUSH_INTERVAL_MS = 1_000
+
+Failed: TypeAlias = tuple[DirectoryWork, OSError | StorageFailure]
+
+
+class Housekeeping:
+    """Starts with `start`, ends with `stop`; a job that fails is logged and comes round again."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        flusher: Flusher,
+        executor: Executor,
+        timers: Timers,
+        clock: Clock,
+        config: BrokerConfig,
+        check_isrs: Callable[[], None] | None = None,
+    ) -> None:
+        self._logs = logs
+        self._flusher = flusher
+        self._executor = executor
+        self._running: dict[str, Future[list[Failed]]] = {}
+        self._timers = timers
+        self._clock = clock
+        self._entries: dict[str, TimerEntry] = {}
+        self._jobs: list[tuple[str, int, Callable[[], object]]] = [
+            ("retention", config.log_retention_check_interval_ms, self._apply_retention),
+            ("deleted files", _deleted_files_interval_ms(config), self._delete_expired),
+            ("flush", _flush_interval_ms(config), self._flush_due),
+            (
+                "recovery points",
+                config.log_flush_offset_checkpoint_interval_ms,
+                partial(self._checkpoint, CheckpointKind.RECOVERY_POINT),
+            ),
+            (
+                "log start offsets",
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                partial(self._checkpoint, CheckpointKind.LOG_START_OFFSET),
+            ),
+            (
+                "high watermarks",
+                config.replica_high_watermark_checkpoint_interval_ms,
+                partial(self._checkpoint, CheckpointKind.HIGH_WATERMARK),
+            ),
+            (
+                "producer expiry",
+                config.producer_id_expiration_check_interval_ms,
+                self._remove_expired_producers,
+            ),
+        ]
+        if check_isrs is not None:
+            interval_ms = max(1, config.replica_lag_time_max_ms // 2)
+            self._jobs.append(("in-sync replicas", interval_ms, check_isrs))
+
+    def start(self) -> None:
+        """Schedule every job, the first time after its interval."""
+        for name, interval_ms, work in self._jobs:
+            if interval_ms > 0:
+                self._schedule(name, interval_ms, work)
+
+    def stop(self) -> None:
+        """Run no job any more."""
+        for entry in self._entries.values():
+            entry.cancel()
+        self._entries.clear()
+
+    def _schedule(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
+        def run() -> None:
+            self._schedule(name, interval_ms, work)
+            try:
+                work()
+            except Exception:
+                logger.exception("housekeeping of %s failed; next try in %d ms", name, interval_ms)
+
+        self._entries[name] = self._timers.schedule(interval_ms, run)
+
+    def _apply_retention(self) -> None:
+        now_ms = self._clock.wall_ms()
+        for log in list(self._logs.logs):
+            log.maybe_roll(now_ms)
+        deleted = self._logs.apply_retention(now_ms)
+        if deleted:
+            logger.info("retention deleted %d segments", deleted)
+
+    def _delete_expired(self) -> None:
+        self._in_background("removal", lambda: self._logs.planned_removals(self._clock.wall_ms()))
+
+    def _checkpoint(self, kind: CheckpointKind) -> None:
+        self._in_background(kind.value, lambda: self._logs.planned_checkpoints(kind))
+
+    def _in_background(self, name: str, plan: Callable[[], list[DirectoryWork]]) -> None:
+        """Have the disk work in a thread, if it is done with the last round; hear how that one went."""
+        running = self._running.get(name)
+        if running is not None:
+            if not running.done():
+                return
+            del self._running[name]
+            for work, error in running.result():
+                self._logs.work_failed(work, error)
+        works = plan()
+        if works:
+            self._running[name] = self._executor.submit(_run_all, works)
+
+    def _flush_due(self) -> None:
+        for log in self._logs.logs_to_flush(self._clock.wall_ms()):
+            self._flusher.flush(log)
+
+    def _remove_expired_producers(self) -> None:
+        self._logs.remove_expired_producers(self._clock.wall_ms())
+
+
+def _deleted_files_interval_ms(config: BrokerConfig) -> int:
+    """A short delay is meant for tests and benchmarks, which wait until the files are gone."""
+    delay_ms = max(DELETED_FILES_INTERVAL_MS_MIN, config.log_segment_delete_delay_ms)
+    return min(DELETED_FILES_INTERVAL_MS, delay_ms)
+
+
+def _flush_interval_ms(config: BrokerConfig) -> int:
+    given_ms = config.log_flush_scheduler_interval_ms
+    return min(FLUSH_INTERVAL_MS, given_ms) if given_ms > 0 else FLUSH_INTERVAL_MS
+
+
+def _run_all(works: list[DirectoryWork]) -> list[Failed]:
+    failed: list[Failed] = []
+    for work in works:
+        try:
+            work.run()
+        except (OSError, StorageFailure) as error:
+            failed.append((work, error))
+    return failed

@@ -1,0 +1,1 @@
+"""How the parts of a node are put together; `broker.node.node` says in which order they start and stop."""

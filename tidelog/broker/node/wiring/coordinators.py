@@ -1,0 +1,118 @@
+"""The coordinators of a node, with the internal topics that keep their state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from tidelog.base.clock import Clock
+from tidelog.broker.api.slices import Slices
+from tidelog.broker.channels.broker_channel import BrokerChannel
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
+from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.coordinators.shared.shard import Timer
+from tidelog.broker.coordinators.transactions.config import TransactionConfig
+from tidelog.broker.coordinators.transactions.marker_sender import MarkerSender
+from tidelog.broker.coordinators.transactions.marking import Marking
+from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.metadata.producer_ids import ProducerIds
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.replication.leadership_lease import LeadershipLease
+from tidelog.cluster.features import TRANSACTION_VERSION
+from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from tidelog.protocol.compression import Compression
+from tidelog.protocol.ids import LeaderEpoch, TopicPartition
+
+ConfigT = TypeVar("ConfigT", GroupConfig, TransactionConfig)
+
+_NOT_HERE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorPorts:
+    """What coordinators need of the node."""
+
+    replicas: ReplicaManager
+    image: Callable[[], MetadataImage]
+    fetch_purgatory: Purgatory
+    timers: Timer
+    clock: Clock
+    lease: LeadershipLease
+    brokers: BrokerChannel
+    producer_ids: ProducerIds
+    slices: Slices
+
+
+class Coordinators:
+    """`start`, then `stop`, each once."""
+
+    def __init__(self, config: BrokerConfig, ports: CoordinatorPorts) -> None:
+        self._ports = ports
+        self.group_config = _part_of(config, GroupConfig)
+        offsets_log = self._state_log(_offsets_topic(self.group_config))
+        self.groups = GroupService(self.group_config, offsets_log, ports.timers, ports.clock, ports.slices)
+        self.markers = MarkerSender(ports.brokers, ports.image, ports.timers, self._marked)
+        transaction_config = _part_of(config, TransactionConfig)
+        self.transactions = TransactionService(
+            transaction_config,
+            self._state_log(_transactions_topic(transaction_config)),
+            ports.timers,
+            ports.clock,
+            leader_epoch=self._leader_epoch,
+            transaction_version=lambda: ports.image().features.get(TRANSACTION_VERSION, 0),
+            new_producer_id=ports.producer_ids.next,
+            send_markers=self.markers.send,
+        )
+
+    def start(self) -> None:
+        """Serve requests from now on."""
+        self.groups.start()
+        self.transactions.start()
+
+    async def stop(self) -> None:
+        """Send everybody who waits to other nodes."""
+        await self.markers.close()
+        await self.transactions.stop()
+        await self.groups.stop()
+
+    def _marked(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+        self.transactions.marked(marking, partitions)
+
+    def _state_log(self, topic: StateTopic) -> TopicStateLog:
+        ports = self._ports
+        return TopicStateLog(
+            topic, ports.replicas, ports.image, ports.fetch_purgatory, ports.clock, ports.lease
+        )
+
+    def _leader_epoch(self, partition: int) -> LeaderEpoch:
+        here = self._ports.replicas.partitions.get(TopicPartition(TRANSACTION_STATE_TOPIC, partition))
+        return _NOT_HERE if here is None else here.leader_epoch
+
+
+def _part_of(config: BrokerConfig, part: type[ConfigT]) -> ConfigT:
+    """The node's settings that one coordinator has."""
+    values: dict[str, Any] = {field.name: getattr(config, field.name) for field in fields(part)}
+    return part(**values)
+
+
+def _offsets_topic(config: GroupConfig) -> StateTopic:
+    return StateTopic(
+        name=GROUP_METADATA_TOPIC,
+        num_partitions=config.offsets_topic_num_partitions,
+        load_buffer_size=config.offsets_load_buffer_size,
+        compression=Compression(config.offsets_topic_compression_codec),
+    )
+
+
+def _transactions_topic(config: TransactionConfig) -> StateTopic:
+    return StateTopic(
+        name=TRANSACTION_STATE_TOPIC,
+        num_partitions=config.transaction_state_log_num_partitions,
+        load_buffer_size=config.transaction_state_log_load_buffer_size,
+        loads_committed=True,
+    )

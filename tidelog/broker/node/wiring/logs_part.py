@@ -1,0 +1,160 @@
+"""A broker's logs and the partitions over them: opened, kept to the metadata, and closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
+from tidelog.broker.logs.flusher import Flusher
+from tidelog.broker.logs.log_maker import LogMaker
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.registration.broker_lifecycle import BrokerLifecycle
+from tidelog.broker.replication.leadership import Leadership
+from tidelog.broker.replication.throttles import ReplicationThrottles
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.features import METADATA_VERSION, METADATA_VERSION_4_3
+from tidelog.cluster.image import MetadataImage
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.log_directory import LogDirectory
+from tidelog.storage.directories.log_manager import LogManager
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.log.partition_log import PartitionLog
+
+
+class LogsPart:
+    """`open`, then `close` unless the node ends as after a crash.
+
+    `settings_changed` hears of settings of this broker that were changed while it runs.
+    """
+
+    def __init__(
+        self,
+        context: NodeContext,
+        store: MetadataStore,
+        lifecycle: BrokerLifecycle,
+        settings_changed: Callable[[BrokerConfig], None],
+    ) -> None:
+        config = context.config
+        self._context = context
+        self._store = store
+        self._lifecycle = lifecycle
+        self._settings_changed = settings_changed
+        self._clock = context.clock
+        self._is_closed = False
+        self.manager = LogManager(
+            context.fs,
+            config.log_directories,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            remote_storage_system_enable=config.remote_log_storage_system_enable,
+        )
+        self.flusher = Flusher(context.threads.flush, self._clock, self._flush_failed)
+        self.dynamic_config = DynamicBrokerConfig(config)
+        self.cleaner = LogCleaner(
+            self.manager, context.threads.cleaning, self._clock, lambda: self.dynamic_config.current
+        )
+        self.leadership = Leadership(
+            config.node_id,
+            clock=self._clock,
+            brokers=lambda: store.image.brokers,
+            own_epoch=lambda: lifecycle.broker_epoch,
+            lag_time_max_ms=config.replica_lag_time_max_ms,
+        )
+        self.replicas = ReplicaManager(
+            config.node_id, self.manager, self.dynamic_config.topic_defaults, self.leadership
+        )
+        self.maker = self.replicas.maker = LogMaker(
+            context.threads.making,
+            lambda outcomes: self.replicas.made(outcomes, self._clock.wall_ms()),
+        )
+        self.throttles = ReplicationThrottles.of(config)
+
+    # ---- open and close
+
+    async def open(self, undo: AsyncExitStack) -> None:
+        """Every log of the directories, then the partitions that the metadata places here."""
+        undo.callback(self.close)
+        undo.push_async_callback(self.maker.close)
+        undo.push_async_callback(self.cleaner.close)
+        now_ms = self._clock.wall_ms()
+        # In a thread: heartbeats and the metadata quorum go on, however long it takes.
+        opening = asyncio.get_running_loop().run_in_executor(
+            self._context.threads.housekeeping, self.manager.start, now_ms, self._log_config
+        )
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # Logs that are not looked at yet must not be closed as if they were in order.
+            await asyncio.wait([opening])
+            raise
+        self._report_failed_directories()
+        image = self._store.image
+        self._cordon(self._context.config, image)
+        self.manager.set_strays_aside(self.replicas.expected(image), now_ms)
+        self._store.subscribe(self.throttles.apply)
+        self._store.subscribe(self._follow_settings)
+        self._store.subscribe(self._follow_partitions)
+        await self.maker.settled()
+
+    def close(self) -> None:
+        """Mark the directories as cleanly closed; nothing is written afterwards."""
+        self._is_closed = True
+        self.manager.on_offline = None
+        self.manager.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        return self.replicas.log_config(topic, self._store.image)
+
+    # ---- disks that fail
+
+    def _report_failed_directories(self) -> None:
+        """Those whose logs could not be opened, and from now on each at once."""
+        self.manager.on_offline = self._directory_failed
+        for directory in self.manager.directories:
+            if directory.offline_reason is not None:
+                self._directory_failed(directory)
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        """A disk failed: the controller moves its leaders away. Without a disk there is nothing to do."""
+        self.replicas.storage_lost(directory.lost, str(directory.offline_reason))
+        directory_id = self._context.directory_ids.get(directory.path)
+        # One that could not be used when the node started is not registered.
+        if directory_id is not None:
+            self._lifecycle.directory_failed(directory_id)
+        if not self.manager.online_directories:
+            self._context.cannot_go_on("every log directory is offline")
+
+    def _flush_failed(self, log: PartitionLog, failure: StorageFailure) -> None:
+        self.manager.disk_failed(log, failure)
+
+    # ---- following the metadata
+
+    def _follow_partitions(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        # The quorum ends last; nothing may be written behind the marker of a clean shutdown.
+        if not self._is_closed:
+            self.replicas.apply(delta, image, self._clock.wall_ms())
+
+    def _follow_settings(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over settings of this broker that were changed while it runs, before partitions go by them."""
+        if self._is_closed or not self.dynamic_config.apply(delta, image):
+            return
+        config = self.dynamic_config.current
+        self._settings_changed(config)
+        self._cordon(config, image)
+        self.manager.use_producer_id_expiration(config.producer_id_expiration_ms)
+        self.replicas.update_defaults(self.dynamic_config.topic_defaults, image)
+        self.cleaner.follow_settings()
+
+    def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
+        """Take no new partitions into some directories; a controller that is old enough is not told."""
+        self.manager.cordoned = config.cordoned_directories
+        if image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_4_3:
+            ids = self._context.log_directory_ids
+            self._lifecycle.directories_cordoned(
+                ids[path] for path in config.cordoned_directories if path in ids
+            )

@@ -1,0 +1,100 @@
+"""A node's replica of the metadata quorum, made from its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from uuid import UUID
+
+from tidelog.base.clock import Clock
+from tidelog.broker.channels.node_connections import node_connection_settings
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.quorum_config import (
+    bootstrap_servers,
+    controller_listener_name,
+    quorum_settings,
+    static_voters,
+)
+from tidelog.broker.metadata.snapshotter import SnapshotSettings
+from tidelog.broker.raft.formatting import read_bootstrap
+from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
+from tidelog.broker.raft.raft_node import RaftConfig, RaftNode
+from tidelog.clients.config.environment import Environment
+from tidelog.cluster.controller.bootstrap import bootstrap_records
+from tidelog.cluster.controller.settings import Randomness
+from tidelog.cluster.quorum.quorum import Quorum
+from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
+from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.schema import MetadataRecord
+from tidelog.storage.disk.files import FileSystem
+
+
+def make_raft_node(
+    config: BrokerConfig,
+    *,
+    cluster_id: str,
+    directory_id: UUID,
+    endpoints: tuple[Endpoint, ...],
+    fs: FileSystem,
+    clock: Clock,
+    environment: Environment,
+    executor: Executor,
+    randomness: Randomness,
+    on_fatal: Callable[[BaseException], None],
+) -> RaftNode:
+    """The replica of this node; `endpoints` are where its controller listeners are reached."""
+    directory = config.metadata_log_directory
+
+    def make_quorum(log: MetadataLog, record: QuorumRecord | None) -> Quorum:
+        name = controller_listener_name(config)
+        return Quorum(
+            node_id=config.node_id,
+            directory_id=directory_id,
+            cluster_id=cluster_id,
+            voters=static_voters(config) or VoterSet(),
+            log=log,
+            record=record,
+            settings=quorum_settings(config),
+            random_below=randomness.below,
+            now_ms=clock.monotonic_ms(),
+            endpoints=endpoints,
+            bootstrap=tuple(Endpoint(name, host, port) for host, port in bootstrap_servers(config)),
+            wall_ms=clock.wall_ms,
+        )
+
+    def first_records() -> Sequence[MetadataRecord]:
+        return bootstrap_records(config.min_insync_replicas, read_bootstrap(fs, directory))
+
+    return RaftNode(
+        _raft_config(config, cluster_id, config.node_id),
+        fs=fs,
+        clock=clock,
+        environment=environment,
+        connections=node_connection_settings(
+            config, request_timeout_ms=config.controller_quorum_request_timeout_ms
+        ),
+        executor=executor,
+        make_machine=make_quorum,
+        first_records=first_records,
+        on_fatal=on_fatal,
+    )
+
+
+def _raft_config(config: BrokerConfig, cluster_id: str, node_id: BrokerId) -> RaftConfig:
+    return RaftConfig(
+        node_id=node_id,
+        cluster_id=cluster_id,
+        directory=config.metadata_log_directory,
+        log=MetadataLogConfig(
+            segment_bytes=config.internal_metadata_log_segment_bytes or config.metadata_log_segment_bytes,
+            segment_ms=config.metadata_log_segment_ms,
+            retention_bytes=config.metadata_max_retention_bytes,
+            retention_ms=config.metadata_max_retention_ms,
+        ),
+        snapshots=SnapshotSettings(
+            max_bytes=config.metadata_log_max_record_bytes_between_snapshots,
+            max_interval_ms=config.metadata_log_max_snapshot_interval_ms,
+        ),
+        listeners=tuple(name.upper() for name in config.controller_listener_names),
+    )

@@ -1,0 +1,1 @@
+"""Metrics, health and logs of a node."""

@@ -1,0 +1,139 @@
+"""A broker's metrics as the text that Prometheus scrapes, made in pieces.
+
+A node with thousands of partitions has tens of thousands of samples, at about 10 us each: whoever serves
+requests on the same loop lets it go on between two pieces. Each piece is read when it is made.
+
+Bounds: SAMPLES_PER_PIECE samples are encoded at a time.
+I/O: none, but a scrape reads live objects and so must run on their loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from copy import copy
+from itertools import accumulate
+from typing import Final
+
+from prometheus_client import ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from tidelog.broker.network.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics
+from tidelog.broker.observability.metrics import BrokerMetrics, Family
+from tidelog.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+SAMPLES_PER_PIECE: Final = 500
+_END: Final = b"# EOF\n"
+_Encode = Callable[[Collector], bytes]
+
+
+class Exposition:
+    """Reads one broker's metrics, and those of its process, when it is asked for them."""
+
+    def __init__(self, metrics: BrokerMetrics) -> None:
+        self._metrics = metrics
+        self._process = ProcessCollector(registry=None)
+
+    def content_type(self, accept: str = "") -> str:
+        """Of the format that the Accept header prefers."""
+        return _encoder(accept)[1]
+
+    def pieces(self, accept: str = "") -> Iterator[bytes]:
+        """All metrics in that format; a reading that fails is logged and left out."""
+        encode, content_type = _encoder(accept)
+        for metric in self._collect():
+            yield from _pieces(metric, encode)
+        for family in self._metrics.families:
+            yield from _family_pieces(family, encode)
+        if content_type.startswith("application/openmetrics-text"):
+            yield _END
+
+    def text(self, accept: str = "") -> tuple[bytes, str]:
+        """All of it at once, and its content type."""
+        return b"".join(self.pieces(accept)), self.content_type(accept)
+
+    def _collect(self) -> Iterator[Metric]:
+        yield from self._process.collect()
+        yield from _request_families(self._metrics.requests.apis.values())
+
+
+class _One(Collector):
+    """What an encoder takes for a registry: one metric."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
+
+    def collect(self) -> Iterable[Metric]:
+        """It."""
+        return (self._metric,)
+
+
+def _encoder(accept: str) -> tuple[_Encode, str]:
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):
+        # The library falls over versions that are none.
+        return choose_encoder("")
+
+
+def _pieces(metric: Metric, encode: _Encode) -> Iterator[bytes]:
+    samples = metric.samples
+    for start in _starts(samples):
+        part = copy(metric)
+        part.samples = samples[start : start + SAMPLES_PER_PIECE]
+        yield _text(part, encode, has_head=start == 0)
+
+
+def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
+    try:
+        reading = family.read()
+    except Exception:
+        logger.exception("metric %s cannot be read", family.name)
+        return
+    values = list(reading.items()) if isinstance(reading, Mapping) else [((), reading)]
+    for start in _starts(values):
+        metric = (CounterMetricFamily if family.is_counter else GaugeMetricFamily)(
+            family.name, family.documentation, labels=family.labels
+        )
+        for labels, value in values[start : start + SAMPLES_PER_PIECE]:
+            metric.add_metric(labels, value)
+        yield _text(metric, encode, has_head=start == 0)
+
+
+def _starts(items: Sized) -> range:
+    """Where pieces begin; there is one at least."""
+    return range(0, max(len(items), 1), SAMPLES_PER_PIECE)
+
+
+def _text(metric: Metric, encode: _Encode, *, has_head: bool) -> bytes:
+    """Its lines; what the metric is stands before its first sample alone."""
+    text = encode(_One(metric)).removesuffix(_END)
+    if has_head:
+        return text
+    return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"# "))
+
+
+def _request_families(apis: Iterable[ApiMetrics]) -> Iterator[Metric]:
+    prefix = "kafka_network_requestmetrics_"
+    requests = CounterMetricFamily(prefix + "requests", "Requests received.", labels=("request", "version"))
+    errors = CounterMetricFamily(prefix + "errors", "Error responses.", labels=("request", "error"))
+    times = HistogramMetricFamily(
+        prefix + "totaltimems", "Milliseconds from request to answer.", labels=("request",)
+    )
+    for api in apis:
+        for version, count in enumerate(api.requests):
+            if count:
+                requests.add_metric((api.name, str(version)), count)
+        for code, count in api.errors.items():
+            errors.add_metric((api.name, ErrorCode(code).name), count)
+        bounds = [*(str(float(bound)) for bound in LATENCY_BOUNDS_MS), "+Inf"]
+        buckets = list(zip(bounds, accumulate(api.latency_buckets), strict=True))
+        times.add_metric((api.name,), buckets, api.latency_total_ns / 1e6)
+    yield requests
+    yield errors
+    yield times

@@ -1,0 +1,149 @@
+"""A small HTTP server for two paths: /metrics for Prometheus and /healthz for supervisors of brokers.
+
+    GET /metrics   200, all metrics as text
+    GET /healthz   200 "ok" while the broker serves, else 503 and the reason
+
+Everything else is 404, or 405 for another method. One request per connection.
+
+Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to take the answer; a
+connection that exceeds them is aborted. CONNECTIONS_MAX connections at a time: for one more, the connection
+that has waited longest for its request is aborted, or else the oldest of those that are being answered.
+Metrics are rendered for one connection at a time, piece by piece, and the broker serves others in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, cast
+
+from tidelog.broker.observability.metrics import BrokerMetrics
+
+if TYPE_CHECKING:
+    from tidelog.broker.observability.exposition import Exposition
+
+logger = logging.getLogger(__name__)
+
+REQUEST_BYTES: Final = 8 * 1024
+REQUEST_S: Final = 5.0
+CONNECTIONS_MAX: Final = 16
+_PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class MetricsEndpoint:
+    """Serves one broker's metrics; `why_unhealthy` returns None while all is well."""
+
+    def __init__(
+        self, metrics: BrokerMetrics, why_unhealthy: Callable[[], str | None] = lambda: None
+    ) -> None:
+        self._metrics = metrics
+        self._why_unhealthy = why_unhealthy
+        self._exposition: Exposition | None = None
+        self._server: asyncio.Server | None = None
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        """The connections, the oldest first."""
+        self._awaiting_request: dict[asyncio.Task[None], None] = {}
+        """Those of them that have not sent their request yet, the oldest first."""
+        self._rendering = asyncio.Lock()
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on, of interest when 0 was asked for."""
+        assert self._server is not None, "the endpoint has not been started"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen; "" means all addresses. Errors: OSError if the address cannot be bound."""
+        self._server = await asyncio.start_server(
+            self._accepted, host or "0.0.0.0", port, limit=REQUEST_BYTES
+        )
+
+    async def close(self) -> None:
+        """Stop listening and abort the connections."""
+        if self._server is not None:
+            self._server.close()
+        tasks = list(self._serving)
+        for task in tasks:
+            self._abort(task)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._serving) >= CONNECTIONS_MAX:
+            self._abort(next(iter(self._awaiting_request or self._serving)))
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving[task] = writer
+        self._awaiting_request[task] = None
+        task.add_done_callback(self._forget)
+
+    def _abort(self, task: asyncio.Task[None]) -> None:
+        # The task may not have started, and then never does: its transport is not its own to close.
+        self._serving[task].transport.abort()
+        task.cancel()
+        self._forget(task)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._serving.pop(task, None)
+        self._awaiting_request.pop(task, None)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+            self._awaiting_request.pop(cast(asyncio.Task[None], asyncio.current_task()), None)
+            answer = await self._answer(head)
+            async with asyncio.timeout(REQUEST_S):
+                writer.write(answer)
+                await writer.drain()
+                writer.close()
+                await writer.wait_closed()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass
+        except Exception:
+            logger.exception("metrics cannot be served")
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, head: bytes) -> bytes:
+        lines = head.decode("latin-1").split("\r\n")
+        method, _, rest = lines[0].partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if path not in ("/metrics", "/healthz"):
+            return _response(HTTPStatus.NOT_FOUND, b"not found\n")
+        if method not in ("GET", "HEAD"):
+            return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"GET only\n")
+        body_wanted = method == "GET"
+        if path == "/healthz":
+            reason = self._why_unhealthy()
+            if reason is not None:
+                return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n".encode(), _PLAIN, body_wanted)
+            return _response(HTTPStatus.OK, b"ok\n", _PLAIN, body_wanted)
+        fields = (line.partition(":") for line in lines[1:])
+        accept = next((value.strip() for name, _, value in fields if name.strip().lower() == "accept"), "")
+        body, content_type = await self._render(accept)
+        return _response(HTTPStatus.OK, body, content_type, body_wanted)
+
+    async def _render(self, accept: str) -> tuple[bytes, str]:
+        async with self._rendering:
+            if self._exposition is None:
+                # At the first scrape, for the library behind it takes 20 ms of a start.
+                from tidelog.broker.observability.exposition import Exposition
+
+                self._exposition = Exposition(self._metrics)
+            pieces = []
+            for piece in self._exposition.pieces(accept):
+                pieces.append(piece)
+                await asyncio.sleep(0)
+            return b"".join(pieces), self._exposition.content_type(accept)
+
+
+def _response(status: HTTPStatus, body: bytes, content_type: str = _PLAIN, body_wanted: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        f"Content-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode("latin-1") + (body if body_wanted else b"")

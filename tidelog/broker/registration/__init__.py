@@ -1,0 +1,1 @@
+"""Registration of brokers and controllers with the active controller, and broker heartbeats."""

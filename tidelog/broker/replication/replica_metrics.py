@@ -1,0 +1,113 @@
+"""What is reported of the partitions on a node, under Kafka's names of ReplicaManager, Partition and Log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from tidelog.broker.observability.metrics import BrokerMetrics, Reading
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.replication.fetcher_manager import FetcherManager
+from tidelog.broker.replication.fetcher_metrics import report_fetchers
+from tidelog.cluster.replication.leader_state import LeaderState
+
+_PARTITION = ("topic", "partition")
+
+
+def report_replicas(
+    metrics: BrokerMetrics, replicas: ReplicaManager, fetchers: FetcherManager | None = None
+) -> None:
+    """Have `metrics` report counts of partitions, the state of each that is led, every log, and fetchers."""
+    _report_counts(metrics, replicas)
+    _report_partitions(metrics, replicas)
+    _report_logs(metrics, replicas)
+    if fetchers is not None:
+        report_fetchers(metrics, fetchers)
+
+
+def _led(replicas: ReplicaManager) -> Iterator[LeaderState]:
+    return (one.leader for one in replicas.partitions.values() if one.leader is not None)
+
+
+def _report_counts(metrics: BrokerMetrics, replicas: ReplicaManager) -> None:
+    def count(condition: Callable[[LeaderState], bool]) -> Callable[[], Reading]:
+        return lambda: sum(map(condition, _led(replicas)))
+
+    prefix = "kafka_server_replicamanager_"
+    for name, documentation, read in (
+        ("partitioncount", "Partitions with a replica here.", lambda: len(replicas.partitions)),
+        ("leadercount", "Partitions led from here.", count(lambda one: True)),
+        ("offlinereplicacount", "Replicas that cannot be used.", lambda: replicas.unavailable_count),
+        (
+            "underreplicatedpartitions",
+            "Led ones that lack an in-sync replica.",
+            count(lambda one: one.is_under_replicated),
+        ),
+        (
+            "underminisrpartitioncount",
+            "Led ones that refuse acks=all.",
+            count(lambda one: one.is_under_min_isr),
+        ),
+        (
+            "atminisrpartitioncount",
+            "Led ones that refuse acks=all once they lose a replica.",
+            count(lambda one: one.is_at_min_isr),
+        ),
+        ("reassigningpartitions", "Led ones whose replicas move.", count(lambda one: one.is_reassigning)),
+    ):
+        metrics.gauge(prefix + name, documentation, read)
+    leadership = replicas.leadership
+    for name, documentation, read in (
+        ("isrexpands", "Replicas that joined an ISR.", lambda: leadership.isr_expands),
+        ("isrshrinks", "Times that replicas left an ISR.", lambda: leadership.isr_shrinks),
+        ("failedisrupdates", "Changes of an ISR that failed.", lambda: leadership.failed_isr_updates),
+    ):
+        metrics.counter(prefix + name, documentation, read)
+    metrics.gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "Log directories that cannot be used.",
+        lambda: len(replicas.logs.directories) - len(replicas.logs.online_directories),
+    )
+
+
+def _report_partitions(metrics: BrokerMetrics, replicas: ReplicaManager) -> None:
+    def by_led(read: Callable[[LeaderState], int]) -> Callable[[], Reading]:
+        return lambda: {
+            (key.topic, str(key.partition)): read(one.leader)
+            for key, one in replicas.partitions.items()
+            if one.leader is not None
+        }
+
+    for name, documentation, read in (
+        ("replicascount", "Replicas of a led partition.", by_led(lambda one: one.replication_factor)),
+        ("insyncreplicascount", "Those in sync.", by_led(lambda one: len(one.isr))),
+        (
+            "underreplicated",
+            "Whether an in-sync replica is missing.",
+            by_led(lambda one: one.is_under_replicated),
+        ),
+        ("underminisr", "Whether acks=all is refused.", by_led(lambda one: one.is_under_min_isr)),
+        ("atminisr", "Whether no in-sync replica can be spared.", by_led(lambda one: one.is_at_min_isr)),
+    ):
+        metrics.gauge("kafka_cluster_partition_" + name, documentation, read, _PARTITION)
+
+
+def _report_logs(metrics: BrokerMetrics, replicas: ReplicaManager) -> None:
+    def by_partition(read: Callable[[Partition], int]) -> Callable[[], Reading]:
+        return lambda: {
+            (key.topic, str(key.partition)): read(one) for key, one in replicas.partitions.items()
+        }
+
+    for name, documentation, read in (
+        ("size", "Bytes of the log on disk.", by_partition(lambda one: one.log.size_bytes)),
+        ("logstartoffset", "First offset of the log.", by_partition(lambda one: one.log.log_start_offset)),
+        ("logendoffset", "Offset of the next record.", by_partition(lambda one: one.log.log_end_offset)),
+        ("numlogsegments", "Segments of the log.", by_partition(lambda one: len(one.log.segments))),
+    ):
+        metrics.gauge("kafka_log_log_" + name, documentation, read, _PARTITION)
+    metrics.gauge(
+        "kafka_cluster_partition_laststableoffsetlag",
+        "How far open transactions keep readers of committed data behind.",
+        by_partition(lambda one: one.log.high_watermark - one.log.last_stable_offset),
+        _PARTITION,
+    )

@@ -1,0 +1,93 @@
+"""Which storage manager and which metadata manager a node works with, made from its settings.
+
+There is one of each: Apache Kafka's name of the metadata manager and the names of Aiven's storage manager,
+which writes the same objects, mean these (`tidelog.broker.config.checks` refuses others). Errors:
+ConfigError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from tidelog.base.config_definition import ConfigError
+from tidelog.broker.config.listeners import Listener
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.tier.settings import metadata_manager_values, storage_manager_values
+from tidelog.remote.metadata.config import MetadataTopicConfig
+from tidelog.remote.metadata.snapshot_files import SnapshotFiles
+from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
+from tidelog.remote.metadata.topic_clients import TopicClients
+from tidelog.remote.metadata_manager import RemoteLogMetadataManager
+from tidelog.remote.storage_manager import RemoteStorageManager
+
+_SNAPSHOT_WRITERS: Final = 8
+"""Each waits for the disk three times for each partition; a node that stops has 5 s for all of them."""
+
+
+class ManagedMetadata(RemoteLogMetadataManager, Protocol):
+    """A metadata manager that begins to work when the node is reachable."""
+
+    def start(self) -> None:
+        """Begin, in the background."""
+        ...
+
+
+def first_directory(context: NodeContext) -> str:
+    """The log directory that also holds what is kept of the tier: the first that can be used."""
+    usable = context.log_directory_ids
+    return next(path for path in context.config.log_directories if path in usable)
+
+
+def make_storage_manager(config: BrokerConfig) -> RemoteStorageManager:
+    """The storage manager that the settings describe, connected to nothing yet; blocks for imports."""
+    from tidelog.remote.storage_config import storage_manager_from_config
+
+    return storage_manager_from_config(storage_manager_values(config))
+
+
+def make_metadata_manager(
+    config: BrokerConfig, context: NodeContext, advertised: Callable[[], tuple[Listener, ...]]
+) -> ManagedMetadata:
+    """The manager on the metadata topic, which it reaches through this node's own listener.
+
+    A topic that cannot be used, or is not reached in time, ends the node (KAFKA-19425).
+    """
+    values = metadata_manager_values(config)
+    try:
+        settings = MetadataTopicConfig.of(values)
+    except ValueError as error:
+        raise _config_error(config.remote_log_metadata_manager_impl_prefix, str(error)) from error
+
+    def bootstrap_servers() -> str:
+        return next(
+            _address(listener) for listener in advertised() if listener.name == config.metadata_listener
+        )
+
+    async def run_blocking(function: Callable[..., Any], /, *arguments: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(context.threads.housekeeping, function, *arguments)
+
+    return TopicBasedRemoteLogMetadataManager(
+        settings,
+        TopicClients(
+            bootstrap_servers, settings, config.node_id, values=values, environment=context.environment
+        ),
+        files=SnapshotFiles(context.fs, first_directory(context), writers=_SNAPSHOT_WRITERS),
+        run_blocking=run_blocking,
+        on_failure=context.cannot_go_on,
+    )
+
+
+def _address(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{host}:{listener.port}"
+
+
+def _config_error(prefix: str, text: str) -> ConfigError:
+    """The error of a key that was read without its prefix: `key=value: what is expected`."""
+    key, _, rest = text.partition("=")
+    value, _, allowed = rest.partition(": ")
+    return ConfigError(prefix + key, value, allowed)

@@ -1,0 +1,77 @@
+"""The reader of remote segments as requests see it: counted, and held to the fetch quota (KIP-956)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.base.clock import Clock
+from tidelog.broker.fetching.remote_fetch import RemoteFetchMemory
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.remote.log_manager.byte_rate import ByteRate
+from tidelog.remote.log_manager.figures import RemoteFigures
+from tidelog.remote.reader.auxiliary import AuxiliaryState
+from tidelog.remote.reader.reader import RemoteLogReader
+from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest, TimestampSearch
+from tidelog.remote.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.storage.log.lookup import RecordPlace
+
+MEMORY_WAIT_MS: Final = 100
+"""An estimate of when other fetches have ended; the client's next fetch looks again."""
+
+
+class MeteredReader:
+    """Passes everything on to the reader; see there for errors."""
+
+    def __init__(
+        self,
+        reader: RemoteLogReader,
+        figures: RemoteFigures,
+        quota: ByteRate,
+        clock: Clock,
+        memory: RemoteFetchMemory | None = None,
+    ) -> None:
+        self._reader = reader
+        self._figures = figures
+        self._quota = quota
+        self._clock = clock
+        self.memory = RemoteFetchMemory() if memory is None else memory
+        self.reads = 0
+        """Reads that came to an end."""
+        self.read_time_ms = 0
+
+    async def read(self, request: RemoteReadRequest) -> RemoteRead:
+        """Batches from an offset on."""
+        figures = self._figures.topic(request.topic_id_partition.topic)
+        figures.fetch_requests += 1
+        started_ms = self._clock.monotonic_ms()
+        try:
+            found = await self._reader.read(request)
+        except Exception as error:
+            # Who asks for what is not there made no error of ours.
+            if not isinstance(error, KafkaError) or error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                figures.fetch_errors += 1
+            raise
+        finally:
+            self.reads += 1
+            self.read_time_ms += self._clock.monotonic_ms() - started_ms
+        figures.fetch_bytes += len(found.records)
+        self._quota.record(len(found.records), self._clock.monotonic_ms())
+        return found
+
+    async def offset_for_timestamp(self, search: TimestampSearch) -> RecordPlace | None:
+        """The first remote record at or after a point in time."""
+        return await self._reader.offset_for_timestamp(search)
+
+    async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
+        """What a follower needs to go on behind a segment; its fetcher counts that."""
+        return await self._reader.fetch_auxiliary(metadata)
+
+    def fetch_throttle_time_ms(self) -> int:
+        """How long nothing should be read, because of the quota or for lack of memory; 0: read."""
+        if self.memory.is_used_up:
+            return MEMORY_WAIT_MS
+        wait_ms = self._quota.throttle_ms(self._clock.monotonic_ms())
+        if wait_ms:
+            self._figures.fetch_throttle_time_ms += wait_ms
+            self._figures.fetch_throttle_count += 1
+        return wait_ms

@@ -1,0 +1,223 @@
+"""Tiered storage of one node: storage manager, metadata manager, RemoteLogManager, reader; start and stop.
+
+make     what the settings name, in a thread; nothing is connected yet, so that an object store that is
+         gone keeps no broker from starting
+follow   partitions that are led and followed here, topic configs, dynamic broker configs
+start    once the listeners accept: the metadata manager reads its topic in the background (KIP-1197)
+close    tasks, metadata, storage, index cache; each has its share of the time and no more
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from tidelog.broker.config.listeners import Listener
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.fetching.remote_fetch import RemoteAccess, RemoteFetchMemory
+from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.partitions.role_changes import RoleChanges
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.broker.tier.managers import (
+    ManagedMetadata,
+    first_directory,
+    make_metadata_manager,
+    make_storage_manager,
+)
+from tidelog.broker.tier.metered_reader import MeteredReader
+from tidelog.broker.tier.metrics import report_remote
+from tidelog.broker.tier.roles import RemoteRoles
+from tidelog.broker.tier.settings import log_manager_settings
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.ids import TopicPartition
+from tidelog.remote.index_cache.cache import RemoteIndexCache
+from tidelog.remote.log_manager.manager import RemoteLogManager
+from tidelog.remote.pools import BoundedPool
+from tidelog.remote.reader.reader import RemoteLogReader
+from tidelog.remote.segment_metadata import TopicIdPartition
+from tidelog.remote.storage_manager import RemoteStorageManager
+
+CLOSE_TIMEOUT_S: Final = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RemotePorts:
+    """What the rest of the node provides: current settings, partitions, purgatories by name, addresses.
+
+    `is_confirmed`: whether the controller was heard of a moment ago.
+    """
+
+    context: NodeContext
+    config: Callable[[], BrokerConfig]
+    replicas: ReplicaManager
+    make_purgatory: Callable[[str], Purgatory]
+    advertised: Callable[[], tuple[Listener, ...]]
+    is_confirmed: Callable[[], bool]
+
+
+class RemotePart:
+    """See the module; everything here happens on the node's loop."""
+
+    def __init__(
+        self,
+        ports: RemotePorts,
+        storage: RemoteStorageManager,
+        metadata: ManagedMetadata,
+        index_cache: RemoteIndexCache,
+    ) -> None:
+        self._ports = ports
+        self._config = config = ports.config()
+        self._context = context = ports.context
+        self.storage = storage
+        self.metadata = metadata
+        self.index_cache = index_cache
+        settings = log_manager_settings(config)
+        self.manager = RemoteLogManager(
+            settings,
+            storage,
+            metadata,
+            context.clock,
+            context.environment.rng,
+            config.node_id,
+            is_confirmed=ports.is_confirmed,
+        )
+        self._auxiliary_pool = BoundedPool(
+            "remote-log-follower", settings.remote_log_manager_follower_thread_pool_size
+        )
+        reader = RemoteLogReader(
+            storage,
+            metadata,
+            index_cache,
+            self.manager.reader_pool,
+            auxiliary_pool=self._auxiliary_pool,
+        )
+        self.reader = MeteredReader(
+            reader,
+            self.manager.figures,
+            self.manager.fetch_quota,
+            context.clock,
+            RemoteFetchMemory(config.remote_fetch_max_memory_bytes),
+        )
+        self.access = RemoteAccess(
+            self.reader,
+            ports.make_purgatory("RemoteFetch"),
+            ports.make_purgatory("RemoteListOffsets"),
+            lambda: ports.config().remote_fetch_max_wait_ms,
+            lambda: ports.config().remote_list_offsets_request_timeout_ms,
+        )
+        self.followers_tier = FollowersTier(metadata, self.reader)
+        self.roles = RemoteRoles(self.manager, ports.replicas, self._forget_indexes)
+
+    @classmethod
+    async def make(cls, ports: RemotePorts) -> RemotePart:
+        """Build what the settings name. Errors: ConfigError."""
+        config, context = ports.config(), ports.context
+
+        def in_thread() -> tuple[RemoteStorageManager, RemoteIndexCache]:
+            storage = make_storage_manager(config)
+            cache = RemoteIndexCache(
+                context.fs,
+                first_directory(context),
+                storage,
+                config.remote_log_index_file_cache_total_size_bytes,
+            )
+            try:
+                cache.load()
+            except OSError as error:
+                _log.error("the index cache %s cannot be used: %s", cache.directory, error)
+            return storage, cache
+
+        loop = asyncio.get_running_loop()
+        storage, cache = await loop.run_in_executor(context.threads.housekeeping, in_thread)
+        return cls(ports, storage, make_metadata_manager(config, context, ports.advertised), cache)
+
+    def follow(self, image: MetadataImage) -> None:
+        """Take over the partitions that are here, and follow them and the settings from now on."""
+        self._ports.replicas.listeners.append(self)
+        self.roles.take_over(image)
+
+    def remove_deleted(
+        self, found_out_of_use: Iterable[tuple[TopicPartition, UUID]], image: MetadataImage
+    ) -> None:
+        """Delete what is remote of topics that were deleted while this node was away, or as it ended.
+
+        Nobody else may know: a node that dies before it marks the deletion leaves no word of it, and when
+        all nodes do, only their directories tell. What others have done already is found to be done.
+        """
+        gone = [
+            TopicIdPartition(topic_id, *name)
+            for name, topic_id in dict.fromkeys(found_out_of_use)
+            if topic_id not in image.topics_by_id
+        ]
+        self.manager.stop_partitions(gone, deletes_remote=True)
+
+    def start(self) -> None:
+        """Begin to work; the node is reachable now."""
+        report_remote(self._context.metrics, self.manager, self.reader, self.index_cache)
+        self._context.metrics.add_purgatories(self.access.fetches, self.access.list_offsets)
+        self.metadata.start()
+        self.manager.start()
+
+    def roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
+        """Follow what the ReplicaManager did; answer who waits for a partition that is not led any more."""
+        self.roles.roles_changed(changes, image)
+        for name in (*changes.gone, *(each.topic_partition for each in changes.followed)):
+            self.access.fetches.check_and_complete(name)
+            self.access.list_offsets.check_and_complete(name)
+
+    def configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Follow topic configs and dynamic broker configs; a subscriber of the metadata store."""
+        self.roles.configs_changed(delta, image)
+        config = self._ports.config()
+        if config is self._config:
+            return
+        self._config = config
+        settings = log_manager_settings(config)
+        self.manager.update_settings(settings)
+        self._auxiliary_pool.resize(settings.remote_log_manager_follower_thread_pool_size)
+        # A smaller cache removes files. Of two changes the later counts, whichever thread is first.
+        housekeeping = self._context.threads.housekeeping
+        housekeeping.submit(
+            lambda: self.index_cache.resize(self._config.remote_log_index_file_cache_total_size_bytes)
+        )
+
+    def answer_all(self) -> None:
+        """Answer the requests that wait for remote storage: the node shuts down."""
+        self.access.fetches.force_all()
+        self.access.list_offsets.force_all()
+
+    async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """End everything within about twice `timeout_s`; what hangs in the object store is left behind."""
+        self.roles.close()
+        await self.manager.close(timeout_s)
+        self._auxiliary_pool.close()
+        await _within(timeout_s, self.metadata.close(), "the metadata of remote segments")
+        loop = asyncio.get_running_loop()
+        closing = loop.run_in_executor(None, self._close_in_thread)
+        await _within(timeout_s, asyncio.shield(closing), "the remote storage manager")
+
+    def _close_in_thread(self) -> None:
+        self.storage.close()
+        self.index_cache.close()
+
+    def _forget_indexes(self, partition: TopicIdPartition) -> None:
+        loop = asyncio.get_running_loop()
+        loop.run_in_executor(self._context.threads.housekeeping, self.index_cache.remove_partition, partition)
+
+
+async def _within(timeout_s: float, work: Awaitable[object], what: str) -> None:
+    try:
+        await asyncio.wait_for(work, timeout_s)
+    except TimeoutError:
+        _log.warning("%s did not close within %g s", what, timeout_s)
+    except Exception:
+        _log.exception("%s did not close in order", what)

@@ -1,0 +1,37 @@
+"""What the parts of tiered storage get of a node's settings. Errors: ConfigError."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Final
+
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.remote.log_manager.settings import RemoteLogManagerSettings
+
+_OLD_FOLLOWER_KEY: Final = "remote.log.manager.thread.pool.size"
+_FOLLOWER_KEY: Final = "remote.log.manager.follower.thread.pool.size"
+
+
+def log_manager_settings(config: BrokerConfig) -> RemoteLogManagerSettings:
+    """The settings of the RemoteLogManager.
+
+    The follower pool still goes by its older name where only that is given (KIP-1157).
+    """
+    values = {field.name: getattr(config, field.name) for field in fields(RemoteLogManagerSettings)}
+    if _OLD_FOLLOWER_KEY in config.explicit and _FOLLOWER_KEY not in config.explicit:
+        values["remote_log_manager_follower_thread_pool_size"] = config.remote_log_manager_thread_pool_size
+    return RemoteLogManagerSettings(**values)
+
+
+def storage_manager_values(config: BrokerConfig) -> dict[str, str]:
+    """What was given for the storage manager (`rsm.config.`), without the prefix."""
+    return _without_prefix(config, config.remote_log_storage_manager_impl_prefix)
+
+
+def metadata_manager_values(config: BrokerConfig) -> dict[str, str]:
+    """What was given for the metadata manager (`rlmm.config.`), without the prefix."""
+    return _without_prefix(config, config.remote_log_metadata_manager_impl_prefix)
+
+
+def _without_prefix(config: BrokerConfig, prefix: str) -> dict[str, str]:
+    return {key.removeprefix(prefix): text for key, text in config.explicit.items() if key.startswith(prefix)}

@@ -1,0 +1,146 @@
+"""Admin calls about where partitions are and who leads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from tidelog.clients.admin.base import AdminBase
+from tidelog.clients.transport.failures import failure, raise_for
+from tidelog.clients.transport.leader_requests import partitions_by_topic
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from tidelog.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+from tidelog.protocol.registry import ApiKey
+
+
+class ElectionType(IntEnum):
+    """Whom to elect: the first replica, or any when there is no leader, at the price of records."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class PartitionReassignment(NamedTuple):
+    """A reassignment under way; `replicas` are all, those that come and those that go included."""
+
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]
+
+
+class PartitionAdmin(AdminBase):
+    """Elections and reassignments."""
+
+    async def elect_leaders(
+        self,
+        election_type: ElectionType,
+        partitions: Iterable[TopicPartition] | None = None,
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elect leaders of partitions (None: of all that need it); None for each that has a new one."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        wanted = None
+        if partitions is not None:
+            wanted = tuple(
+                TopicPartitions(topic=topic, partitions=tuple(numbers))
+                for topic, numbers in partitions_by_topic(partitions).items()
+            )
+        request = ElectLeadersRequest(
+            election_type=election_type, topic_partitions=wanted, timeout_ms=self._left_ms(deadline_ms)
+        )
+        response = await self._ask_controller(
+            lambda version: request, ApiKey.ELECT_LEADERS, ElectLeadersResponse, deadline_ms
+        )
+        raise_for(response.error_code, "elect leaders")
+        return {
+            TopicPartition(topic.topic, one.partition_id): _outcome(
+                f"election of {topic.topic}-{one.partition_id}", one.error_code, one.error_message
+            )
+            for topic in response.replica_election_results
+            for one in topic.partition_result
+        }
+
+    async def alter_partition_reassignments(
+        self,
+        targets: Mapping[TopicPartition, Sequence[BrokerId] | None],
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Begin to move partitions to other brokers; None takes a reassignment back."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        topics = tuple(
+            ReassignableTopic(
+                name=topic,
+                partitions=tuple(
+                    ReassignablePartition(
+                        partition_index=number, replicas=_replicas(targets[TopicPartition(topic, number)])
+                    )
+                    for number in numbers
+                ),
+            )
+            for topic, numbers in partitions_by_topic(targets).items()
+        )
+        request = AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=self._left_ms(deadline_ms))
+        response = await self._ask_controller(
+            lambda version: request,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            AlterPartitionReassignmentsResponse,
+            deadline_ms,
+        )
+        raise_for(response.error_code, "reassign partitions", response.error_message)
+        return {
+            TopicPartition(topic.name, one.partition_index): _outcome(
+                f"reassignment of {topic.name}-{one.partition_index}", one.error_code, one.error_message
+            )
+            for topic in response.responses
+            for one in topic.partitions
+        }
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The reassignments under way, of some partitions or (None) of all."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        topics = None
+        if partitions is not None:
+            topics = tuple(
+                ListPartitionReassignmentsTopics(name=topic, partition_indexes=tuple(numbers))
+                for topic, numbers in partitions_by_topic(partitions).items()
+            )
+        request = ListPartitionReassignmentsRequest(topics=topics, timeout_ms=self._left_ms(deadline_ms))
+        response = await self._ask_controller(
+            lambda version: request,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ListPartitionReassignmentsResponse,
+            deadline_ms,
+        )
+        raise_for(response.error_code, "list reassignments", response.error_message)
+        return {
+            TopicPartition(topic.name, one.partition_index): PartitionReassignment(
+                one.replicas, one.adding_replicas, one.removing_replicas
+            )
+            for topic in response.topics
+            for one in topic.partitions
+        }
+
+
+def _replicas(replicas: Sequence[BrokerId] | None) -> tuple[BrokerId, ...] | None:
+    return None if replicas is None else tuple(replicas)
+
+
+def _outcome(subject: str, error_code: int, message: str | None) -> KafkaError | None:
+    return None if error_code == ErrorCode.NONE else failure(error_code, subject, message)

@@ -1,0 +1,167 @@
+"""Admin calls about the quorum of controllers: who votes, how far each has come, adding and removing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.clients.admin.base import AdminBase
+from tidelog.clients.transport.failures import raise_for
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse, Listener
+from tidelog.protocol.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ReplicaState,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from tidelog.protocol.schema import ZERO_UUID
+
+_TOPIC = "__cluster_metadata"
+
+
+class VoterEndpoint(NamedTuple):
+    """Where a listener of a controller is reached."""
+
+    listener_name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumReplica:
+    """A replica of the metadata log as its leader sees it; times in ms since 1970, None when not known.
+
+    `directory_id` is None where the quorum does not know it.
+    """
+
+    replica_id: BrokerId
+    directory_id: UUID | None
+    log_end_offset: Offset
+    last_fetch_timestamp_ms: int | None
+    last_caught_up_timestamp_ms: int | None
+    endpoints: tuple[VoterEndpoint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumInfo:
+    """The quorum of controllers; observers follow the metadata log and do not vote."""
+
+    leader_id: BrokerId
+    leader_epoch: LeaderEpoch
+    high_watermark: Offset
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+
+
+class QuorumAdmin(AdminBase):
+    """The quorum of controllers."""
+
+    async def describe_metadata_quorum(self, *, timeout_ms: int | None = None) -> QuorumInfo:
+        """Who leads, who votes, who observes, and how far each has come."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        topic = RequestTopicData(topic_name=_TOPIC, partitions=(RequestPartitionData(),))
+
+        async def call() -> QuorumInfo:
+            connection = await self._controller()
+            answer = await connection.request(
+                DescribeQuorumRequest(topics=(topic,)),
+                DescribeQuorumResponse,
+                timeout_ms=self._left_ms(deadline_ms),
+            )
+            return _quorum_info(answer)
+
+        return await self._retrying(call, deadline_ms)
+
+    async def add_raft_voter(
+        self,
+        voter_id: BrokerId,
+        directory_id: UUID,
+        endpoints: Iterable[VoterEndpoint],
+        *,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Let a controller that follows already vote from now on; KIP-853."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        listeners = tuple(
+            Listener(name=each.listener_name, host=each.host, port=each.port) for each in endpoints
+        )
+
+        async def call() -> None:
+            connection = await self._controller()
+            left_ms = self._left_ms(deadline_ms)
+            request = AddRaftVoterRequest(
+                cluster_id=self._client.metadata.cluster_id,
+                timeout_ms=left_ms,
+                voter_id=voter_id,
+                voter_directory_id=directory_id,
+                listeners=listeners,
+            )
+            answer = await connection.request(request, AddRaftVoterResponse, timeout_ms=left_ms)
+            raise_for(answer.error_code, f"add voter {voter_id}", answer.error_message)
+
+        await self._retrying(call, deadline_ms)
+
+    async def remove_raft_voter(
+        self, voter_id: BrokerId, directory_id: UUID, *, timeout_ms: int | None = None
+    ) -> None:
+        """Have a controller vote no more; KIP-853."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+
+        async def call() -> None:
+            connection = await self._controller()
+            request = RemoveRaftVoterRequest(
+                cluster_id=self._client.metadata.cluster_id,
+                voter_id=voter_id,
+                voter_directory_id=directory_id,
+            )
+            left_ms = self._left_ms(deadline_ms)
+            answer = await connection.request(request, RemoveRaftVoterResponse, timeout_ms=left_ms)
+            raise_for(answer.error_code, f"remove voter {voter_id}", answer.error_message)
+
+        await self._retrying(call, deadline_ms)
+
+
+def _quorum_info(answer: DescribeQuorumResponse) -> QuorumInfo:
+    raise_for(answer.error_code, "describe the quorum", answer.error_message)
+    partitions = [partition for topic in answer.topics for partition in topic.partitions]
+    if len(partitions) != 1:
+        text = f"the answer is about {len(partitions)} partitions of the metadata log, asked was for one"
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+    (found,) = partitions
+    raise_for(found.error_code, "describe the quorum", found.error_message)
+    endpoints = {
+        node.node_id: tuple(VoterEndpoint(each.name, each.host, each.port) for each in node.listeners)
+        for node in answer.nodes
+    }
+
+    def replicas(states: Sequence[ReplicaState]) -> tuple[QuorumReplica, ...]:
+        return tuple(_replica(each, endpoints.get(each.replica_id, ())) for each in states)
+
+    return QuorumInfo(
+        leader_id=found.leader_id,
+        leader_epoch=found.leader_epoch,
+        high_watermark=found.high_watermark,
+        voters=replicas(found.current_voters),
+        observers=replicas(found.observers),
+    )
+
+
+def _replica(state: ReplicaState, endpoints: tuple[VoterEndpoint, ...]) -> QuorumReplica:
+    def known(timestamp: int) -> int | None:
+        return None if timestamp < 0 else timestamp
+
+    directory_id = state.replica_directory_id
+    return QuorumReplica(
+        replica_id=state.replica_id,
+        directory_id=None if directory_id == ZERO_UUID else directory_id,
+        log_end_offset=state.log_end_offset,
+        last_fetch_timestamp_ms=known(state.last_fetch_timestamp),
+        last_caught_up_timestamp_ms=known(state.last_caught_up_timestamp),
+        endpoints=endpoints,
+    )

@@ -1,0 +1,243 @@
+"""Admin calls about client quotas and access control entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from tidelog.clients.admin.base import AdminBase
+from tidelog.clients.transport.failures import failure, raise_for
+from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages import alter_client_quotas, describe_client_quotas
+from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
+from tidelog.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from tidelog.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from tidelog.protocol.registry import ApiKey
+
+QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
+"""(entity type, name) pairs in order of type; the types are user, client-id and ip, None is the default."""
+
+
+class QuotaMatch(IntEnum):
+    """How a filter names an entity of one type."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+class QuotaComponent(NamedTuple):
+    """What a filter wants of one entity type; `name` is for an exact match."""
+
+    entity_type: str
+    match: QuotaMatch = QuotaMatch.ANY
+    name: str | None = None
+
+
+class AclBinding(NamedTuple):
+    """One access control entry."""
+
+    resource_type: AclResourceType
+    resource_name: str
+    principal: str
+    operation: AclOperation
+    permission: PermissionType = PermissionType.ALLOW
+    host: str = "*"
+    pattern_type: PatternType = PatternType.LITERAL
+
+
+class AclFilter(NamedTuple):
+    """Which entries are meant; what is not given fits all."""
+
+    resource_type: AclResourceType = AclResourceType.ANY
+    resource_name: str | None = None
+    principal: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: PermissionType = PermissionType.ANY
+    host: str | None = None
+    pattern_type: PatternType = PatternType.ANY
+
+
+EVERY_ENTRY: Final = AclFilter()
+"""The filter that fits all entries."""
+
+
+class SecurityAdmin(AdminBase):
+    """Quotas and access control entries."""
+
+    async def describe_client_quotas(
+        self,
+        components: Iterable[QuotaComponent] = (),
+        *,
+        strict: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The quotas of the entities that fit all components; `strict`: that have no type besides."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        request = describe_client_quotas.DescribeClientQuotasRequest(
+            components=tuple(
+                describe_client_quotas.ComponentData(
+                    entity_type=each.entity_type, match_type=each.match, match=each.name
+                )
+                for each in components
+            ),
+            strict=strict,
+        )
+        response = await self._ask_any(
+            request, describe_client_quotas.DescribeClientQuotasResponse, deadline_ms
+        )
+        raise_for(response.error_code, "describe client quotas", response.error_message)
+        return {
+            _entity({each.entity_type: each.entity_name for each in entry.entity}): {
+                value.key: value.value for value in entry.values
+            }
+            for entry in response.entries or ()
+        }
+
+    async def alter_client_quotas(
+        self,
+        quotas: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+        timeout_ms: int | None = None,
+    ) -> dict[QuotaEntity, KafkaError | None]:
+        """Set quotas, or remove those given as None."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        request = alter_client_quotas.AlterClientQuotasRequest(
+            entries=tuple(_quota_entry(entity, changes) for entity, changes in quotas.items()),
+            validate_only=validate_only,
+        )
+        response = await self._ask_controller(
+            lambda version: request,
+            ApiKey.ALTER_CLIENT_QUOTAS,
+            alter_client_quotas.AlterClientQuotasResponse,
+            deadline_ms,
+        )
+        outcomes: dict[QuotaEntity, KafkaError | None] = {}
+        for entry in response.entries:
+            entity = _entity({each.entity_type: each.entity_name for each in entry.entity})
+            outcomes[entity] = _outcome(f"quotas of {dict(entity)}", entry.error_code, entry.error_message)
+        return outcomes
+
+    async def create_acls(
+        self, bindings: Iterable[AclBinding], *, timeout_ms: int | None = None
+    ) -> dict[AclBinding, KafkaError | None]:
+        """Add access control entries."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        wanted = tuple(bindings)
+        request = CreateAclsRequest(
+            creations=tuple(
+                AclCreation(
+                    resource_type=each.resource_type,
+                    resource_name=each.resource_name,
+                    resource_pattern_type=each.pattern_type,
+                    principal=each.principal,
+                    host=each.host,
+                    operation=each.operation,
+                    permission_type=each.permission,
+                )
+                for each in wanted
+            )
+        )
+        response = await self._ask_controller(
+            lambda version: request, ApiKey.CREATE_ACLS, CreateAclsResponse, deadline_ms
+        )
+        return {
+            binding: _outcome(f"entry for {binding.resource_name!r}", each.error_code, each.error_message)
+            for binding, each in zip(wanted, response.results, strict=True)
+        }
+
+    async def describe_acls(
+        self,
+        wanted: AclFilter = EVERY_ENTRY,
+        *,
+        timeout_ms: int | None = None,
+    ) -> list[AclBinding]:
+        """The access control entries that fit."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        request = DescribeAclsRequest(**_filter_fields(wanted))
+        response = await self._ask_any(request, DescribeAclsResponse, deadline_ms)
+        raise_for(response.error_code, "describe access control entries", response.error_message)
+        return [_binding(resource, each) for resource in response.resources for each in resource.acls]
+
+    async def delete_acls(
+        self, filters: Iterable[AclFilter], *, timeout_ms: int | None = None
+    ) -> dict[AclFilter, list[AclBinding] | KafkaError]:
+        """Remove the access control entries that fit; per filter those that are gone."""
+        deadline_ms = self._deadline_ms(timeout_ms)
+        wanted = tuple(filters)
+        request = DeleteAclsRequest(
+            filters=tuple(DeleteAclsFilter(**_filter_fields(each)) for each in wanted)
+        )
+        response = await self._ask_controller(
+            lambda version: request, ApiKey.DELETE_ACLS, DeleteAclsResponse, deadline_ms
+        )
+        return {each: _deleted(result) for each, result in zip(wanted, response.filter_results, strict=True)}
+
+
+def _quota_entry(
+    entity: QuotaEntity, changes: Mapping[str, float | None]
+) -> alter_client_quotas.RequestEntryData:
+    return alter_client_quotas.RequestEntryData(
+        entity=tuple(
+            alter_client_quotas.RequestEntityData(entity_type=kind, entity_name=name) for kind, name in entity
+        ),
+        ops=tuple(
+            alter_client_quotas.OpData(key=key, value=0.0 if value is None else value, remove=value is None)
+            for key, value in changes.items()
+        ),
+    )
+
+
+def _entity(names: Mapping[str, str | None]) -> QuotaEntity:
+    return tuple((kind, names[kind]) for kind in sorted(names))
+
+
+def _deleted(result: DeleteAclsFilterResult) -> list[AclBinding] | KafkaError:
+    if result.error_code != ErrorCode.NONE:
+        return failure(result.error_code, "delete access control entries", result.error_message)
+    return [_binding(each, each) for each in result.matching_acls]
+
+
+def _filter_fields(wanted: AclFilter) -> dict[str, Any]:
+    """A filter as DescribeAcls and DeleteAcls say it, by the names of their fields."""
+    return {
+        "resource_type_filter": wanted.resource_type,
+        "resource_name_filter": wanted.resource_name,
+        "pattern_type_filter": wanted.pattern_type,
+        "principal_filter": wanted.principal,
+        "host_filter": wanted.host,
+        "operation": wanted.operation,
+        "permission_type": wanted.permission,
+    }
+
+
+def _binding(
+    resource: DescribeAclsResource | DeleteAclsMatchingAcl, entry: AclDescription | DeleteAclsMatchingAcl
+) -> AclBinding:
+    return AclBinding(
+        AclResourceType(resource.resource_type),
+        resource.resource_name,
+        entry.principal,
+        AclOperation(entry.operation),
+        PermissionType(entry.permission_type),
+        entry.host,
+        PatternType(resource.pattern_type),
+    )
+
+
+def _outcome(subject: str, error_code: int, message: str | None) -> KafkaError | None:
+    return None if error_code == ErrorCode.NONE else failure(error_code, subject, message)

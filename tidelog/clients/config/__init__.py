@@ -1,0 +1,1 @@
+"""The options of producers, consumers and admin clients."""

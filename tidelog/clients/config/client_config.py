@@ -1,0 +1,266 @@
+"""What a producer, a consumer and an admin client can be told: Kafka's option names and defaults.
+
+Names are Kafka's keys with underscores for dots. Units stand last in the name (`_ms`, `_bytes`);
+`batch_size`, `buffer_memory` and `max_request_size` are bytes, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from ssl import SSLContext
+from typing import Any, TypeVar
+
+from tidelog.clients.config.options import (
+    ConfigError,
+    parse_bootstrap_servers,
+    require_between,
+    require_bool,
+    require_one_of,
+    require_text,
+    unknown_option,
+)
+
+_INT32_MAX = 2**31 - 1
+_COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
+_ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """Options that every client has.
+
+    `receive_buffer_bytes`, `send_buffer_bytes`: of the socket, -1 leaves them to the system.
+    `max_response_bytes` (ours) bounds one response frame; Kafka's clients have no such option.
+    """
+
+    bootstrap_servers: str | Sequence[str] = "localhost:9092"
+    client_id: str = "tidelog"
+    connections_max_idle_ms: int = 540_000
+    metadata_max_age_ms: int = 300_000
+    receive_buffer_bytes: int = 65_536
+    send_buffer_bytes: int = 131_072
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    security_protocol: str = "PLAINTEXT"
+    ssl_context: SSLContext | None = None
+    max_response_bytes: int = 104_857_600
+
+    def __post_init__(self) -> None:
+        parse_bootstrap_servers(self.bootstrap_servers)
+        require_text("client_id", self.client_id)
+        require_one_of("security_protocol", self.security_protocol, ("PLAINTEXT", "SSL"))
+        for option in ("receive_buffer_bytes", "send_buffer_bytes"):
+            require_between(option, getattr(self, option), -1)
+        for option in _DURATIONS:
+            require_between(option, getattr(self, option), 0, _INT32_MAX)
+        require_between("max_response_bytes", self.max_response_bytes, 1_024, _INT32_MAX)
+        require_between("request_timeout_ms", self.request_timeout_ms, 1, _INT32_MAX)
+
+    @property
+    def bootstrap_addresses(self) -> tuple[tuple[str, int], ...]:
+        """The (host, port) pairs of `bootstrap_servers`."""
+        return parse_bootstrap_servers(self.bootstrap_servers)
+
+
+_DURATIONS = (
+    "connections_max_idle_ms",
+    "metadata_max_age_ms",
+    "reconnect_backoff_ms",
+    "reconnect_backoff_max_ms",
+    "retry_backoff_ms",
+    "retry_backoff_max_ms",
+    "socket_connection_setup_timeout_ms",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(ClientConfig):
+    """Options of a producer.
+
+    `acks`: 0 (do not wait), 1 (leader) or "all"; `compression_level`: gzip 1-9, lz4 1-17, zstd -131072-22;
+    None takes the codec's default. `transaction_timeout_ms`: the coordinator aborts a transaction that is
+    open for so long.
+    """
+
+    acks: int | str = "all"
+    batch_size: int = 16_384
+    linger_ms: int = 5
+    buffer_memory: int = 33_554_432
+    compression_type: str = "none"
+    compression_level: int | None = None
+    delivery_timeout_ms: int = 120_000
+    enable_idempotence: bool = True
+    max_block_ms: int = 60_000
+    max_in_flight_requests_per_connection: int = 5
+    max_request_size: int = 1_048_576
+    metadata_max_idle_ms: int = 300_000
+    partitioner_adaptive_partitioning_enable: bool = True
+    partitioner_ignore_keys: bool = False
+    receive_buffer_bytes: int = 32_768
+    retries: int = _INT32_MAX
+    transaction_timeout_ms: int = 60_000
+    transactional_id: str | None = None
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        require_one_of("acks", self.acks, (0, 1, -1, "0", "1", "-1", "all"))
+        require_one_of("compression_type", self.compression_type, ("none", "gzip", "snappy", "lz4", "zstd"))
+        if self.compression_level is not None and self.compression_type in _COMPRESSION_LEVELS:
+            levels = _COMPRESSION_LEVELS[self.compression_type]
+            require_between("compression_level", self.compression_level, *levels)
+        require_between("batch_size", self.batch_size, 0, _INT32_MAX)
+        require_between("buffer_memory", self.buffer_memory, 1)
+        require_between("max_request_size", self.max_request_size, 1, _INT32_MAX)
+        require_between("retries", self.retries, 0, _INT32_MAX)
+        require_between("linger_ms", self.linger_ms, 0, _INT32_MAX)
+        require_between("max_block_ms", self.max_block_ms, 0, _INT32_MAX)
+        require_between("metadata_max_idle_ms", self.metadata_max_idle_ms, 5_000, _INT32_MAX)
+        require_between(
+            "max_in_flight_requests_per_connection", self.max_in_flight_requests_per_connection, 1
+        )
+        for option in (
+            "enable_idempotence",
+            "partitioner_ignore_keys",
+            "partitioner_adaptive_partitioning_enable",
+        ):
+            require_bool(option, getattr(self, option))
+        least = self.linger_ms + self.request_timeout_ms
+        require_between("delivery_timeout_ms", self.delivery_timeout_ms, 0, _INT32_MAX)
+        if self.delivery_timeout_ms < least:
+            raise ConfigError(
+                "delivery_timeout_ms",
+                self.delivery_timeout_ms,
+                f"at least linger_ms + request_timeout_ms = {least}",
+            )
+        require_between("transaction_timeout_ms", self.transaction_timeout_ms, 1, _INT32_MAX)
+        if self.transactional_id is not None:
+            require_text("transactional_id", self.transactional_id)
+            if not self.transactional_id:
+                raise ConfigError("transactional_id", "", "a name of at least one character, or None")
+            require_one_of("enable_idempotence", self.enable_idempotence, (True,))
+        if self.enable_idempotence:
+            self._require_idempotence_possible()
+
+    def _require_idempotence_possible(self) -> None:
+        """Idempotence needs acks=all, retries and at most five requests in flight (KIP-679)."""
+        if self.required_acks != -1:
+            raise ConfigError("acks", self.acks, "'all' while enable_idempotence is True")
+        if self.retries == 0:
+            raise ConfigError("retries", self.retries, "at least 1 while enable_idempotence is True")
+        in_flight = self.max_in_flight_requests_per_connection
+        if in_flight > 5:
+            option = "max_in_flight_requests_per_connection"
+            raise ConfigError(option, in_flight, "at most 5 while enable_idempotence is True")
+
+    @property
+    def required_acks(self) -> int:
+        """`acks` as it stands in a Produce request: 0, 1 or -1 for all."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(ClientConfig):
+    """Options of a consumer.
+
+    `partition_assignment_strategy`: names, the most wanted first. `auto_offset_reset`: where to start
+    without a committed offset ("none" raises). `max_decompressed_bytes` (ours) bounds what one batch
+    may decompress to.
+    """
+
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    allow_auto_create_topics: bool = True
+    auto_commit_interval_ms: int = 5_000
+    auto_offset_reset: str = "latest"
+    check_crcs: bool = True
+    client_rack: str = ""
+    default_api_timeout_ms: int = 60_000
+    enable_auto_commit: bool = True
+    exclude_internal_topics: bool = True
+    fetch_max_bytes: int = 52_428_800
+    fetch_max_wait_ms: int = 500
+    fetch_min_bytes: int = 1
+    heartbeat_interval_ms: int = 3_000
+    isolation_level: str = "read_uncommitted"
+    max_partition_fetch_bytes: int = 1_048_576
+    max_poll_interval_ms: int = 300_000
+    max_poll_records: int = 500
+    partition_assignment_strategy: Sequence[str] = ("range", "cooperative-sticky")
+    session_timeout_ms: int = 45_000
+    max_decompressed_bytes: int = 268_435_456
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        for option in ("group_id", "group_instance_id"):
+            if getattr(self, option) is not None:
+                require_text(option, getattr(self, option))
+        require_one_of("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none"))
+        require_one_of("isolation_level", self.isolation_level, ("read_uncommitted", "read_committed"))
+        for option in (
+            "allow_auto_create_topics",
+            "check_crcs",
+            "enable_auto_commit",
+            "exclude_internal_topics",
+        ):
+            require_bool(option, getattr(self, option))
+        require_between("default_api_timeout_ms", self.default_api_timeout_ms, 0, _INT32_MAX)
+        for option in ("auto_commit_interval_ms", "fetch_max_bytes", "fetch_max_wait_ms", "fetch_min_bytes"):
+            require_between(option, getattr(self, option), 0, _INT32_MAX)
+        for option in (
+            "heartbeat_interval_ms",
+            "max_partition_fetch_bytes",
+            "max_poll_interval_ms",
+            "max_poll_records",
+            "session_timeout_ms",
+            "max_decompressed_bytes",
+        ):
+            require_between(option, getattr(self, option), 1, _INT32_MAX)
+        if isinstance(self.partition_assignment_strategy, str) or not self.partition_assignment_strategy:
+            raise ConfigError(
+                "partition_assignment_strategy",
+                self.partition_assignment_strategy,
+                "a sequence of names out of " + ", ".join(_ASSIGNORS),
+            )
+        for name in self.partition_assignment_strategy:
+            require_one_of("partition_assignment_strategy", name, _ASSIGNORS)
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            allowed = f"less than session_timeout_ms={self.session_timeout_ms}"
+            raise ConfigError("heartbeat_interval_ms", self.heartbeat_interval_ms, allowed)
+        if self.group_id == "":
+            raise ConfigError("group_id", self.group_id, "a name of at least one character, or None")
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of open and aborted transactions are kept from the application."""
+        return self.isolation_level == "read_committed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(ClientConfig):
+    """Options of an admin client; `retries` bounds how often one call is sent again."""
+
+    connections_max_idle_ms: int = 300_000
+    default_api_timeout_ms: int = 60_000
+    retries: int = _INT32_MAX
+
+    def __post_init__(self) -> None:
+        ClientConfig.__post_init__(self)
+        require_between("retries", self.retries, 0, _INT32_MAX)
+        require_between("default_api_timeout_ms", self.default_api_timeout_ms, 0, _INT32_MAX)
+
+
+ConfigT = TypeVar("ConfigT", bound=ClientConfig)
+
+
+def make_config(config_type: type[ConfigT], options: Mapping[str, Any]) -> ConfigT:
+    """`config_type` with `options`; an option that it does not have is refused by name."""
+    known = {field.name for field in fields(config_type)}
+    for option, value in options.items():
+        if option not in known:
+            raise unknown_option(option, value, known)
+    return config_type(**options)

@@ -1,0 +1,372 @@
+"""The consumer: reads partitions in order, alone or as a member of a group (shell).
+
+    async with Consumer("localhost:9092", group_id="harbour", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["tides"])
+        async for record in consumer:
+            print(record.topic, record.partition, record.offset, record.value)
+
+`poll` returns what is there as `{TopicPartition: [ConsumerRecord, ...]}`; `getone` and `async for` hand
+out one record at a time. Group work that the application sees (rebalance listeners, changes of the
+assignment, automatic commits) happens inside these calls only, so the records of the last call count
+as processed when the next one begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from tidelog.clients.config.client_config import ConsumerConfig, make_config
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.consumer.consumer_positions import ConsumerPositions
+from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
+from tidelog.clients.consumer.fetch_driver import FetchDriver
+from tidelog.clients.consumer.fetcher import Fetcher
+from tidelog.clients.consumer.handed_out import HandedOut
+from tidelog.clients.consumer.offset_checks import require_offset
+from tidelog.clients.consumer.partition_state import (
+    AssignedPartitions,
+)
+from tidelog.clients.consumer.position_initializer import PositionInitializer
+from tidelog.clients.consumer.topic_subscription import TopicSubscription
+from tidelog.clients.groups.committed_offsets import fetch_committed
+from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
+from tidelog.clients.groups.group_coordinator import GroupCoordinator
+from tidelog.clients.groups.offset_committer import OffsetCommitter
+from tidelog.clients.groups.rebalance_listener import NoListener, RebalanceListener, require_listener
+from tidelog.clients.metadata.topic_names import require_topic_name
+from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.transport.connection import Authenticator
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+
+Records = dict[TopicPartition, list[ConsumerRecord]]
+
+
+def _topic_partition(given: object) -> TopicPartition:
+    """`given` as the topic and partition that it names; a topic alone is refused."""
+    match given:
+        case (str(topic), int(partition)) if partition >= 0:
+            require_topic_name(topic)
+            return TopicPartition(topic, partition)
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"{given!r} is not a (topic, partition)")
+
+
+def _to_commit(partition: object, at: object) -> OffsetAndMetadata:
+    """The position that `at`, an offset or OffsetAndMetadata, stands for."""
+    position = at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)  # type: ignore[arg-type]
+    require_offset(position.offset, f"commit of {partition}")
+    return position
+
+
+class Consumer(ConsumerPositions):
+    """An asyncio consumer; use it as an async context manager, or call `start` and `close`.
+
+    Options are those of `ConsumerConfig` (Kafka's names with underscores). One task uses it at a time.
+    Errors: KafkaError everywhere. Bounds: see `Fetcher` for what is fetched ahead.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str] = "localhost:9092",
+        *,
+        environment: Environment | None = None,
+        authenticator: Authenticator | None = None,
+        **options: Any,
+    ) -> None:
+        self.config = make_config(ConsumerConfig, {"bootstrap_servers": bootstrap_servers, **options})
+        self._environment = environment
+        self._authenticator = authenticator
+        self._assigned = AssignedPartitions()
+        self._handed_out = HandedOut(self._assigned)
+        self._subscription: TopicSubscription | None = None
+        self._group: GroupCoordinator | None = None
+        self._lookup: CoordinatorLookup | None = None
+        self._started = False
+        self._is_closing = False
+        self._is_closed = False
+
+    # --- life -----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
+        if self._started:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a consumer is started once")
+        config = self.config
+        self._client = ClientBase(
+            config,
+            self._environment,
+            self._authenticator,
+            allow_auto_topic_creation=config.allow_auto_create_topics,
+            max_idle_ms=None,
+        )
+        client = self._client
+        self._fetcher = Fetcher(config, self._assigned, client.metadata, client.environment.rng)
+        self._driver = FetchDriver(client, config, self._assigned, self._fetcher)
+        if config.group_id is not None:
+            self._lookup = CoordinatorLookup(client, config.group_id)
+            self._committer = OffsetCommitter(client, config, self._lookup, self._handed_out.positions)
+        self._initializer = PositionInitializer(
+            client,
+            self._assigned,
+            self._lookup,
+            self._fetcher.reset_timestamp,
+            config.default_api_timeout_ms,
+            self._wake_poll,
+        )
+        await client.open(client.now_ms() + config.default_api_timeout_ms)
+        client.updater.on_update.append(self._on_metadata)
+        self._driver.start()
+        self._started = True
+
+    async def __aenter__(self) -> Consumer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self, timeout_ms: int = 30_000) -> None:
+        """Commit positions (with `enable_auto_commit`), leave the group and disconnect.
+
+        A rebalance listener is told of what is given up, and may still commit then.
+        """
+        if not self._started or self._is_closing:
+            return
+        self._is_closing = True
+        self._driver.data_arrived.set()  # another task may wait in `poll`
+        try:
+            if self._group is not None:
+                await self._group.close(timeout_ms)
+            elif self._lookup is not None:
+                await self._committer.auto_commit_now(self._client.now_ms() + timeout_ms)
+        finally:
+            self._is_closed = True
+            await self._initializer.close()
+            if self._lookup is not None:
+                await self._committer.close()
+            await self._driver.close()
+            await self._client.close()
+
+    # --- what to read ---------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics, by name or those whose name matches `pattern` as a whole, as a member of the group.
+
+        Replaces an earlier subscription. Partitions come with the next calls of `poll`.
+        """
+        self._require_open()
+        if listener is not None:
+            require_listener(listener)
+        config = self.config
+        if config.group_id is None or self._lookup is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "subscribe needs group_id; use assign without one")
+        if isinstance(topics, str):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topics={topics!r}: give a list of names")
+        exclude_internal = config.exclude_internal_topics
+        subscription = TopicSubscription(topics, pattern, exclude_internal=exclude_internal)
+        if self._group is None:
+            if len(self._assigned):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
+            self._group = GroupCoordinator(
+                self._client, config, self._lookup, self._committer, self._assigned, self._wake_poll
+            )
+        updater = self._client.updater
+        self._subscription = subscription
+        updater.policy.wants_all_topics = subscription.is_pattern
+        self._group.listener = NoListener() if listener is None else listener
+        if subscription.is_pattern:
+            # Joins when the topics of the whole cluster are known.
+            updater.request_update()
+        else:
+            updater.set_topics(set(subscription.topics))
+            self._group.subscribe(subscription.topics)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, or drop what was assigned."""
+        self._require_open()
+        if self._group is not None:
+            group, self._group = self._group, None
+            await group.close(self.config.request_timeout_ms)
+        self._subscription = None
+        self._client.updater.policy.wants_all_topics = False
+        self._assigned.set(())
+
+    def assign(self, partitions: Iterable[TopicPartition | tuple[str, int]]) -> None:
+        """Read exactly these partitions, without a group's help; replaces an earlier assignment."""
+        self._require_open()
+        if self._group is not None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
+        wanted = [_topic_partition(given) for given in partitions]
+        self._assigned.set(wanted)
+        self._client.updater.set_topics({tp.topic for tp in wanted})
+        self._driver.wake()
+
+    def assignment(self) -> tuple[TopicPartition, ...]:
+        """The partitions that are read now."""
+        return self._assigned.topic_partitions
+
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to, by name or by pattern."""
+        return frozenset() if self._subscription is None else self._subscription.topics
+
+    async def partitions_for(self, topic: str) -> tuple[int, ...]:
+        """The partitions of `topic`; awaits its metadata."""
+        self._require_usable()
+        await self._client.updater.ensure_topic(topic, self._deadline_ms())
+        return tuple(self._client.metadata.topics[topic].partitions)
+
+    # --- reading --------------------------------------------------------------------------
+
+    async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> Records:
+        """Records that are there, waiting at most `timeout_ms` for the first; empty when none came.
+
+        At most `max_records` (else `max_poll_records`), each partition's in offset order.
+        """
+        self._require_reading()
+        limit = self.config.max_poll_records if max_records is None else max_records
+        deadline_ms = self._client.now_ms() + timeout_ms
+        while True:
+            self._driver.data_arrived.clear()
+            await self._advance()
+            records = self._handed_out.rest(limit)
+            if not records:
+                records = {state.topic_partition: taken for state, taken in self._fetcher.take(limit)}
+            if records:
+                self._driver.wake()
+                return records
+            left_ms = deadline_ms - self._client.now_ms()
+            if left_ms <= 0:
+                return {}
+            await self._wait_for_data(left_ms)
+
+    async def getone(self, timeout_ms: int | None = None) -> ConsumerRecord | None:
+        """The next record; None when none came within `timeout_ms` (None: wait for ever)."""
+        deadline_ms = None if timeout_ms is None else self._client.now_ms() + timeout_ms
+        while True:
+            self._require_reading()
+            record = self._handed_out.next()
+            if record is not None:
+                return record
+            self._driver.data_arrived.clear()
+            await self._advance()
+            taken = self._fetcher.take(self.config.max_poll_records)
+            if taken:
+                self._handed_out.add(taken)
+                self._driver.wake()
+                continue
+            left_ms = 1_000 if deadline_ms is None else deadline_ms - self._client.now_ms()
+            if left_ms <= 0:
+                return None
+            await self._wait_for_data(left_ms)
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[ConsumerRecord]:
+        self._require_reading()
+        while True:
+            try:
+                record = await self.getone()
+            except KafkaError:
+                if self._is_closing:
+                    return  # by another task, while this one waited
+                raise
+            while record is not None:
+                yield record
+                # Records at hand need no awaiting; group work waits until they are through.
+                record = None if self._is_closing else self._handed_out.next()
+
+    # --- commits --------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commit `offsets` (the next offset to read each), or the positions of everything handed out.
+
+        Errors: see `OffsetCommitter.commit`.
+        """
+        committer = self._require_committer()
+        await committer.commit(self._to_commit(offsets), self._deadline_ms(timeout_ms))
+
+    def commit_async(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None
+    ) -> asyncio.Task[None]:
+        """Begin a commit; the task ends when it is done, or with its error."""
+        committer = self._require_committer()
+        return asyncio.create_task(committer.commit(self._to_commit(offsets), self._deadline_ms()))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed for each partition; None where it has nothing.
+
+        Waits for the end of transactions that commit offsets of them (KIP-447).
+        """
+        self._require_committer()
+        assert self._lookup is not None
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        deadline_ms = self._deadline_ms(timeout_ms)
+        found = await fetch_committed(self._client, self._lookup, wanted, deadline_ms, require_stable=True)
+        return {partition: found.get(partition) for partition in wanted}
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """In whose name a producer commits what this consumer has read (KIP-447).
+
+        Ask for it after the records were polled: a rebalance since then makes the commit fail.
+        KafkaError(UNKNOWN_MEMBER_ID) while a consumer that has subscribed is no member.
+        """
+        return self._require_committer().group_metadata()
+
+    # --- inside ---------------------------------------------------------------------------
+
+    async def _advance(self) -> None:
+        """Group work and positions of new partitions; every reading call begins with it."""
+        if self._group is not None:
+            await self._group.advance()
+        elif self._lookup is not None and len(self._assigned):
+            self._committer.auto_commit_if_due()
+        self._initializer.advance()
+
+    def _require_reading(self) -> None:
+        self._require_open()
+        if self._group is None and not len(self._assigned):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "nothing to read: call subscribe or assign first")
+
+    def _on_metadata(self) -> None:
+        subscription, group = self._subscription, self._group
+        if subscription is None or group is None or not subscription.match(self._client.metadata):
+            return
+        # A pattern that matches nothing gives up what an earlier one matched, but joins no group for nothing.
+        if subscription.topics or group.is_subscribed:
+            group.subscribe(subscription.topics)
+            self._wake_poll()
+
+    def _to_commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        if offsets is None:
+            return self._handed_out.positions()
+        return {_topic_partition(partition): _to_commit(partition, at) for partition, at in offsets.items()}
+
+    def _require_committer(self) -> OffsetCommitter:
+        self._require_usable()
+        if self._lookup is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "commits need group_id")
+        return self._committer

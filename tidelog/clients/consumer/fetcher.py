@@ -1,0 +1,354 @@
+"""What to fetch from whom, and what to make of the answers.
+
+Pure. One fetch is on its way per broker. A partition is asked for while it is FETCHING, not paused,
+and fewer than two fetched ranges of it wait to be taken: so the next range is on its way while the
+application works on the last.
+
+Bounds: fetching stops while `fetch_max_bytes` or more are buffered.
+
+Source: KIP-227 (sessions), KIP-320 (epochs), KIP-392 (preferred replica), KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from uuid import UUID
+
+from tidelog.clients.config.client_config import ConsumerConfig
+from tidelog.clients.consumer.consumer_types import ConsumerRecord
+from tidelog.clients.consumer.fetch_session import FetchSession, SessionPartition, SessionRequest
+from tidelog.clients.consumer.fetched_data import FetchedData
+from tidelog.clients.consumer.partition_state import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    AssignedPartitions,
+    FetchState,
+    PartitionState,
+)
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress, ClusterMetadata
+from tidelog.clients.transport.backoff import ExponentialBackoff, RandomSource
+from tidelog.clients.transport.failures import STALE_METADATA, failure, known_code
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from tidelog.protocol.schema import ZERO_UUID
+
+_log = logging.getLogger("tidelog.clients.consumer.consumer")
+_CONSUMER_REPLICA_ID = -1
+_BUFFERED_RANGES_MAX = 2
+_HIGHEST_VERSION_BY_NAME = 12
+_HARMLESS = frozenset(
+    {ErrorCode.OFFSET_NOT_AVAILABLE, ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR}
+)
+
+
+class Fetcher:
+    """Plans fetches for the assigned partitions and buffers what they bring."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        assigned: AssignedPartitions,
+        metadata: ClusterMetadata,
+        rng: RandomSource,
+    ) -> None:
+        self._config = config
+        self._assigned = assigned
+        self._metadata = metadata
+        self._rng = rng
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._sessions: dict[BrokerId, FetchSession] = {}
+        self._pending: set[BrokerId] = set()
+
+    # --- asking ---------------------------------------------------------------------------
+
+    @property
+    def reset_timestamp(self) -> int | None:
+        """What `auto_offset_reset` stands for in ListOffsets; None when it is "none"."""
+        policy = self._config.auto_offset_reset
+        if policy == "none":
+            return None
+        return EARLIEST_TIMESTAMP if policy == "earliest" else LATEST_TIMESTAMP
+
+    def plan(self, now_ms: int) -> dict[BrokerId, list[PartitionState]]:
+        """What to fetch now, by broker; brokers with a fetch on its way are left out."""
+        plan: dict[BrokerId, list[PartitionState]] = {}
+        buffered_bytes = 0
+        for state in self._assigned:
+            if state.buffered and not state.paused:
+                buffered_bytes += sum(data.size_bytes for data in state.buffered)
+            if not state.is_fetchable or state.error is not None or state.retry_at_ms > now_ms:
+                continue
+            if len(state.buffered) >= _BUFFERED_RANGES_MAX:
+                continue
+            node_id = self._node_for(state, now_ms)
+            if node_id is not None and node_id not in self._pending:
+                plan.setdefault(node_id, []).append(state)
+        return plan if buffered_bytes < max(1, self._config.fetch_max_bytes) else {}
+
+    def has_unknown_leader(self) -> bool:
+        """Whether a partition cannot be fetched because its leader is not known."""
+        leader = self._metadata.leader
+        return any(leader(state.topic_partition) is None for state in self._assigned)
+
+    def next_retry_ms(self, now_ms: int) -> int | None:
+        """How long until a partition that backs off may be asked for again."""
+        waits = [state.retry_at_ms - now_ms for state in self._assigned if state.retry_at_ms > now_ms]
+        return min(waits, default=None)
+
+    def request(self, node_id: BrokerId, states: Iterable[PartitionState]) -> tuple[FetchRequest, int | None]:
+        """The request to one broker and the highest version it may have (None: any)."""
+        wanted: dict[TopicPartition, SessionPartition] = {}
+        for state in states:
+            position = state.next_fetch
+            wanted[state.topic_partition] = SessionPartition(
+                self._metadata.topic_id(state.topic_partition.topic),
+                position.offset,
+                position.leader_epoch,
+                self._config.max_partition_fetch_bytes,
+            )
+        by_topic_id = all(partition.topic_id != ZERO_UUID for partition in wanted.values())
+        session = self._sessions.setdefault(node_id, FetchSession())
+        request = self._request(session.build(wanted, by_topic_id=by_topic_id))
+        self._pending.add(node_id)
+        return request, None if by_topic_id else _HIGHEST_VERSION_BY_NAME
+
+    def closing_requests(self) -> dict[BrokerId, FetchRequest]:
+        """Requests that end every open session."""
+        requests = {}
+        for node_id, session in self._sessions.items():
+            closing = session.close()
+            if closing is not None:
+                requests[node_id] = self._request(closing)
+        return requests
+
+    def _request(self, session: SessionRequest) -> FetchRequest:
+        config = self._config
+        is_closing = session.epoch < 0
+        return FetchRequest(
+            replica_id=_CONSUMER_REPLICA_ID,
+            max_wait_ms=0 if is_closing else config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=int(config.read_committed),
+            session_id=session.session_id,
+            session_epoch=session.epoch,
+            topics=_fetch_topics(session),
+            forgotten_topics_data=_forgotten_topics(session),
+            rack_id=config.client_rack,
+        )
+
+    def _node_for(self, state: PartitionState, now_ms: int) -> BrokerId | None:
+        replica = state.preferred_replica
+        if replica is not None:
+            if now_ms < state.preferred_until_ms and replica in self._metadata.brokers:
+                return replica
+            state.preferred_replica = None
+        return self._metadata.leader(state.topic_partition)
+
+    # --- answers --------------------------------------------------------------------------
+
+    def failed(self, node_id: BrokerId, now_ms: int) -> None:
+        """The request to this broker got no answer."""
+        self._pending.discard(node_id)
+        session = self._sessions.get(node_id)
+        if session is not None:
+            session.failed(ErrorCode.NETWORK_EXCEPTION)
+            self._back_off(session.partitions, now_ms)
+
+    def answered(self, node_id: BrokerId, response: FetchResponse, now_ms: int) -> bool:
+        """Take in an answer; True when it says that our metadata is stale."""
+        self._pending.discard(node_id)
+        session = self._sessions[node_id]
+        if response.error_code != ErrorCode.NONE:
+            code = known_code(response.error_code)
+            _log.info("fetch session with broker %d: %s", node_id, code.name)
+            session.failed(code)
+            return code in (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, ErrorCode.UNKNOWN_TOPIC_ID)
+        session.answered(response.session_id)
+        names = {partition.topic_id: name.topic for name, partition in session.partitions.items()}
+        endpoints = [
+            BrokerAddress(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
+        ]
+        stale = False
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                topic_partition = TopicPartition(name, data.partition_index)
+                asked = session.partitions.get(topic_partition)
+                state = self._assigned.get(topic_partition)
+                if asked is None or state is None or not self._is_current(state, asked):
+                    continue
+                stale |= self._take_in(node_id, state, asked, data, endpoints, now_ms)
+        return stale
+
+    @staticmethod
+    def _is_current(state: PartitionState, asked: SessionPartition) -> bool:
+        """Whether the partition still stands where it stood when the request was made."""
+        return state.state is FetchState.FETCHING and state.next_fetch.offset == asked.fetch_offset
+
+    def _take_in(
+        self,
+        node_id: BrokerId,
+        state: PartitionState,
+        asked: SessionPartition,
+        data: PartitionData,
+        endpoints: list[BrokerAddress],
+        now_ms: int,
+    ) -> bool:
+        code = known_code(data.error_code)
+        if code is ErrorCode.NONE:
+            self._buffer(state, asked, data, now_ms)
+            return False
+        state.retry_at_ms = now_ms + self._backoff.delay_ms(0, self._rng)
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range(node_id, state, asked)
+        elif code in STALE_METADATA or code in _HARMLESS:
+            leader = data.current_leader
+            if leader.leader_id >= 0:
+                hint = (leader.leader_id, leader.leader_epoch)
+                if self._metadata.update_leader(state.topic_partition, *hint, endpoints):
+                    state.leader_changed(leader.leader_epoch)
+                    state.retry_at_ms = 0
+            state.preferred_replica = None
+            return True
+        else:
+            state.error = failure(data.error_code, f"fetch of {state.topic_partition}")
+        return False
+
+    def _buffer(
+        self, state: PartitionState, asked: SessionPartition, data: PartitionData, now_ms: int
+    ) -> None:
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        state.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            state.preferred_replica = data.preferred_read_replica
+            state.preferred_until_ms = now_ms + self._config.metadata_max_age_ms
+        if not data.records:
+            return
+        aborted = None
+        if self._config.read_committed:
+            aborted = [(entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ()]
+        try:
+            fetched = FetchedData(
+                state.topic_partition,
+                data.records,
+                asked.fetch_offset,
+                state.next_fetch.offset_epoch,
+                aborted=aborted,
+                check_crcs=self._config.check_crcs,
+                max_decompressed_bytes=self._config.max_decompressed_bytes,
+            )
+        except KafkaError as error:
+            state.error = error
+            return
+        if not fetched.is_drained:
+            state.buffered.append(fetched)
+
+    def _out_of_range(self, node_id: BrokerId, state: PartitionState, asked: SessionPartition) -> None:
+        if state.preferred_replica == node_id:
+            # Only the leader's word counts; a follower may lag behind (KIP-392).
+            state.preferred_replica = None
+            state.retry_at_ms = 0
+            return
+        if state.buffered:
+            # Reset once the application has what is fetched already.
+            return
+        timestamp = self.reset_timestamp
+        if timestamp is None:
+            text = (
+                f"offset {asked.fetch_offset} of {state.topic_partition} is out of range"
+                ' and auto_offset_reset is "none"'
+            )
+            state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, text)
+            return
+        _log.info("offset %d of %s is out of range, resetting", asked.fetch_offset, state.topic_partition)
+        state.await_reset(timestamp)
+
+    def _back_off(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
+        until_ms = now_ms + self._backoff.delay_ms(0, self._rng)
+        for topic_partition in topic_partitions:
+            state = self._assigned.get(topic_partition)
+            if state is not None:
+                state.retry_at_ms = until_ms
+
+    # --- handing out ----------------------------------------------------------------------
+
+    def take(self, max_records: int) -> list[tuple[PartitionState, list[ConsumerRecord]]]:
+        """Buffered records, at most `max_records`, and the position moved behind them.
+
+        A partition's error is raised once, by a call that has no records to hand out.
+        """
+        result: list[tuple[PartitionState, list[ConsumerRecord]]] = []
+        failed: PartitionState | None = None
+        room = max_records
+        for state in self._assigned:
+            if room <= 0:
+                break
+            if state.paused:
+                continue
+            records = self._take_from(state, room) if state.is_fetchable else []
+            if records:
+                room -= len(records)
+                result.append((state, records))
+            elif state.error is not None and failed is None:
+                failed = state
+        if failed is not None and failed.error is not None and not result:
+            error, failed.error = failed.error, None
+            raise error
+        for state, _ in result:
+            self._assigned.move_to_end(state.topic_partition)
+        return result
+
+    def _take_from(self, state: PartitionState, room: int) -> list[ConsumerRecord]:
+        records: list[ConsumerRecord] = []
+        while state.buffered and room > 0:
+            data = state.buffered[0]
+            try:
+                taken = data.take(room)
+            except KafkaError as error:
+                # Stay in front of the damage: what was taken before it is good.
+                state.buffered.clear()
+                state.error = error
+                break
+            state.advance(*data.consumed)
+            room -= len(taken)
+            records = records + taken if records else taken
+            if data.is_drained:
+                state.buffered.popleft()
+        return records
+
+
+def _fetch_topics(session: SessionRequest) -> tuple[FetchTopic, ...]:
+    by_topic: dict[tuple[str, UUID], list[FetchPartition]] = {}
+    for (topic, partition), asked in session.to_send.items():
+        entry = FetchPartition(
+            partition=partition,
+            current_leader_epoch=asked.current_leader_epoch,
+            fetch_offset=asked.fetch_offset,
+            partition_max_bytes=asked.max_bytes,
+        )
+        by_topic.setdefault((topic, asked.topic_id), []).append(entry)
+    return tuple(
+        FetchTopic(topic=topic, topic_id=topic_id, partitions=tuple(entries))
+        for (topic, topic_id), entries in by_topic.items()
+    )
+
+
+def _forgotten_topics(session: SessionRequest) -> tuple[ForgottenTopic, ...]:
+    by_topic: dict[tuple[str, UUID], list[int]] = {}
+    for (topic, partition), topic_id in session.forgotten.items():
+        by_topic.setdefault((topic, topic_id), []).append(partition)
+    return tuple(
+        ForgottenTopic(topic=topic, topic_id=topic_id, partitions=tuple(partitions))
+        for (topic, topic_id), partitions in by_topic.items()
+    )

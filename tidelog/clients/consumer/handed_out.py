@@ -1,0 +1,101 @@
+"""How far records have been handed out to the application, also when they are handed out one by one.
+
+Pure. The fetcher moves a partition's position behind every record it gives; of records that are kept
+here to be handed out singly, the position that counts (for commits and `position`) is the next one's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from tidelog.clients.consumer.consumer_types import ConsumerRecord, FetchPosition, OffsetAndMetadata
+from tidelog.clients.consumer.partition_state import AssignedPartitions, FetchState, PartitionState
+from tidelog.protocol.ids import TopicPartition
+
+
+class _Chunk:
+    """Records of one partition; `at` is the next to hand out."""
+
+    __slots__ = ("at", "generation", "records", "state")
+
+    def __init__(self, state: PartitionState, records: list[ConsumerRecord]) -> None:
+        self.state = state
+        self.generation = state.generation
+        self.records = records
+        self.at = 0
+
+
+class HandedOut:
+    """Records taken from the fetcher and not yet handed out, and the positions that follow from them.
+
+    A chunk whose partition was revoked, reset or sought since counts no more; one of a paused
+    partition waits.
+    """
+
+    def __init__(self, assigned: AssignedPartitions) -> None:
+        self._assigned = assigned
+        self._chunks: deque[_Chunk] = deque()
+
+    def add(self, taken: Iterable[tuple[PartitionState, list[ConsumerRecord]]]) -> None:
+        """Keep records to hand out one by one."""
+        self._chunks.extend(_Chunk(state, records) for state, records in taken)
+
+    def next(self) -> ConsumerRecord | None:
+        """Hand out one record; None when there is none."""
+        for _ in range(len(self._chunks)):
+            chunk = self._chunks[0]
+            if not self._counts(chunk):
+                self._chunks.popleft()
+            elif chunk.state.paused:
+                self._chunks.rotate(-1)
+            else:
+                record = chunk.records[chunk.at]
+                chunk.at += 1
+                if chunk.at == len(chunk.records):
+                    self._chunks.popleft()
+                return record
+        return None
+
+    def rest(self, max_records: int) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Hand out what is kept, at most `max_records`."""
+        result: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for _ in range(len(self._chunks)):
+            chunk = self._chunks[0]
+            if not self._counts(chunk):
+                self._chunks.popleft()
+            elif chunk.state.paused:
+                self._chunks.rotate(-1)
+            elif max_records > 0:
+                records = chunk.records[chunk.at : chunk.at + max_records]
+                chunk.at += len(records)
+                max_records -= len(records)
+                result.setdefault(chunk.state.topic_partition, []).extend(records)
+                if chunk.at == len(chunk.records):
+                    self._chunks.popleft()
+        return result
+
+    def position(self, state: PartitionState) -> FetchPosition:
+        """The position behind what was handed out of one partition that has one."""
+        assert state.position is not None
+        for chunk in self._chunks:
+            if chunk.state is state and self._counts(chunk):
+                following = chunk.records[chunk.at]
+                return FetchPosition(following.offset, following.leader_epoch, state.position.leader_epoch)
+        return state.position
+
+    def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit: the positions of all assigned partitions that have one."""
+        result = {}
+        for state in self._assigned:
+            if state.position is not None and state.state in (
+                FetchState.FETCHING,
+                FetchState.AWAIT_VALIDATION,
+            ):
+                at = self.position(state)
+                result[state.topic_partition] = OffsetAndMetadata(at.offset, "", at.offset_epoch)
+        return result
+
+    def _counts(self, chunk: _Chunk) -> bool:
+        state = chunk.state
+        return chunk.generation == state.generation and self._assigned.get(state.topic_partition) is state

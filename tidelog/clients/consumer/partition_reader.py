@@ -1,0 +1,317 @@
+"""Reads one range of one partition, without a group and without keeping positions anywhere (shell).
+
+    reader = PartitionReader("localhost:9092", TopicPartition("tides", 3), start_offset=100, end_offset=200)
+    async with reader:
+        async for record in reader.records():
+            ...
+
+The next fetch is on its way while the last one is worked on. `batches` yields the bytes as they are
+in the log, for those who decode in bulk.
+
+With `client_rack` the leader may name a replica that is nearer (KIP-392), which is then asked. Once that one
+does not give what there is, the leader is asked for the rest, and not told the rack again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from tidelog.clients.config.client_config import ConsumerConfig, make_config
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.consumer.consumer_types import ConsumerRecord
+from tidelog.clients.consumer.fetched_data import FetchedData
+from tidelog.clients.consumer.offset_questions import OffsetsByTimestamp
+from tidelog.clients.consumer.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.transport.connection import Authenticator
+from tidelog.clients.transport.failures import STALE_METADATA, failure
+from tidelog.clients.transport.leader_requests import ask_leaders
+from tidelog.protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, Offset, ProducerId, TopicPartition
+from tidelog.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from tidelog.protocol.schema import ZERO_UUID
+
+_NO_SESSION_EPOCH = -1
+_HIGHEST_VERSION_BY_NAME = 12
+
+
+class RawBatch(NamedTuple):
+    """One record batch as it stands in the log, control batches included."""
+
+    header: BatchHeader
+    data: memoryview
+
+
+class FetchedRange(NamedTuple):
+    """What one fetch brought: batches, of which the first may begin before and the last be cut off.
+
+    `aborted`: producer id and first offset of the aborted transactions in it; None with read_uncommitted.
+    """
+
+    records: memoryview
+    aborted: tuple[tuple[ProducerId, Offset], ...] | None
+
+
+class PartitionReader:
+    """Reads `start_offset` (None: the first there is) up to and without `end_offset`.
+
+    `end_offset` None is the end of the partition when reading begins (read_committed: the last stable
+    offset). Options are those of `ConsumerConfig`.
+    Errors: KafkaError(OFFSET_OUT_OF_RANGE) when the range is not (or no more) in the log; errors that may
+    pass are retried until `default_api_timeout_ms` have gone by without progress.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        topic_partition: TopicPartition | tuple[str, int],
+        *,
+        start_offset: Offset | None = None,
+        end_offset: Offset | None = None,
+        environment: Environment | None = None,
+        authenticator: Authenticator | None = None,
+        **options: Any,
+    ) -> None:
+        self.config = make_config(ConsumerConfig, {"bootstrap_servers": bootstrap_servers, **options})
+        self.topic_partition = TopicPartition(*topic_partition)
+        self._start_offset = start_offset
+        self._end_offset = end_offset
+        self._environment = environment
+        self._authenticator = authenticator
+        self._ahead: asyncio.Task[PartitionData] | None = None
+        self._rack = self.config.client_rack
+        self._near: BrokerId | None = None
+
+    async def __aenter__(self) -> PartitionReader:
+        self._client = ClientBase(
+            self.config,
+            self._environment,
+            self._authenticator,
+            allow_auto_topic_creation=False,
+            max_idle_ms=None,
+        )
+        await self._client.open(self._deadline_ms())
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stop_fetching_ahead()
+        await self._client.close()
+
+    async def range(self) -> tuple[Offset, Offset]:
+        """The first offset and the end (exclusive) that will be read."""
+        start, end = self._start_offset, self._end_offset
+        if start is None:
+            start = self._start_offset = await self._offset_of(EARLIEST_TIMESTAMP)
+        if end is None:
+            end = self._end_offset = await self._offset_of(LATEST_TIMESTAMP)
+        return start, end
+
+    async def log_start_offset(self) -> Offset:
+        """The first offset that the partition has now, whatever range was asked for."""
+        return await self._offset_of(EARLIEST_TIMESTAMP)
+
+    async def log_end_offset(self) -> Offset:
+        """The end of the partition now (read_committed: the last stable offset), whatever was asked for."""
+        return await self._offset_of(LATEST_TIMESTAMP)
+
+    async def batches(self) -> AsyncIterator[RawBatch]:
+        """Every batch that has offsets in the range; the first and the last may reach beyond it."""
+        start, end = await self.range()
+        async for fetch_offset, data in self._fetches(start, end):
+            assert data.records is not None
+            records = memoryview(data.records)
+            for position, header in self._whole_batches(records, fetch_offset):
+                if header.base_offset >= end:
+                    return
+                yield RawBatch(header, records[position : position + header.size_bytes])
+
+    async def fetched_ranges(self) -> AsyncIterator[FetchedRange]:
+        """What the fetches of the range bring, for those who decode in bulk."""
+        start, end = await self.range()
+        async for _, data in self._fetches(start, end):
+            assert data.records is not None
+            yield FetchedRange(memoryview(data.records), self._aborted(data))
+
+    async def records(self) -> AsyncIterator[ConsumerRecord]:
+        """Every record in the range; with read_committed without those of aborted transactions."""
+        start, end = await self.range()
+        async for fetch_offset, data in self._fetches(start, end):
+            fetched = self._fetched(data, fetch_offset)
+            while not fetched.is_drained:
+                for record in fetched.take(self.config.max_poll_records):
+                    if record.offset >= end:
+                        return
+                    yield record
+
+    # --- inside ---------------------------------------------------------------------------
+
+    async def _fetches(self, start: Offset, end: Offset) -> AsyncIterator[tuple[Offset, PartitionData]]:
+        """Answers with records, each with the offset that was asked for."""
+        offset = start
+        await self._stop_fetching_ahead()
+        while offset < end:
+            task = self._ahead or asyncio.create_task(self._fetch(offset))
+            self._ahead = task
+            data = await task
+            self._ahead = None
+            next_offset = self._next_offset(data, offset)
+            if next_offset < end:
+                self._ahead = asyncio.create_task(self._fetch(next_offset))
+            yield offset, data
+            offset = next_offset
+
+    def _next_offset(self, data: PartitionData, fetch_offset: Offset) -> Offset:
+        assert data.records is not None
+        *_, (_, last) = self._whole_batches(memoryview(data.records), fetch_offset)
+        return last.next_offset
+
+    def _whole_batches(self, records: memoryview, fetch_offset: Offset) -> list[tuple[int, BatchHeader]]:
+        batches: list[tuple[int, BatchHeader]] = []
+        position = 0
+        try:
+            while len(records) - position >= BATCH_OVERHEAD:
+                header = read_header(records, position)
+                if position + header.size_bytes > len(records):
+                    break
+                if header.last_offset >= fetch_offset:
+                    if self.config.check_crcs and not crc_is_valid(records, position, header):
+                        raise DecodeError(
+                            f"checksum of the batch at offset {header.base_offset} does not hold"
+                        )
+                    batches.append((position, header))
+                position += header.size_bytes
+        except DecodeError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from error
+        if not batches:
+            text = f"{self.topic_partition}: no whole batch at offset {fetch_offset}"
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
+        return batches
+
+    def _fetched(self, data: PartitionData, fetch_offset: Offset) -> FetchedData:
+        assert data.records is not None
+        return FetchedData(
+            self.topic_partition,
+            data.records,
+            fetch_offset,
+            NO_LEADER_EPOCH,
+            aborted=self._aborted(data),
+            check_crcs=False,  # `_whole_batches` has checked them
+            max_decompressed_bytes=self.config.max_decompressed_bytes,
+        )
+
+    def _aborted(self, data: PartitionData) -> tuple[tuple[ProducerId, Offset], ...] | None:
+        if not self.config.read_committed:
+            return None
+        return tuple((entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ())
+
+    async def _fetch(self, offset: Offset) -> PartitionData:
+        """The answer for `offset` once it has records; retries errors that may pass."""
+        deadline_ms = self._deadline_ms()
+        attempt = 0
+        while True:
+            try:
+                data = await self._fetch_once(offset, deadline_ms)
+                if data.records:
+                    return data
+                if self._near is not None:
+                    self._ask_leader_alone()
+                elif self._rack and data.preferred_read_replica >= 0:
+                    self._near = BrokerId(data.preferred_read_replica)
+                if self._client.now_ms() >= deadline_ms:
+                    text = f"{self.topic_partition} has nothing at offset {offset} to go on with"
+                    raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, text)
+                continue
+            except KafkaError as error:
+                if self._near is not None:
+                    # Only the leader's word counts: a follower may lag behind, or be gone.
+                    self._ask_leader_alone()
+                    continue
+                delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
+                # The second is what brokers say when remote storage fails them or too many reads wait.
+                may_pass = error.code.retriable or error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+                if not may_pass or self._client.now_ms() + delay_ms >= deadline_ms:
+                    raise
+                if error.code in STALE_METADATA:
+                    self._client.updater.request_update()
+            await asyncio.sleep(delay_ms / 1000)
+            attempt += 1
+
+    def _ask_leader_alone(self) -> None:
+        self._near = None
+        self._rack = ""
+
+    async def _fetch_once(self, offset: Offset, deadline_ms: int) -> PartitionData:
+        client, config = self._client, self.config
+        topic, number = self.topic_partition
+        await client.updater.ensure_topic(topic, deadline_ms)
+        leader = client.metadata.leader(self.topic_partition)
+        if leader is None:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.topic_partition} has no leader")
+        partition = FetchPartition(
+            partition=number,
+            current_leader_epoch=client.metadata.leader_epoch(self.topic_partition),
+            fetch_offset=offset,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+        )
+        topic_id = client.metadata.topic_id(topic)
+        request = FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=int(config.read_committed),
+            session_epoch=_NO_SESSION_EPOCH,
+            topics=(FetchTopic(topic=topic, topic_id=topic_id, partitions=(partition,)),),
+            rack_id=self._rack,
+        )
+        response = await client.network.request(
+            leader if self._near is None or self._near not in client.metadata.brokers else self._near,
+            request,
+            FetchResponse,
+            timeout_ms=config.request_timeout_ms + config.fetch_max_wait_ms,
+            highest_version=_HIGHEST_VERSION_BY_NAME if topic_id == ZERO_UUID else None,
+        )
+        subject = f"fetch of {self.topic_partition} at offset {offset}"
+        if response.error_code != ErrorCode.NONE:
+            raise failure(response.error_code, subject)
+        for answer in response.responses:
+            for data in answer.partitions:
+                if data.error_code != ErrorCode.NONE:
+                    raise failure(data.error_code, subject)
+                return data
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{subject}: the answer is empty")
+
+    async def _offset_of(self, timestamp: int) -> Offset:
+        asked = {self.topic_partition: timestamp}
+        question = OffsetsByTimestamp(
+            asked,
+            self._client.metadata,
+            read_committed=self.config.read_committed,
+            timeout_ms=self.config.request_timeout_ms,
+        )
+        answers = await ask_leaders(self._client, asked, question, self._deadline_ms())
+        answers.raise_first()
+        return answers.results[self.topic_partition].offset
+
+    async def _stop_fetching_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.wait({self._ahead})
+            self._ahead = None
+
+    def _deadline_ms(self) -> int:
+        return self._client.now_ms() + self.config.default_api_timeout_ms

@@ -1,0 +1,54 @@
+"""Which topics a consumer wants: by name, or by a pattern that also catches topics yet to come."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
+from tidelog.clients.metadata.topic_names import require_topic_name
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+
+class TopicSubscription:
+    """Topics by name, or those whose whole name matches `pattern`; exactly one of the two."""
+
+    def __init__(
+        self, topics: Iterable[str], pattern: str | re.Pattern[str] | None, *, exclude_internal: bool
+    ) -> None:
+        if isinstance(topics, str):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topics={topics!r}: give a list of names")
+        self.topics = frozenset(topics)
+        for topic in self.topics:
+            require_topic_name(topic)
+        self._pattern = None if pattern is None else _compiled(pattern)
+        self._exclude_internal = exclude_internal
+        self._is_matched = False
+        if bool(self.topics) == (self._pattern is not None):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe needs either topics or a pattern")
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether all topics of the cluster have to be looked at."""
+        return self._pattern is not None
+
+    def match(self, metadata: ClusterMetadata) -> bool:
+        """Match the pattern against the topics that exist; True when the outcome is new."""
+        if self._pattern is None or not metadata.is_whole:
+            return False
+        before = self.topics if self._is_matched else None
+        self.topics = frozenset(
+            name
+            for name, topic in metadata.topics.items()
+            if self._pattern.fullmatch(name) and not (topic.is_internal and self._exclude_internal)
+        )
+        self._is_matched = True
+        return self.topics != before
+
+
+def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        text = f"pattern={pattern!r} is no regular expression: {error}"
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error

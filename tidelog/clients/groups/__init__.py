@@ -1,0 +1,1 @@
+"""Membership in a consumer group, assignment and committed offsets."""

@@ -1,0 +1,112 @@
+"""Sticky: as balanced as possible first, then as few movements as possible (KIP-54).
+
+Members report what they owned as user data, because they give up everything before they join:
+
+| version | fields |
+|---------|--------|
+| 0       | array of (topic string, array of int32 partition) |
+| 1       | the same, then generation int32 |
+
+The user data carries no version number: what is too short for 1 is read as 0.
+
+Source: StickyAssignor and AbstractStickyAssignor of Apache Kafka, without rack matching (KIP-881).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+from tidelog.clients.groups.assignors.protocol import partitions_by_topic
+from tidelog.clients.groups.assignors.sticky_claims import Claim, Ownership, settle
+from tidelog.clients.groups.assignors.sticky_equal import assign_equally
+from tidelog.clients.groups.assignors.sticky_general import GeneralAssignment
+from tidelog.clients.groups.assignors.subscription import (
+    NO_GENERATION,
+    RebalanceProtocol,
+    Subscription,
+    subscribed_topics,
+)
+from tidelog.protocol.codec import decode_prefix, encode
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.schema import Array, Int32, Message, String, Struct, Versions, versions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StickyTopic(Struct):
+    """One entry of `previous_assignment` of `StickyUserData`."""
+
+    topic: Annotated[str, String("0+")] = ""
+    partitions: Annotated[tuple[int, ...], Array(Int32, "0+")] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StickyUserData(Message):
+    """The user data of the sticky assignor, versions 0-1."""
+
+    valid_versions: ClassVar[Versions] = versions("0-1")
+    flexible_versions: ClassVar[Versions] = versions("none")
+
+    previous_assignment: Annotated[tuple[StickyTopic, ...], Array(StickyTopic, "0+")] = ()
+    generation: Annotated[int, Int32("1+", ignorable=True)] = NO_GENERATION
+
+
+class StickyAssignor:
+    """Balanced assignment that moves as little as it can."""
+
+    name = "sticky"
+    rebalance_protocol = RebalanceProtocol.EAGER
+
+    def user_data(self, assigned: Sequence[TopicPartition] | None, generation: int) -> bytes | None:
+        """The last assignment and its generation; None before the first one."""
+        if assigned is None:
+            return None
+        topics = tuple(
+            StickyTopic(topic=topic, partitions=tuple(indexes))
+            for topic, indexes in partitions_by_topic(assigned).items()
+        )
+        return encode(StickyUserData(previous_assignment=topics, generation=generation), 1)
+
+    def assign(
+        self, cluster: Mapping[str, int], members: Mapping[str, Subscription]
+    ) -> dict[str, list[TopicPartition]]:
+        """Partitions for every member."""
+        claims = {
+            member_id: claim_from_user_data(subscription.user_data)
+            for member_id, subscription in members.items()
+        }
+        return assign_sticky(cluster, members, claims)[0]
+
+
+def claim_from_user_data(user_data: bytes | None) -> Claim:
+    """What a member claims by its user data; what cannot be read claims nothing."""
+    if not user_data:
+        return Claim()
+    for version in (1, 0):
+        try:
+            data, _ = decode_prefix(StickyUserData, user_data, version, 0)
+        except DecodeError:
+            continue
+        partitions = tuple(
+            TopicPartition(entry.topic, index)
+            for entry in data.previous_assignment
+            for index in entry.partitions
+        )
+        return Claim(partitions=partitions, generation=data.generation)
+    return Claim()
+
+
+def assign_sticky(
+    cluster: Mapping[str, int], members: Mapping[str, Subscription], claims: Mapping[str, Claim]
+) -> tuple[dict[str, list[TopicPartition]], Ownership]:
+    """The balanced assignment, and how the claims of the members were settled."""
+    counts = {topic: cluster[topic] for topic in subscribed_topics(cluster, members)}
+    ownership = settle(counts, members, claims)
+    if not members:
+        return {}, ownership
+    if len({frozenset(subscription.topics) for subscription in members.values()}) == 1:
+        return assign_equally(counts, ownership.owned), ownership
+    general = GeneralAssignment(counts, members, ownership.owned, ownership.runner_up)
+    return general.build(), ownership

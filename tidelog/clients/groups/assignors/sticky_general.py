@@ -1,0 +1,105 @@
+"""Sticky assignment when members subscribe to different topics: greedy, then improved by single moves.
+
+1. Members keep what they owned and still subscribe to.
+2. Each free partition goes to the least loaded subscriber, partitions with few subscribers first.
+3. While some partition's holder has at least two partitions more than another subscriber, the
+   partition moves there: back to its former owner if that helps, else to the least loaded.
+
+Every move lowers the sum of the squared loads, so the third step ends. The result is balanced in
+Kafka's sense: no single move makes two members more equal.
+
+Source: the general algorithm of Apache Kafka's AbstractStickyAssignor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidelog.clients.groups.assignors.subscription import Subscription
+from tidelog.protocol.ids import TopicPartition
+
+
+class GeneralAssignment:
+    """An assignment being built.
+
+    Invariant: `_holder[partition] == member` exactly when `partition in assigned[member]`.
+    """
+
+    def __init__(
+        self,
+        cluster: Mapping[str, int],
+        members: Mapping[str, Subscription],
+        owned: Mapping[str, list[TopicPartition]],
+        former_owners: Mapping[TopicPartition, str],
+    ) -> None:
+        self._subscribers: dict[str, list[str]] = {
+            topic: [member_id for member_id in sorted(members) if topic in members[member_id].topics]
+            for topic in sorted(cluster)
+        }
+        self._partitions = [
+            TopicPartition(topic, index)
+            for topic in sorted(cluster, key=lambda name: (len(self._subscribers[name]), name))
+            for index in range(cluster[topic])
+        ]
+        # Dictionaries stand in for sets that remember their order, so that runs are repeatable.
+        self.assigned: dict[str, dict[TopicPartition, None]] = {
+            member_id: dict.fromkeys(owned[member_id]) for member_id in sorted(members)
+        }
+        self._holder = {partition: member_id for member_id in owned for partition in owned[member_id]}
+        self._former_owners = former_owners
+        self._origin: dict[TopicPartition, str] = {}
+
+    def build(self) -> dict[str, list[TopicPartition]]:
+        """Run the three steps."""
+        fresh = [partition for partition in self._partitions if partition not in self._holder]
+        for partition in fresh:
+            self._put(partition, self._least_loaded(partition.topic))
+        self._origin = dict(self._holder)
+        # What was just handed out moves first: nobody has to give up anything for it.
+        self._balance(fresh)
+        self._balance(self._partitions)
+        return {member_id: list(partitions) for member_id, partitions in self.assigned.items()}
+
+    def _balance(self, movable: list[TopicPartition]) -> None:
+        moved = True
+        while moved:
+            moved = False
+            for partition in movable:
+                moved |= self._improve(partition)
+
+    def _improve(self, partition: TopicPartition) -> bool:
+        """Move `partition`, or one of the same topic in its stead, if that makes loads more equal."""
+        holder = self._holder[partition]
+        former = self._former_owners.get(partition)
+        if former in self._subscribers[partition.topic] and self._is_heavier(holder, former):
+            self._move(partition, former)
+            return True
+        lightest = self._least_loaded(partition.topic)
+        if not self._is_heavier(holder, lightest):
+            return False
+        self._move(self._one_that_came_from(lightest, holder, partition), lightest)
+        return True
+
+    def _is_heavier(self, holder: str, other: str) -> bool:
+        return len(self.assigned[holder]) > len(self.assigned[other]) + 1
+
+    def _least_loaded(self, topic: str) -> str:
+        return min(self._subscribers[topic], key=lambda member_id: len(self.assigned[member_id]))
+
+    def _one_that_came_from(self, origin: str, holder: str, partition: TopicPartition) -> TopicPartition:
+        """A partition of the same topic that moved from `origin` to `holder` returns instead of `partition`.
+
+        Otherwise two members could end up having swapped partitions for nothing.
+        """
+        for held in self.assigned[holder]:
+            if held.topic == partition.topic and self._origin[held] == origin:
+                return held
+        return partition
+
+    def _move(self, partition: TopicPartition, member_id: str) -> None:
+        del self.assigned[self._holder[partition]][partition]
+        self._put(partition, member_id)
+
+    def _put(self, partition: TopicPartition, member_id: str) -> None:
+        self.assigned[member_id][partition] = None
+        self._holder[partition] = member_id

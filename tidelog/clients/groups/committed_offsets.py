@@ -1,0 +1,183 @@
+"""Committing offsets of a group and reading them back (shell), for consumers and admin clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
+from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
+from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.transport.failures import failure, known_code
+from tidelog.clients.transport.leader_requests import partitions_by_topic
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+from tidelog.protocol.registry import ApiKey
+
+_HIGHEST_VERSION_BY_NAME = 9
+_BATCHED_VERSION = 8
+_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+class Committer(NamedTuple):
+    """In whose name offsets are committed; the defaults stand for "no member", as admin tools do."""
+
+    generation: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+async def commit_once(
+    coordinator: CoordinatorLookup,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    committer: Committer,
+    deadline_ms: int,
+) -> dict[TopicPartition, ErrorCode]:
+    """One OffsetCommit; the error code of every partition (NONE where it worked)."""
+    topics = []
+    for topic, numbers in partitions_by_topic(offsets).items():
+        partitions = tuple(
+            OffsetCommitRequestPartition(
+                partition_index=number,
+                committed_offset=offsets[TopicPartition(topic, number)].offset,
+                committed_leader_epoch=offsets[TopicPartition(topic, number)].leader_epoch,
+                committed_metadata=offsets[TopicPartition(topic, number)].metadata,
+            )
+            for number in numbers
+        )
+        topics.append(OffsetCommitRequestTopic(name=topic, partitions=partitions))
+    request = OffsetCommitRequest(
+        group_id=coordinator.key,
+        generation_id_or_member_epoch=committer.generation,
+        member_id=committer.member_id,
+        group_instance_id=committer.group_instance_id,
+        topics=tuple(topics),
+    )
+    response = await coordinator.request(
+        ApiKey.OFFSET_COMMIT,
+        lambda version: request,
+        OffsetCommitResponse,
+        deadline_ms,
+        highest_version=_HIGHEST_VERSION_BY_NAME,
+    )
+    codes = {
+        TopicPartition(topic.name, entry.partition_index): known_code(entry.error_code)
+        for topic in response.topics
+        for entry in topic.partitions
+    }
+    if any(code in _MOVED for code in codes.values()):
+        coordinator.forget()
+    return codes
+
+
+async def fetch_committed(
+    client: ClientBase,
+    coordinator: CoordinatorLookup,
+    topic_partitions: Iterable[TopicPartition] | None,
+    deadline_ms: int,
+    *,
+    require_stable: bool = False,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The committed offsets of these partitions (None: of all); those without one are left out.
+
+    Errors that may pass are retried until `deadline_ms`. `require_stable` waits for offsets of open
+    transactions (KIP-447).
+    """
+    wanted = None if topic_partitions is None else list(topic_partitions)
+    attempt = 0
+    while True:
+        try:
+            return await _fetch_once(coordinator, wanted, deadline_ms, require_stable=require_stable)
+        except KafkaError as error:
+            if not error.code.retriable:
+                raise
+            if error.code in _MOVED:
+                coordinator.forget()
+            delay_ms = client.backoff.delay_ms(attempt, client.environment.rng)
+            if client.now_ms() + delay_ms >= deadline_ms:
+                raise
+        await asyncio.sleep(delay_ms / 1000)
+        attempt += 1
+
+
+async def _fetch_once(
+    coordinator: CoordinatorLookup,
+    topic_partitions: list[TopicPartition] | None,
+    deadline_ms: int,
+    *,
+    require_stable: bool,
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    group_id = coordinator.key
+    grouped = None if topic_partitions is None else partitions_by_topic(topic_partitions)
+
+    def make(version: int) -> OffsetFetchRequest:
+        if version >= _BATCHED_VERSION:
+            many = None if grouped is None else _topics(grouped)
+            group = OffsetFetchRequestGroup(group_id=group_id, topics=many)
+            return OffsetFetchRequest(groups=(group,), require_stable=require_stable)
+        topics = None if grouped is None else _single_group_topics(grouped)
+        stable = require_stable and version >= 7
+        return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=stable)
+
+    response = await coordinator.request(
+        ApiKey.OFFSET_FETCH,
+        make,
+        OffsetFetchResponse,
+        deadline_ms,
+        highest_version=_HIGHEST_VERSION_BY_NAME,
+    )
+    subject = f"committed offsets of group {group_id!r}"
+    group_code = response.groups[0].error_code if response.groups else response.error_code
+    if group_code != ErrorCode.NONE:
+        raise failure(group_code, subject)
+    committed: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic_partition, entry in _entries(response):
+        if entry.error_code != ErrorCode.NONE:
+            raise failure(entry.error_code, f"{subject}, {topic_partition}")
+        if entry.committed_offset >= 0:
+            committed[topic_partition] = OffsetAndMetadata(
+                entry.committed_offset, entry.metadata or "", entry.committed_leader_epoch
+            )
+    return committed
+
+
+def _entries(
+    response: OffsetFetchResponse,
+) -> Iterable[tuple[TopicPartition, OffsetFetchResponsePartition | OffsetFetchResponsePartitions]]:
+    for group in response.groups:
+        for many in group.topics:
+            for one in many.partitions:
+                yield TopicPartition(many.name, one.partition_index), one
+    for topic in response.topics:
+        for entry in topic.partitions:
+            yield TopicPartition(topic.name, entry.partition_index), entry
+
+
+def _topics(grouped: Mapping[str, list[int]]) -> tuple[OffsetFetchRequestTopics, ...]:
+    return tuple(
+        OffsetFetchRequestTopics(name=topic, partition_indexes=tuple(numbers))
+        for topic, numbers in grouped.items()
+    )
+
+
+def _single_group_topics(grouped: Mapping[str, list[int]]) -> tuple[OffsetFetchRequestTopic, ...]:
+    return tuple(
+        OffsetFetchRequestTopic(name=topic, partition_indexes=tuple(numbers))
+        for topic, numbers in grouped.items()
+    )

@@ -1,0 +1,109 @@
+"""Finding the coordinator of a group or a transactional id, and talking to it (shell)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.transport.failures import COORDINATOR_LOST, failure
+from tidelog.clients.transport.network import COORDINATION
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.schema import ApiMessage
+
+_log = logging.getLogger("tidelog.clients.group")
+GROUP_KEY_TYPE = 0
+TRANSACTION_KEY_TYPE = 1
+_BATCHED_VERSION = 4
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+
+
+class CoordinatorLookup:
+    """The coordinator of a group or transactional id; looked up when needed, forgotten when it errs."""
+
+    def __init__(self, client: ClientBase, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
+        self.key = key
+        self.node_id: BrokerId | None = None
+        self._client = client
+        self._key_type = key_type
+        kind = "group" if key_type == GROUP_KEY_TYPE else "transactional id"
+        self._subject = f"coordinator of {kind} {key!r}"
+
+    def forget(self) -> None:
+        """Look it up again before the next request."""
+        self.node_id = None
+
+    def disconnect(self) -> None:
+        """Give up what waits for the coordinator's answer on our connection."""
+        if self.node_id is not None:
+            self._client.network.disconnect(self.node_id, COORDINATION)
+
+    async def find(self, deadline_ms: int) -> BrokerId:
+        """The coordinator's broker id; asks until there is one or `deadline_ms` has passed."""
+        attempt = 0
+        while self.node_id is None:
+            try:
+                self.node_id = await self._ask()
+                break
+            except KafkaError as error:
+                if not error.code.retriable:
+                    raise
+                delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
+                if self._client.now_ms() + delay_ms >= deadline_ms:
+                    raise
+                _log.debug("%s: %s", self._subject, error)
+            await asyncio.sleep(delay_ms / 1000)
+            attempt += 1
+        return self.node_id
+
+    async def request(
+        self,
+        api_key: int,
+        make: Callable[[int], ApiMessage],
+        response: type[ResponseT],
+        deadline_ms: int,
+        *,
+        timeout_ms: int | None = None,
+        highest_version: int | None = None,
+    ) -> ResponseT:
+        """Send what `make` makes for the version in use; a failing connection forgets the coordinator."""
+        node_id = await self.find(deadline_ms)
+        try:
+            connection = await self._client.network.connection(node_id, COORDINATION)
+            message = make(connection.version_of(api_key, highest_version))
+            return await connection.request(
+                message, response, timeout_ms=timeout_ms, highest_version=highest_version
+            )
+        except KafkaError as error:
+            if error.code in COORDINATOR_LOST and self.node_id == node_id:
+                self.forget()
+            raise
+
+    async def _ask(self) -> BrokerId:
+        connection = await self._client.network.any_connection()
+        version = connection.version_of(ApiKey.FIND_COORDINATOR)
+        if version < _BATCHED_VERSION:
+            request = FindCoordinatorRequest(key=self.key, key_type=self._key_type)
+        else:
+            request = FindCoordinatorRequest(coordinator_keys=(self.key,), key_type=self._key_type)
+        response = await connection.request(request, FindCoordinatorResponse)
+        if version < _BATCHED_VERSION:
+            found = BrokerAddress(response.node_id, response.host, response.port)
+            code, message = response.error_code, response.error_message
+        else:
+            if not response.coordinators:
+                raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._subject}: none in the answer")
+            entry = response.coordinators[0]
+            found = BrokerAddress(entry.node_id, entry.host, entry.port)
+            code, message = entry.error_code, entry.error_message
+        if code != ErrorCode.NONE:
+            raise failure(code, self._subject, message)
+        self._client.network.learn(found)
+        return found.node_id

@@ -1,0 +1,77 @@
+"""A consumer's side of assignment: what it offers when joining, and how a leader divides partitions.
+
+Pure; the dividing itself is in `tidelog.clients.groups.assignors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidelog.clients.groups.assignors import ASSIGNORS, Assignor, RebalanceProtocol, Subscription
+from tidelog.clients.groups.assignors.protocol import (
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.join_group import JoinGroupResponse
+
+
+def rebalance_protocol(names: Sequence[str]) -> RebalanceProtocol:
+    """The way of rebalancing that all of these assignors support: cooperative only if all do."""
+    if all(ASSIGNORS[name].rebalance_protocol is RebalanceProtocol.COOPERATIVE for name in names):
+        return RebalanceProtocol.COOPERATIVE
+    return RebalanceProtocol.EAGER
+
+
+def subscriptions(
+    names: Sequence[str],
+    topics: Iterable[str],
+    owned: Sequence[TopicPartition],
+    last_assigned: Sequence[TopicPartition] | None,
+    generation: int,
+    rack_id: str,
+) -> list[tuple[str, bytes]]:
+    """What to say in JoinGroup for each assignor.
+
+    `last_assigned` is what the last generation gave us, None before the first.
+    """
+    wanted = tuple(sorted(topics))
+    result = []
+    for name in names:
+        subscription = Subscription(
+            topics=wanted,
+            user_data=ASSIGNORS[name].user_data(last_assigned, generation),
+            owned_partitions=tuple(owned),
+            generation=generation,
+            rack_id=rack_id or None,
+        )
+        result.append((name, encode_subscription(subscription)))
+    return result
+
+
+def member_subscriptions(response: JoinGroupResponse) -> dict[str, Subscription]:
+    """What each member of the group offered; only the leader gets to see it."""
+    return {
+        member.member_id: decode_subscription(member.metadata, group_instance_id=member.group_instance_id)
+        for member in response.members
+    }
+
+
+def assign(
+    protocol_name: str | None, partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
+) -> dict[str, bytes]:
+    """Divide the partitions of all subscribed topics; the bytes for every member."""
+    assignor = chosen_assignor(protocol_name)
+    assignment = assignor.assign(partition_counts, members)
+    return {member_id: encode_assignment(assignment.get(member_id, ())) for member_id in members}
+
+
+def chosen_assignor(protocol_name: str | None) -> Assignor:
+    """The assignor that the coordinator chose."""
+    assignor = ASSIGNORS.get(protocol_name or "")
+    if assignor is None:
+        text = f"the coordinator chose assignor {protocol_name!r}, which was not offered"
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
+    return assignor

@@ -1,0 +1,290 @@
+"""A consumer's membership in its group (shell): joins, hands partitions over, and keeps positions safe.
+
+`advance` is called by every `poll` and never waits for the network: joining goes on in a task of its
+own between polls, but the listener and the assignment change only inside `advance`, that is, while the
+application waits in `poll`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from tidelog.clients.config.client_config import ConsumerConfig
+from tidelog.clients.consumer.partition_state import AssignedPartitions
+from tidelog.clients.groups.assignors import Assignment, RebalanceProtocol
+from tidelog.clients.groups.assignors.cooperative_sticky import ownership_change
+from tidelog.clients.groups.assignors.protocol import decode_assignment
+from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
+from tidelog.clients.groups.group_assignment import (
+    assign,
+    member_subscriptions,
+    rebalance_protocol,
+    subscriptions,
+)
+from tidelog.clients.groups.heartbeater import Heartbeater
+from tidelog.clients.groups.membership import Membership, MemberState, Step
+from tidelog.clients.groups.offset_committer import OffsetCommitter
+from tidelog.clients.groups.rebalance_listener import NoListener, RebalanceListener, settle
+from tidelog.clients.transport.client import ClientBase
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.messages.join_group import JoinGroupResponse
+from tidelog.protocol.messages.sync_group import SyncGroupResponse
+from tidelog.protocol.registry import ApiKey
+
+_log = logging.getLogger("tidelog.clients.group")
+
+
+class GroupCoordinator:
+    """The group side of one subscribed consumer; joins once `subscribe` was called.
+
+    `on_change` runs when `poll` should call `advance` again.
+    """
+
+    def __init__(
+        self,
+        client: ClientBase,
+        config: ConsumerConfig,
+        lookup: CoordinatorLookup,
+        committer: OffsetCommitter,
+        assigned: AssignedPartitions,
+        on_change: Callable[[], None],
+    ) -> None:
+        assert config.group_id is not None
+        self.membership = Membership(
+            config.group_id,
+            group_instance_id=config.group_instance_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+        )
+        self._client = client
+        self._config = config
+        self._lookup = lookup
+        self._committer = committer
+        self._assigned = assigned
+        self._on_change = on_change
+        self._strategies = tuple(config.partition_assignment_strategy)
+        self._protocol = rebalance_protocol(self._strategies)
+        self.listener: RebalanceListener = NoListener()
+        self._topics: frozenset[str] | None = None
+        self._joined_topics: frozenset[str] | None = None
+        self._last_assigned: tuple[TopicPartition, ...] | None = None
+        self._group_topics: dict[str, int] | None = None
+        self._join_task: asyncio.Task[Assignment] | None = None
+        self._is_closed = False
+        self.heartbeater = Heartbeater(client, config, lookup, self.membership, on_change)
+        committer.membership = self.membership
+        client.updater.on_update.append(self._on_metadata)
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether topics are known that are wanted, be they none."""
+        return self._topics is not None
+
+    def subscribe(self, topics: frozenset[str]) -> None:
+        """Want these topics from now on; the next `advance` joins."""
+        if topics != self._topics:
+            self._topics = topics
+            self.membership.request_join("subscription has changed")
+
+    async def advance(self) -> None:
+        """Do what can be done now: finish a join, begin another one, commit on time.
+
+        Errors: what the coordinator refuses for good, and what the listener raises.
+        """
+        self.heartbeater.polled()
+        if self.heartbeater.error is not None:
+            error, self.heartbeater.error = self.heartbeater.error, None
+            raise error
+        if self._join_task is not None and self._join_task.done():
+            await self._complete_join()
+        if self._join_task is None and self.membership.needs_join and self._topics is not None:
+            await self._prepare_join()
+            if self._is_closed:
+                return  # by another task, while this one gave up partitions
+            self._join_task = asyncio.create_task(self._join(), name="tidelog-join")
+            self._join_task.add_done_callback(lambda task: self._on_change())
+        if self._join_task is None:
+            self._committer.auto_commit_if_due()
+
+    async def close(self, timeout_ms: int) -> None:
+        """Commit if that is automatic, give up all partitions and leave."""
+        deadline_ms = self._client.now_ms() + timeout_ms
+        self._is_closed = True
+        if self._join_task is not None:
+            self._join_task.cancel()
+            with suppress(asyncio.CancelledError, KafkaError):
+                await self._join_task
+            self._join_task = None
+            self._lookup.disconnect()
+        self.membership.join_interrupted()
+        self._client.updater.on_update.remove(self._on_metadata)
+        try:
+            if self.membership.state is MemberState.STABLE:
+                await self._committer.auto_commit_now(deadline_ms)
+            await self._give_up(self._assigned.topic_partitions, lost=self.membership.lost_partitions)
+        finally:
+            await self.heartbeater.close()
+            if self.membership.leaves_on_close:
+                left_ms = max(1, deadline_ms - self._client.now_ms())
+                await self.heartbeater.leave("the consumer is being closed", left_ms)
+            self._committer.membership = None
+
+    # --- before joining -------------------------------------------------------------------
+
+    async def _prepare_join(self) -> None:
+        """Give up what has to be given up before the others can have it."""
+        membership = self.membership
+        if membership.lost_partitions:
+            await self._give_up(self._assigned.topic_partitions, lost=True)
+            membership.lost_partitions = False
+            return
+        if membership.state is MemberState.STABLE:
+            deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
+            await self._committer.auto_commit_now(deadline_ms)
+        if self._protocol is RebalanceProtocol.EAGER:
+            await self._give_up(self._assigned.topic_partitions, lost=False)
+        else:
+            wanted = self._topics or frozenset()
+            unwanted = [tp for tp in self._assigned.topic_partitions if tp.topic not in wanted]
+            await self._give_up(unwanted, lost=False)
+
+    async def _give_up(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
+        if not partitions:
+            return
+        gone = set(partitions)
+        try:
+            if lost:
+                # As in Kafka's client, also for listeners that do not inherit from RebalanceListener.
+                revoked = self.listener.on_partitions_revoked
+                await settle(getattr(self.listener, "on_partitions_lost", revoked)(partitions))
+            else:
+                await settle(self.listener.on_partitions_revoked(partitions))
+        finally:
+            self._assigned.set(tp for tp in self._assigned.topic_partitions if tp not in gone)
+
+    # --- joining (in its own task) --------------------------------------------------------
+
+    async def _join(self) -> Assignment:
+        attempt = 0
+        while True:
+            try:
+                step, assignment = await self._join_once()
+            except KafkaError as error:
+                self.membership.join_interrupted()
+                if not error.code.retriable:
+                    raise
+                _log.info("joining group %r: %s", self.membership.group_id, error)
+                step, assignment = Step.RETRY, None
+            if assignment is not None:
+                return assignment
+            if step is Step.FIND_COORDINATOR:
+                self._lookup.forget()
+            if step is not Step.REJOIN:
+                delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
+                await asyncio.sleep(delay_ms / 1000)
+                attempt += 1
+
+    async def _join_once(self) -> tuple[Step, Assignment | None]:
+        membership = self.membership
+        deadline_ms = self._client.now_ms() + membership.join_timeout_ms
+        self._joined_topics = self._topics
+        offers = subscriptions(
+            self._strategies,
+            self._topics or (),
+            self._assigned.topic_partitions,
+            self._last_assigned,
+            membership.generation,
+            self._config.client_rack,
+        )
+        joined = await self._lookup.request(
+            ApiKey.JOIN_GROUP,
+            lambda version: membership.join_request(offers),
+            JoinGroupResponse,
+            deadline_ms,
+            timeout_ms=membership.join_timeout_ms,
+        )
+        step = membership.joined(joined, self._client.now_ms())
+        if step is not Step.PROCEED:
+            return step, None
+        self.heartbeater.wake()
+        self._group_topics = None
+        assignments = await self._assign_all(joined) if membership.is_leader(joined) else {}
+        if membership.state is not MemberState.SYNCING:
+            return Step.REJOIN, None  # a heartbeat said meanwhile that this generation is over
+        request = membership.sync_request(assignments)
+        synced = await self._lookup.request(
+            ApiKey.SYNC_GROUP,
+            lambda version: request,
+            SyncGroupResponse,
+            deadline_ms,
+            timeout_ms=membership.join_timeout_ms,
+        )
+        if membership.state is not MemberState.SYNCING:
+            return Step.REJOIN, None
+        step = membership.synced(synced, self._client.now_ms())
+        if step is not Step.PROCEED:
+            return step, None
+        try:
+            return step, decode_assignment(synced.assignment)
+        except DecodeError as error:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"assignment: {error}") from error
+
+    async def _assign_all(self, joined: JoinGroupResponse) -> dict[str, bytes]:
+        """As the leader: divide the partitions of every topic that any member wants."""
+        try:
+            members = member_subscriptions(joined)
+        except DecodeError as error:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"subscription: {error}") from error
+        wanted = {topic for subscription in members.values() for topic in subscription.topics}
+        updater = self._client.updater
+        if not updater.policy.wants_all_topics and not wanted <= self._client.metadata.topics.keys():
+            updater.set_topics(wanted | (self._topics or frozenset()))
+            updater.request_update()
+            with suppress(TimeoutError, KafkaError):
+                await updater.wait_for_update(self._client.now_ms() + self._config.request_timeout_ms)
+        self._group_topics = self._count_partitions(wanted)
+        return assign(joined.protocol_name, self._group_topics, members)
+
+    def _count_partitions(self, topics: set[str]) -> dict[str, int]:
+        known = self._client.metadata.topics
+        return {topic: known[topic].partition_count for topic in sorted(topics) if topic in known}
+
+    # --- after joining --------------------------------------------------------------------
+
+    async def _complete_join(self) -> None:
+        """Take over what the group gave us."""
+        assert self._join_task is not None
+        task, self._join_task = self._join_task, None
+        assignment = task.result()
+        if self.membership.state is not MemberState.STABLE:
+            return  # lost again before `poll` came to see it; a new join follows
+        self._last_assigned = assignment.partitions
+        self.membership.taken_over()
+        self.heartbeater.wake()
+        change = ownership_change(self._assigned.topic_partitions, assignment.partitions)
+        try:
+            if change.revoked:
+                await self._give_up(change.revoked, lost=False)
+        finally:
+            # Even if the listener failed, the group counts on us reading these.
+            self._assigned.set(assignment.partitions)
+            if self._protocol is RebalanceProtocol.COOPERATIVE and change.must_rejoin:
+                self.membership.request_join("revoked partitions need a new owner")
+            if self._joined_topics != self._topics:
+                self.membership.request_join("subscription has changed")
+            self._on_change()
+            await settle(self.listener.on_partitions_assigned(change.added))
+
+    def _on_metadata(self) -> None:
+        """A leader assigns anew when topics of its group appear, vanish or grow."""
+        if self._group_topics is None or self.membership.state is not MemberState.STABLE:
+            return
+        wanted = set(self._group_topics) | (self._topics or frozenset())
+        if self._count_partitions(wanted) != self._group_topics:
+            self.membership.request_join("partitions of subscribed topics have changed")
+            self._on_change()

@@ -1,0 +1,160 @@
+"""Committing a consumer's positions (shell): on demand, on a timer, before rebalances and at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from tidelog.clients.config.client_config import ConsumerConfig
+from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.clients.groups.committed_offsets import Committer, commit_once
+from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
+from tidelog.clients.groups.membership import Membership, MemberState
+from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.transport.failures import failure
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+
+_log = logging.getLogger("tidelog.clients.group")
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+_FENCING = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+
+
+class OffsetCommitter:
+    """Commits for one consumer; `membership` is None for a consumer that assigns itself.
+
+    `positions` tells what has been handed out so far.
+    """
+
+    def __init__(
+        self,
+        client: ClientBase,
+        config: ConsumerConfig,
+        lookup: CoordinatorLookup,
+        positions: Callable[[], dict[TopicPartition, OffsetAndMetadata]],
+    ) -> None:
+        self.membership: Membership | None = None
+        self._client = client
+        self._config = config
+        self._lookup = lookup
+        self._positions = positions
+        self._next_auto_ms: int | None = None
+        self._auto_task: asyncio.Task[None] | None = None
+        self._last_auto: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    async def commit(self, offsets: Offsets, deadline_ms: int) -> None:
+        """Commit; errors that may pass are retried until `deadline_ms`.
+
+        Errors: KafkaError(REBALANCE_IN_PROGRESS) while the group rebalances; ILLEGAL_GENERATION,
+        UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID when this consumer is not a member any more, in which
+        case the records may be read again by another member.
+        """
+        attempt = 0
+        left = dict(offsets)
+        self._last_auto = {}  # what is committed now may be other than what was read
+        error: KafkaError | None = None
+        while left:
+            try:
+                committer = self._committer()
+                # Looking for the coordinator may wait for connections, which know no deadline.
+                async with asyncio.timeout(max(0, deadline_ms - self._client.now_ms()) / 1000):
+                    codes = await commit_once(self._lookup, left, committer, deadline_ms)
+                error = self._judge(codes, committer)
+            except TimeoutError:
+                text = f"commit to group {self._lookup.key!r} did not end in time"
+                raise error or KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+            except KafkaError as caught:
+                error, codes = caught, {}
+                if not error.code.retriable:
+                    raise
+            if error is None:
+                return
+            left = {tp: at for tp, at in left.items() if codes.get(tp) is not ErrorCode.NONE}
+            delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
+            if self._client.now_ms() + delay_ms >= deadline_ms:
+                raise error
+            await asyncio.sleep(delay_ms / 1000)
+            attempt += 1
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """In whose name what was polled is committed; KafkaError(UNKNOWN_MEMBER_ID) while it is nobody's."""
+        group_id, membership = self._lookup.key, self.membership
+        if membership is None:
+            return ConsumerGroupMetadata(group_id)
+        if membership.reading_generation < 0:
+            # Offsets in nobody's name would be taken, and what this consumer has read may be another's now.
+            text = f"this consumer is no member of group {group_id!r} now"
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        # Not a newer generation: it may have given to others what this one has read.
+        generation = membership.reading_generation
+        return ConsumerGroupMetadata(group_id, generation, membership.member_id, membership.group_instance_id)
+
+    def auto_commit_if_due(self) -> None:
+        """Begin a commit in the background when `auto_commit_interval_ms` has passed."""
+        if not self._config.enable_auto_commit:
+            return
+        now_ms = self._client.now_ms()
+        if self._next_auto_ms is None:
+            self._next_auto_ms = now_ms + self._config.auto_commit_interval_ms
+        if now_ms < self._next_auto_ms or (self._auto_task is not None and not self._auto_task.done()):
+            return
+        self._next_auto_ms = now_ms + self._config.auto_commit_interval_ms
+        offsets = self._positions()
+        if offsets and offsets != self._last_auto:
+            self._auto_task = asyncio.create_task(self._auto_commit(offsets), name="tidelog-auto-commit")
+
+    async def auto_commit_now(self, deadline_ms: int) -> None:
+        """Commit before partitions are given up; a failure is logged, as nothing can be done about it."""
+        if not self._config.enable_auto_commit:
+            return
+        if self._auto_task is not None:
+            await asyncio.wait({self._auto_task}, timeout=max(0, deadline_ms - self._client.now_ms()) / 1000)
+        offsets = self._positions()
+        if not offsets or offsets == self._last_auto:
+            return
+        try:
+            await self.commit(offsets, deadline_ms)
+            self._last_auto = offsets
+        except KafkaError as error:
+            _log.warning("auto commit of group %r failed: %s", self._lookup.key, error)
+
+    async def close(self) -> None:
+        """Stop a commit that is under way."""
+        if self._auto_task is not None:
+            self._auto_task.cancel()
+            await asyncio.wait({self._auto_task})
+
+    async def _auto_commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        try:
+            await self.commit(offsets, self._client.now_ms() + self._config.default_api_timeout_ms)
+            self._last_auto = offsets
+        except KafkaError as error:
+            _log.warning("auto commit of group %r failed: %s", self._lookup.key, error)
+
+    def _committer(self) -> Committer:
+        membership = self.membership
+        if membership is None:
+            return Committer()
+        if membership.state is not MemberState.STABLE:
+            text = f"commit to group {membership.group_id!r}: it is rebalancing"
+            raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, text)
+        return Committer(membership.generation, membership.member_id, membership.group_instance_id)
+
+    def _judge(self, codes: Mapping[TopicPartition, ErrorCode], committer: Committer) -> KafkaError | None:
+        """The error to retry after, None when all is committed; others are raised."""
+        retriable: KafkaError | None = None
+        for topic_partition, code in codes.items():
+            if code is ErrorCode.NONE:
+                continue
+            error = failure(code, f"commit of {topic_partition} to group {self._lookup.key!r}")
+            membership = self.membership
+            if membership is not None and membership.generation == committer.generation:
+                if code is ErrorCode.REBALANCE_IN_PROGRESS:
+                    membership.request_join("group is rebalancing")
+                elif code in _FENCING:
+                    membership.fenced(code, "OffsetCommit")
+            if not code.retriable:
+                raise error
+            retriable = error
+        return retriable

@@ -1,0 +1,1 @@
+"""The producer: batching, partitioning, sending and delivery."""

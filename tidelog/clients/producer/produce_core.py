@@ -1,0 +1,198 @@
+"""What becomes of each batch that was sent: done, sent again, split, or failed.
+
+Pure. Owns the accumulator and the producer's identity, and knows which batches are on the wire. The
+sender asks `expire` and `drain`, sends `produce_request`, and reports each answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
+from tidelog.clients.producer.accumulator import PartitionQueue, Readiness, RecordAccumulator
+from tidelog.clients.producer.producer_batch import ProducerBatch
+from tidelog.clients.producer.producer_identity import ProducerIdentity
+from tidelog.clients.transport.failures import STALE_METADATA, failure, known_code
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+_log = logging.getLogger("tidelog.clients.producer.producer")
+
+
+class BatchAnswer(NamedTuple):
+    """What the broker said about one batch; -1 stands for "not said"."""
+
+    error_code: int
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+    log_start_offset: int = -1
+    error_message: str | None = None
+
+
+class ProduceCore:
+    """The life of batches after the accumulator.
+
+    `retries`: how often a batch is sent again. `keep_order`: one request in flight per partition,
+    by muting it, for producers without idempotence.
+    """
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        identity: ProducerIdentity | None,
+        *,
+        retries: int,
+        delivery_timeout_ms: int,
+        max_request_size: int,
+        keep_order: bool,
+    ) -> None:
+        self.accumulator = accumulator
+        self.identity = identity
+        self._retries = retries
+        self._delivery_timeout_ms = delivery_timeout_ms
+        self._max_request_size = max_request_size
+        self._keep_order = keep_order
+        self._sent: dict[ProducerBatch, None] = {}
+
+    def ready(self, metadata: ClusterMetadata, now_ms: int) -> Readiness:
+        """See `RecordAccumulator.ready`; also settles the producer's identity first."""
+        if self.identity is not None:
+            self.identity.prepare()
+        return self.accumulator.ready(metadata, now_ms)
+
+    def drain(self, queues: Iterable[PartitionQueue], metadata: ClusterMetadata) -> list[ProducerBatch]:
+        """The batches of the next request to one node."""
+        batches = self.accumulator.drain(queues, metadata, self._max_request_size)
+        for batch in batches:
+            self._sent[batch] = None
+            if self._keep_order:
+                self.accumulator.queue(batch.topic_partition).muted = True
+        return batches
+
+    def expire(self, now_ms: int) -> int:
+        """Fail what is older than the delivery timeout, queued or sent; how many batches that were."""
+        expired = self.accumulator.take_expired(now_ms)
+        oldest_ms = now_ms - self._delivery_timeout_ms
+        expired += [batch for batch in self._sent if batch.created_ms <= oldest_ms and not batch.done]
+        for batch in expired:
+            age_ms = now_ms - batch.created_ms
+            text = (
+                f"{batch.record_count} records for {batch.topic_partition} expired {age_ms} ms after they"
+                f" were made; delivery_timeout_ms is {self._delivery_timeout_ms}"
+            )
+            batch.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
+            self._give_up(batch)
+        _log_lost(expired, f"not written within delivery_timeout_ms={self._delivery_timeout_ms}")
+        return len(expired)
+
+    def answered(self, batch: ProducerBatch, answer: BatchAnswer, now_ms: int) -> bool:
+        """Act on the broker's answer; True when it says that our metadata is stale."""
+        self._sent.pop(batch, None)
+        if self._keep_order:
+            self.accumulator.queue(batch.topic_partition).muted = False
+        code = known_code(answer.error_code)
+        if batch.done:
+            self._settle_late(batch, code, answer)
+        elif code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+            self._complete(batch, answer)
+        elif code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+            _log.warning("batch of %d bytes for %s is too large, splitting it", *_size_and_place(batch))
+            self.accumulator.split(batch, now_ms)
+        elif self._may_retry(batch, code, answer.log_start_offset, now_ms):
+            _log.info(
+                "%s for %s, sending again (attempt %d)", code.name, batch.topic_partition, batch.attempts
+            )
+            self.accumulator.reenqueue(batch, now_ms)
+        else:
+            subject = f"{batch.record_count} records for {batch.topic_partition}"
+            self._fail(batch, failure(answer.error_code, subject, answer.error_message))
+        return code in STALE_METADATA
+
+    def fail_all(self, error: KafkaError) -> None:
+        """Fail everything that is not done, because the producer cannot or may not send any more."""
+        self.accumulator.take_all()
+        lost = [batch for batch in self.accumulator.incomplete if not batch.done]
+        for batch in lost:
+            text = f"{batch.record_count} records for {batch.topic_partition}: {error}"
+            batch.fail(KafkaError(error.code, text))
+            self._give_up(batch)
+        _log_lost(lost, str(error))
+
+    def drop_unsent(self, error: KafkaError) -> bool:
+        """Fail what was never sent, because its transaction is rolled back; whether there was any."""
+        dropped = self.accumulator.take_unsent()
+        for batch in dropped:
+            batch.fail(KafkaError(error.code, str(error)))
+            self.accumulator.release(batch)
+        _log_lost(dropped, str(error))
+        return bool(dropped)
+
+    def _complete(self, batch: ProducerBatch, answer: BatchAnswer) -> None:
+        offset = -1 if answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER else answer.base_offset
+        if self.identity is not None:
+            self.identity.completed(batch, offset)
+        batch.complete(offset, answer.log_append_time_ms)
+        self.accumulator.release(batch)
+
+    def _settle_late(self, batch: ProducerBatch, code: ErrorCode, answer: BatchAnswer) -> None:
+        """An answer for a batch that expired meanwhile still tells how far the sequence got."""
+        if self.identity is not None and batch.has_sequence and code is ErrorCode.NONE:
+            self.identity.completed(batch, answer.base_offset)
+
+    def _may_retry(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int, now_ms: int) -> bool:
+        if batch.attempts >= self._retries or now_ms - batch.created_ms >= self._delivery_timeout_ms:
+            return False
+        if self.identity is not None:
+            return self.identity.may_retry(batch, code, log_start_offset)
+        return code.retriable
+
+    def _fail(self, batch: ProducerBatch, error: KafkaError) -> None:
+        if self.identity is not None:
+            # Without retries left nobody knows whether an earlier attempt was written.
+            surely_not_written = batch.attempts < self._retries
+            self.identity.failed(batch, error.code, surely_not_written=surely_not_written)
+        batch.fail(error)
+        _log_lost([batch], str(error))
+        self.accumulator.release(batch)
+
+    def _give_up(self, batch: ProducerBatch) -> None:
+        if self.identity is not None:
+            self.identity.given_up(batch)
+        self.accumulator.release(batch)
+
+
+def produce_request(
+    batches: Sequence[ProducerBatch],
+    metadata: ClusterMetadata,
+    acks: int,
+    timeout_ms: int,
+    transactional_id: str | None = None,
+) -> ProduceRequest:
+    """The request that carries `batches`, one per partition."""
+    by_topic: dict[str, list[PartitionProduceData]] = {}
+    for batch in batches:
+        topic, partition = batch.topic_partition
+        assert batch.payload is not None
+        data = PartitionProduceData(index=partition, records=memoryview(batch.payload))
+        by_topic.setdefault(topic, []).append(data)
+    topics = tuple(
+        TopicProduceData(name=topic, topic_id=metadata.topic_id(topic), partition_data=tuple(partitions))
+        for topic, partitions in by_topic.items()
+    )
+    return ProduceRequest(
+        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=topics
+    )
+
+
+def _size_and_place(batch: ProducerBatch) -> tuple[int, str]:
+    return batch.size_bytes, str(batch.topic_partition)
+
+
+def _log_lost(batches: Sequence[ProducerBatch], reason: str) -> None:
+    """One line, as nobody may be looking at the deliveries."""
+    if batches:
+        records = sum(batch.record_count for batch in batches)
+        places = ", ".join(sorted({str(batch.topic_partition) for batch in batches})[:5])
+        _log.warning("%d records in %d batches (%s) are lost: %s", records, len(batches), places, reason)

@@ -1,0 +1,83 @@
+"""The topics that a producer sends to: their partitions, the queues and the sticky partition of each."""
+
+from __future__ import annotations
+
+from tidelog.clients.config.client_config import ProducerConfig
+from tidelog.clients.metadata.cluster_metadata import TopicMetadata
+from tidelog.clients.producer.accumulator import PartitionQueue, RecordAccumulator
+from tidelog.clients.producer.partitioner import StickyPartitioner
+from tidelog.clients.transport.client import ClientBase
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+
+
+class TopicState:
+    """What sending to one topic needs at hand: its metadata, queues and sticky partition."""
+
+    __slots__ = ("metadata", "partitioner", "queues", "was_used")
+
+    def __init__(self, metadata: TopicMetadata, partitioner: StickyPartitioner) -> None:
+        self.metadata = metadata
+        self.partitioner = partitioner
+        self.queues: dict[int, PartitionQueue] = {}
+        self.was_used = True
+
+
+class ProducerTopics:
+    """The topics in use, by name; one that goes out of use is forgotten with its metadata."""
+
+    def __init__(
+        self,
+        states: dict[str, TopicState],
+        config: ProducerConfig,
+        client: ClientBase,
+        accumulator: RecordAccumulator,
+    ) -> None:
+        """`states` is the producer's own, which looks there for every record."""
+        self._states = states
+        self._config = config
+        self._client = client
+        self._accumulator = accumulator
+
+    async def load(self, topic: str, deadline_ms: int) -> TopicState:
+        """The topic, once its metadata is known; KafkaError when it is not in time."""
+        await self._client.updater.ensure_topic(topic, deadline_ms)
+        metadata = self._client.metadata.topics[topic]
+        state = self._states.get(topic)
+        if state is None:
+            partitioner = StickyPartitioner(self._config.batch_size, self._client.environment.rng)
+            state = self._states[topic] = TopicState(metadata, partitioner)
+        return state
+
+    def new_queue(self, state: TopicState, partition: int) -> PartitionQueue:
+        """The queue of a partition that has had none; KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+        topic = state.metadata.name
+        if partition not in state.metadata.partitions:
+            count = len(state.metadata.partitions)
+            text = f"topic {topic!r} has no partition {partition!r}, only 0..{count - 1}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+        queue = self._accumulator.queue(TopicPartition(topic, partition))
+        state.queues[partition] = queue
+        return queue
+
+    def count_sticky(self, state: TopicState, size: int, *, is_ready: bool) -> None:
+        """Tell the sticky partitioner what it got; weigh partitions by their queues at batch bounds."""
+        available = state.metadata.available
+        adaptive = self._config.partitioner_adaptive_partitioning_enable
+        if is_ready and adaptive and len(state.queues) >= len(available):
+            lengths = self._accumulator.queue_lengths(state.metadata.name, available)
+            state.partitioner.update_load(available, lengths)
+        state.partitioner.produced(size, available, len(state.metadata.partitions), batch_is_ready=is_ready)
+
+    def refresh(self) -> None:
+        """Take new partition counts and leaders, and keep the topics in use; after every metadata answer."""
+        topics = self._client.metadata.topics
+        for topic, state in list(self._states.items()):
+            metadata = topics.get(topic)
+            if metadata is None:
+                del self._states[topic]
+                continue
+            state.metadata = metadata
+            if state.was_used:
+                state.was_used = False
+                self._client.updater.policy.use_topic(topic, self._client.now_ms())

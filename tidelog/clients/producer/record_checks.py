@@ -1,0 +1,61 @@
+"""Says what is wrong with a record: its types, once encoding it has failed, its timestamp, its size."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidelog.clients.config.client_config import ProducerConfig
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+_TIMESTAMP_MAX: Final = 2**63 - 1
+_BYTES: Final = (bytes, bytearray, memoryview)
+
+
+def refuse_bad_timestamp(timestamp_ms: object) -> None:
+    """TypeError for a timestamp that is no int; KafkaError(INVALID_TIMESTAMP) for one out of range."""
+    if not isinstance(timestamp_ms, int) or isinstance(timestamp_ms, bool):
+        kind = type(timestamp_ms).__name__
+        raise TypeError(f"timestamp_ms={timestamp_ms!r} is a {kind}, expected a whole number of ms")
+    if not 0 <= timestamp_ms <= _TIMESTAMP_MAX:
+        text = f"timestamp_ms={timestamp_ms} is {'negative' if timestamp_ms < 0 else 'over 2^63 - 1'}"
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, text)
+
+
+def refuse_bad_record(value: object, key: object, headers: object, cause: Exception) -> None:
+    """Raise a TypeError naming what cannot stand in a record; asked only after encoding it has failed.
+
+    Returns when nothing is wrong with its types.
+    """
+    text = _explain(value, key, headers)
+    if text is not None:
+        raise TypeError(text) from cause
+
+
+def too_large(size: int, config: ProducerConfig) -> KafkaError:
+    """The refusal of a record of at most `size` bytes, which names the option that bounds it."""
+    limit = (
+        f"max_request_size={config.max_request_size}"
+        if size > config.max_request_size
+        else f"buffer_memory={config.buffer_memory}"
+    )
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"a record of {size} bytes is over {limit}")
+
+
+def _explain(value: object, key: object, headers: object) -> str | None:
+    for name, content in (("value", value), ("key", key)):
+        if content is not None and not isinstance(content, _BYTES):
+            return f"{name}={_shown(content)} is a {type(content).__name__}, expected bytes or None"
+    if not isinstance(headers, list | tuple):
+        return f"headers={_shown(headers)} is a {type(headers).__name__}, expected a list of (str, bytes)"
+    for header in headers:
+        match header:
+            case (str(), content) if content is None or isinstance(content, _BYTES):
+                continue
+        return f"header {_shown(header)}: expected (str, bytes or None)"
+    return None
+
+
+def _shown(content: object) -> str:
+    """At most the first characters, as a message may be large."""
+    text = repr(content)
+    return text if len(text) <= 60 else text[:57] + "..."

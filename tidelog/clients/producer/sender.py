@@ -1,0 +1,286 @@
+"""Sends what the accumulator has ready (shell): one task that drains batches to the brokers they lead.
+
+Each node has an in-flight window of at most `max_in_flight` requests. The rules about retries, order
+and identity are in `ProduceCore`; here are only connections, answers and waking up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+from tidelog.clients.config.client_config import ProducerConfig
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.metadata.metadata_updater import MetadataUpdater
+from tidelog.clients.producer.accumulator import Readiness
+from tidelog.clients.producer.produce_core import BatchAnswer, ProduceCore, produce_request
+from tidelog.clients.producer.producer_batch import ProducerBatch
+from tidelog.clients.transactions.transaction_manager import TransactionManager
+from tidelog.clients.transactions.transaction_requests import PRODUCE_HIGHEST_V1
+from tidelog.clients.transport.backoff import ExponentialBackoff
+from tidelog.clients.transport.connection import BrokerConnection
+from tidelog.clients.transport.failures import failure, is_retriable
+from tidelog.clients.transport.network import Network
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.schema import ZERO_UUID, ApiMessage
+
+_log = logging.getLogger("tidelog.clients.producer.producer")
+_HIGHEST_VERSION_BY_NAME = 12
+_LONGEST_SLEEP_MS = 60_000
+
+
+class Sender:
+    """The sending task of one producer.
+
+    `on_progress` runs after batches are done, so that whoever waits for memory or a flush looks again.
+    """
+
+    def __init__(
+        self,
+        core: ProduceCore,
+        config: ProducerConfig,
+        updater: MetadataUpdater,
+        network: Network,
+        environment: Environment,
+        on_progress: Callable[[], None],
+        transactions: TransactionManager | None = None,
+    ) -> None:
+        self._transactions = transactions
+        self._core = core
+        self._config = config
+        self._updater = updater
+        self._metadata = updater.metadata
+        self._network = network
+        self._environment = environment
+        self._on_progress = on_progress
+        self._acks = config.required_acks
+        self._max_in_flight = config.max_in_flight_requests_per_connection
+        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._helpers: set[asyncio.Task[None]] = set()
+        self._identity_task: asyncio.Task[None] | None = None
+        self._fatal: KafkaError | None = None
+
+    def start(self) -> None:
+        """Start the task; once."""
+        assert self._task is None
+        self._updater.on_update.append(self.wake)
+        self._task = asyncio.create_task(self._run(), name="tidelog-sender")
+        self._task.add_done_callback(self._on_end)
+
+    def wake(self) -> None:
+        """Look again at what is ready."""
+        self._wake.set()
+
+    async def close(self) -> None:
+        """Stop at once; batches that are left fail."""
+        tasks = [task for task in (self._task, self._identity_task, *self._helpers) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._core.fail_all(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
+        self._on_progress()
+
+    @property
+    def fatal_error(self) -> KafkaError | None:
+        """Why nothing can be sent any more, if so."""
+        return self._fatal
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the task is no more, by `close` or by a bug."""
+        return self._task is not None and self._task.done()
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        """The task ends only by `close`; anything else is our bug and must not go unseen."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.critical("sender task ended", exc_info=error)
+            self._fatal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"sender task ended: {error!r}")
+            self._core.fail_all(self._fatal)
+            self._on_progress()
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            wait_ms = self._round(self._environment.monotonic_ms())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(wait_ms, _LONGEST_SLEEP_MS) / 1000):
+                    await self._wake.wait()
+
+    def _round(self, now_ms: int) -> int:
+        """Send everything that can be sent now; how long until time alone makes more sendable."""
+        core = self._core
+        if core.expire(now_ms):
+            self._on_progress()
+        readiness = core.ready(self._metadata, now_ms)
+        identity = core.identity
+        asks_for_id = identity is not None and not (identity.has_id or identity.is_transactional)
+        if asks_for_id and core.accumulator.incomplete:
+            self._ensure_identity()
+        for topic in readiness.unknown_leader_topics:
+            self._updater.use_topic(topic)
+            self._updater.request_update()
+        wait_ms = min(readiness.next_check_ms, core.accumulator.next_expiry_ms(now_ms))
+        for node_id in readiness.nodes:
+            self._serve(node_id, readiness, now_ms)
+        return max(1, wait_ms)
+
+    def _serve(self, node_id: BrokerId, readiness: Readiness, now_ms: int) -> None:
+        connection = self._network.ready_connection(node_id)
+        if connection is None:
+            if not self._network.is_connecting(node_id):
+                self._help(self._connect(node_id))
+            return
+        connection.on_writable = self.wake
+        queues = readiness.nodes[node_id]
+        while queues and connection.can_send_more(self._max_in_flight):
+            batches = self._core.drain(queues, self._metadata)
+            if not batches:
+                return
+            self._send(connection, batches)
+            accumulator = self._core.accumulator
+            queues = [queue for queue in queues if accumulator.is_sendable(queue, self._metadata, now_ms)]
+
+    def _send(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
+        by_name = any(self._metadata.topic_id(batch.topic_partition.topic) == ZERO_UUID for batch in batches)
+        config = self._config
+        request = produce_request(
+            batches, self._metadata, self._acks, config.request_timeout_ms, config.transactional_id
+        )
+        try:
+            version = connection.version_of(ApiKey.PRODUCE, self._highest_version(by_name))
+            if self._acks == 0:
+                connection.send_unanswered(request, version)
+                self._settle(batches, BatchAnswer(ErrorCode.NONE))
+                return
+            future = connection.send(request, version)
+        except KafkaError as error:
+            self._settle(batches, BatchAnswer(error.code, error_message=str(error)))
+            return
+        future.add_done_callback(partial(self._on_answer, batches))
+
+    def _highest_version(self, by_name: bool) -> int | None:
+        """The highest version of Produce that means what we mean."""
+        if self._transactions is not None and not self._transactions.is_v2:
+            return PRODUCE_HIGHEST_V1
+        return _HIGHEST_VERSION_BY_NAME if by_name else None
+
+    def _on_answer(self, batches: list[ProducerBatch], future: asyncio.Future[ApiMessage]) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.NETWORK_EXCEPTION
+            self._settle(batches, BatchAnswer(code, error_message=str(error)))
+            self._updater.request_update()
+            return
+        response = future.result()
+        assert isinstance(response, ProduceResponse)
+        answers = self._answers(response)
+        now_ms = self._environment.monotonic_ms()
+        for batch in batches:
+            entry = answers.get(batch.topic_partition)
+            if entry is None:
+                text = f"the broker's answer has no {batch.topic_partition}"
+                answer = BatchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, error_message=text)
+            else:
+                answer = BatchAnswer(
+                    entry.error_code,
+                    entry.base_offset,
+                    entry.log_append_time_ms,
+                    entry.log_start_offset,
+                    entry.error_message,
+                )
+            if self._core.answered(batch, answer, now_ms):
+                self._take_hint(batch.topic_partition, entry, response)
+        self._after_answers()
+
+    def _answers(self, response: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
+        answers: dict[TopicPartition, PartitionProduceResponse] = {}
+        for topic in response.responses:
+            name = topic.name or self._metadata.topic_name(topic.topic_id) or ""
+            for entry in topic.partition_responses:
+                answers[TopicPartition(name, entry.index)] = entry
+        return answers
+
+    def _take_hint(
+        self,
+        topic_partition: TopicPartition,
+        entry: PartitionProduceResponse | None,
+        response: ProduceResponse,
+    ) -> None:
+        """Use the leader that the broker names (KIP-951); ask for metadata in any case."""
+        if entry is not None and entry.current_leader.leader_id >= 0:
+            leader = entry.current_leader
+            endpoints = [
+                BrokerAddress(node.node_id, node.host, node.port, node.rack)
+                for node in response.node_endpoints
+            ]
+            if self._metadata.update_leader(
+                topic_partition, leader.leader_id, leader.leader_epoch, endpoints
+            ):
+                self._network.set_brokers(self._metadata.brokers.values())
+        self._updater.request_update()
+
+    def _settle(self, batches: list[ProducerBatch], answer: BatchAnswer) -> None:
+        now_ms = self._environment.monotonic_ms()
+        for batch in batches:
+            if self._core.answered(batch, answer, now_ms):
+                self._updater.request_update()
+        self._after_answers()
+
+    def _after_answers(self) -> None:
+        self._on_progress()
+        self.wake()
+
+    def _help(self, work: object) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
+        self._helpers.add(task)
+        task.add_done_callback(self._helpers.discard)
+
+    async def _connect(self, node_id: BrokerId) -> None:
+        try:
+            await self._network.connection(node_id)
+        except (KafkaError, OSError) as error:
+            _log.info("%s", error)
+            self._updater.request_update()
+            # The pool's backoff paces the attempts; wait for it here so as not to spin.
+            await asyncio.sleep(self._network.retry_in_ms(node_id) / 1000)
+        self.wake()
+
+    def _ensure_identity(self) -> None:
+        if self._identity_task is None or self._identity_task.done():
+            self._identity_task = asyncio.create_task(self._get_identity(), name="tidelog-producer-id")
+
+    async def _get_identity(self) -> None:
+        """Ask for a producer id until there is one; a refusal that is final fails everything queued."""
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        attempt = 0
+        while True:
+            try:
+                response = await self._network.request(None, request, InitProducerIdResponse)
+                if response.error_code != ErrorCode.NONE:
+                    raise failure(response.error_code, "InitProducerId")
+                assert self._core.identity is not None
+                self._core.identity.set_id(response.producer_id, response.producer_epoch)
+                self.wake()
+                return
+            except (KafkaError, OSError) as error:
+                if not is_retriable(error):
+                    assert isinstance(error, KafkaError)
+                    self._fatal = error
+                    self._core.fail_all(error)
+                    self._on_progress()
+                    return
+                _log.info("no producer id yet: %s", error)
+            await asyncio.sleep(self._backoff.delay_ms(attempt, self._environment.rng) / 1000)
+            attempt += 1

@@ -1,0 +1,191 @@
+"""The transactions of a producer as the application sees them (shell).
+
+    async with Producer("localhost:9092", transactional_id="gauge-1") as producer:
+        await producer.init_transactions()
+        async with producer.transaction():
+            await producer.send("tides", b"high")
+
+Errors: AbortableTransactionError when the transaction has to be aborted, FatalTransactionError when the
+producer has to be closed (fenced by another with its transactional id, for instance), KafkaError else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from tidelog.clients.config.client_config import ProducerConfig
+from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.clients.consumer.offset_checks import require_offset
+from tidelog.clients.producer.record_checks import refuse_bad_record
+from tidelog.clients.producer.sender import Sender
+from tidelog.clients.transactions.transaction_driver import TransactionDriver
+from tidelog.clients.transactions.transaction_life import Operation
+from tidelog.clients.transactions.transaction_manager import TransactionManager
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.record import RecordHeader
+
+_log = logging.getLogger("tidelog.clients.transactions")
+
+
+class ProducerTransactions:
+    """The part of `Producer` that concerns transactions; `Producer` sets what is declared here."""
+
+    config: ProducerConfig
+    _transactions: TransactionManager | None
+    _driver: TransactionDriver
+    _sender: Sender
+    _started: bool
+    _is_closed: bool
+
+    async def init_transactions(self, timeout_ms: int | None = None) -> None:
+        """Take over the transactional id: its open transaction is aborted, other producers are fenced.
+
+        Once before the first transaction. Waits at most `timeout_ms` (None: `max_block_ms`), then
+        KafkaError(REQUEST_TIMED_OUT); call again to wait on.
+        """
+        manager = self._require_transactions()
+        if manager.unclaimed is not Operation.INIT:
+            manager.begin_init(is_v2=self._driver.is_v2)
+        await self._finish(Operation.INIT, timeout_ms)
+
+    def begin_transaction(self) -> None:
+        """Open a transaction; records that are sent from now on belong to it."""
+        self._require_transactions().begin_transaction()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: ConsumerGroupMetadata,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commit what a consumer has read with the transaction; `group_metadata` is the consumer's (KIP-447).
+
+        The consumer must not commit by itself. KafkaError(REQUEST_TIMED_OUT) after `timeout_ms` (None:
+        `max_block_ms`).
+        """
+        manager = self._require_transactions()
+        positions = {
+            TopicPartition(*partition): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
+            for partition, at in offsets.items()
+        }
+        for partition, position in positions.items():
+            require_offset(position.offset, f"commit of {partition}")
+        work = manager.add_offsets(group_metadata, positions)
+        await self._driver.wait_until(lambda: work.is_done, "send_offsets_to_transaction", timeout_ms)
+        if work.error is not None:
+            raise type(work.error)(work.error.code, str(work.error))
+
+    async def commit_transaction(self, timeout_ms: int | None = None) -> None:
+        """Write all that was sent, then commit it.
+
+        After KafkaError(REQUEST_TIMED_OUT), or when the task was cancelled, nobody knows whether it is
+        committed; call again to know. After AbortableTransactionError call `abort_transaction`.
+        """
+        manager = self._require_transactions()
+        if manager.unclaimed is not Operation.COMMIT:
+            manager.begin_commit(is_v2=self._driver.is_v2)
+        await self._finish(Operation.COMMIT, timeout_ms)
+
+    async def abort_transaction(self, timeout_ms: int | None = None) -> None:
+        """Drop what was not sent, and let nobody see what was.
+
+        After KafkaError(REQUEST_TIMED_OUT), or when the task was cancelled, call again.
+        """
+        manager = self._require_transactions()
+        if manager.unclaimed is not Operation.ABORT:
+            manager.begin_abort(is_v2=self._driver.is_v2)
+        await self._finish(Operation.ABORT, timeout_ms)
+
+    @asynccontextmanager
+    async def transaction(self, commit_timeout_ms: int | None = None) -> AsyncIterator[None]:
+        """A transaction that is committed at the end, and aborted after an exception (also a cancelled task).
+
+        A commit that fails is aborted, too; one that is cancelled or takes longer than `commit_timeout_ms`
+        (None: `max_block_ms`, as for an abort) goes on, see `commit_transaction`. That an abort fails is
+        noted on the exception that it follows.
+        """
+        self.begin_transaction()
+        manager = self._require_transactions()
+        serial = manager.serial
+        try:
+            yield
+            if manager.serial != serial:
+                text = "another task has ended this transaction and begun the next one"
+                raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
+        except BaseException as error:
+            await self._abort_if_possible(serial, error)
+            raise
+        try:
+            await self.commit_transaction(commit_timeout_ms)
+        except KafkaError as error:
+            await self._abort_if_possible(serial, error)
+            raise
+
+    # --- inside ---------------------------------------------------------------------------
+
+    def _check_sendable(self, transaction: int | None = None) -> int:
+        """Which transaction takes records; KafkaError when none does, or not the one that is named."""
+        self._check_usable()
+        return 0 if self._transactions is None else self._transactions.require_open(transaction)
+
+    def _refuse(
+        self, error: Exception, value: bytes | None, key: bytes | None, headers: Sequence[RecordHeader]
+    ) -> None:
+        """A record was not taken: say what is wrong with it, and let its transaction not be committed."""
+        if not isinstance(error, KafkaError):
+            refuse_bad_record(value, key, headers, error)
+        elif self._transactions is not None and self._started:
+            self._transactions.send_failed(error)
+            self._driver.wake()  # what is buffered will not be sent
+
+    async def _abort_if_possible(self, serial: int, cause: BaseException) -> None:
+        """Abort after an error; that is what the application is told of, with a note when this fails, too."""
+        try:
+            manager = self._require_transactions()
+            if manager.can_abort and manager.serial == serial:
+                await self.abort_transaction()
+        except KafkaError as error:
+            cause.add_note(f"abort_transaction failed then: {error}")
+
+    async def _end_transactions(self, timeout_ms: int | None) -> None:
+        """Before the producer is closed: abort what is open, and wait for what is ending."""
+        manager = self._transactions
+        if manager is None or timeout_ms == 0:
+            return
+        if manager.can_abort:
+            manager.begin_abort(is_v2=self._driver.is_v2)
+        try:
+            await self._driver.wait_until(
+                lambda: not manager.is_ending, "the end of the transaction", timeout_ms
+            )
+        except KafkaError as error:
+            limit_ms = self.config.transaction_timeout_ms
+            text = (
+                "%r is closed: %s; if it was not ended, its coordinator aborts it %d ms after its beginning"
+            )
+            _log.warning(text, manager.transactional_id, error, limit_ms)
+
+    async def _finish(self, operation: Operation, timeout_ms: int | None) -> None:
+        manager = self._require_transactions()
+        begun = manager.begun
+        assert begun is not None and begun.operation is operation
+        await self._driver.wait_until(lambda: begun.has_ended, operation.value, timeout_ms)
+        manager.claim(begun)
+
+    def _require_transactions(self) -> TransactionManager:
+        self._check_usable()
+        if self._transactions is None:
+            text = "transactions need the option transactional_id"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return self._transactions
+
+    def _check_usable(self) -> None:
+        if not self._started:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is not started")
+        if self._is_closed:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed")
+        if self._sender.fatal_error is not None:
+            raise self._sender.fatal_error

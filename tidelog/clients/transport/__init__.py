@@ -1,0 +1,1 @@
+"""Connections to brokers: framing, versions, requests in flight, errors and retries."""

@@ -1,0 +1,64 @@
+"""What every client stands on (shell): its network, metadata and the task that refreshes it."""
+
+from __future__ import annotations
+
+from tidelog.clients.config.client_config import ClientConfig
+from tidelog.clients.config.environment import Environment, SystemEnvironment
+from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
+from tidelog.clients.metadata.metadata_updater import MetadataUpdater
+from tidelog.clients.metadata.refresh_policy import RefreshPolicy
+from tidelog.clients.transport.backoff import ExponentialBackoff
+from tidelog.clients.transport.connection import Authenticator
+from tidelog.clients.transport.network import Network
+
+
+class ClientBase:
+    """Network and metadata of one client; `open` before use, `close` at the end.
+
+    `max_idle_ms`: topics that nobody used for that long are forgotten (None: never).
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        environment: Environment | None,
+        authenticator: Authenticator | None,
+        *,
+        allow_auto_topic_creation: bool,
+        max_idle_ms: int | None,
+    ) -> None:
+        self.environment: Environment = environment or SystemEnvironment()
+        self.network = Network(config, self.environment, authenticator)
+        self.metadata = ClusterMetadata()
+        self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        policy = RefreshPolicy(
+            max_age_ms=config.metadata_max_age_ms,
+            max_idle_ms=max_idle_ms,
+            backoff=self.backoff,
+            rng=self.environment.rng,
+        )
+        self.updater = MetadataUpdater(
+            self.metadata,
+            policy,
+            self.network,
+            self.environment,
+            allow_auto_topic_creation=allow_auto_topic_creation,
+        )
+
+    def now_ms(self) -> int:
+        """The monotonic clock."""
+        return self.environment.monotonic_ms()
+
+    async def open(self, deadline_ms: int) -> None:
+        """Start refreshing metadata and await the first; KafkaError when no server answers in time."""
+        self.updater.start()
+        try:
+            await self.updater.ready(deadline_ms)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop refreshing and close every connection."""
+        await self.updater.close()
+        await self.network.close()

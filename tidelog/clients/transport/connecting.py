@@ -1,0 +1,66 @@
+"""Opening a connection to one broker: connect, negotiate versions, authenticate, all within one time.
+
+Whoever has a fixed set of peers (a node's own connections to the other nodes) uses this directly;
+clients use `tidelog.clients.transport.network`, which keeps a pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from ssl import SSLContext
+
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.connection import Authenticator, BrokerConnection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionSettings:
+    """How connections are made; buffer sizes of -1 leave them to the operating system.
+
+    `local_host`: the address to connect from, None for the one that the operating system chooses.
+    """
+
+    client_id: str
+    max_response_bytes: int
+    request_timeout_ms: int
+    setup_timeout_ms: int
+    receive_buffer_bytes: int = -1
+    send_buffer_bytes: int = -1
+    ssl: SSLContext | None = None
+    local_host: str | None = None
+
+
+async def open_connection(
+    environment: Environment,
+    settings: ConnectionSettings,
+    address: BrokerAddress,
+    authenticator: Authenticator | None = None,
+) -> BrokerConnection:
+    """A connection over which requests can be sent.
+
+    Errors: OSError and TimeoutError when `address` cannot be reached, KafkaError when the two ends do
+    not understand each other.
+    """
+    connection = BrokerConnection(
+        node_id=address.node_id,
+        client_id=settings.client_id,
+        max_response_bytes=settings.max_response_bytes,
+        request_timeout_ms=settings.request_timeout_ms,
+        monotonic_ms=environment.monotonic_ms,
+        receive_buffer_bytes=settings.receive_buffer_bytes,
+        send_buffer_bytes=settings.send_buffer_bytes,
+    )
+    async with asyncio.timeout(settings.setup_timeout_ms / 1000):
+        await environment.connect(
+            lambda: connection, address.host, address.port, settings.ssl, settings.local_host
+        )
+        try:
+            await connection.negotiate()
+            if authenticator is not None:
+                await authenticator.authenticate(connection)
+        except BaseException:
+            connection.close()
+            raise
+    return connection

@@ -1,0 +1,233 @@
+"""The connections of one client to the brokers of one cluster (shell).
+
+A connection is made when it is first needed and closed when it has been idle for long. Attempts to
+reach one broker keep an exponential backoff apart. Each (broker, purpose) has a connection of its own:
+a group's heartbeats must not stand in line behind a fetch that waits at the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tidelog.clients.config.client_config import ClientConfig
+from tidelog.clients.config.environment import Environment
+from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.api_versions import FinalizedFeatures
+from tidelog.clients.transport.backoff import ExponentialBackoff
+from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
+from tidelog.clients.transport.connection import Authenticator, BrokerConnection
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import BrokerId
+from tidelog.protocol.schema import ApiMessage
+
+_log = logging.getLogger("tidelog.clients.transport.network")
+
+DATA = "data"
+"""Purpose of connections for everything but group membership."""
+COORDINATION = "coordination"
+"""Purpose of connections for group membership."""
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
+_Key = tuple[BrokerId, str]
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """Failed attempts in a row to reach one broker."""
+
+    failures: int = 0
+    not_before_ms: int = 0
+
+
+class Network:
+    """The pool: at most one connection per broker and purpose.
+
+    `features`: the newest that a broker told when it was connected to.
+    Bootstrap servers have ids -1, -2, ... until metadata tells the real ones.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        environment: Environment,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._authenticator = authenticator
+        self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+        self._bootstrap = {
+            -1 - number: BrokerAddress(-1 - number, host, port)
+            for number, (host, port) in enumerate(config.bootstrap_addresses)
+        }
+        self._brokers: dict[BrokerId, BrokerAddress] = {}
+        self._connections: dict[_Key, BrokerConnection] = {}
+        self._connecting: dict[_Key, asyncio.Task[BrokerConnection]] = {}
+        self._attempts: dict[BrokerId, _Attempts] = {}
+        self._closed = False
+        self.features = FinalizedFeatures()
+
+    def set_brokers(self, brokers: Iterable[BrokerAddress]) -> None:
+        """Take the brokers that metadata names; idle connections to removed ones are closed."""
+        self._brokers = {broker.node_id: broker for broker in brokers}
+        for key, connection in list(self._connections.items()):
+            # Bootstrap connections (negative ids) have done their work once real ids are known.
+            is_known = key[0] in self._brokers or not self._brokers
+            if not is_known and not len(connection.in_flight):
+                self._drop(key)
+        for node_id in [id_ for id_ in self._attempts if id_ >= 0 and id_ not in self._brokers]:
+            del self._attempts[node_id]
+
+    def learn(self, broker: BrokerAddress) -> None:
+        """Take one broker's address from an answer other than metadata (a coordinator)."""
+        self._brokers[broker.node_id] = broker
+
+    @property
+    def broker_ids(self) -> tuple[BrokerId, ...]:
+        """The brokers that metadata named."""
+        return tuple(self._brokers)
+
+    def ready_connection(self, node_id: BrokerId, purpose: str = DATA) -> BrokerConnection | None:
+        """An open connection, or None; never waits."""
+        connection = self._connections.get((node_id, purpose))
+        return connection if connection is not None and connection.is_open else None
+
+    def retry_in_ms(self, node_id: BrokerId) -> int:
+        """How long until the next attempt to reach `node_id` is allowed."""
+        attempts = self._attempts.get(node_id)
+        return 0 if attempts is None else max(0, attempts.not_before_ms - self._environment.monotonic_ms())
+
+    def is_connecting(self, node_id: BrokerId, purpose: str = DATA) -> bool:
+        """Whether an attempt to reach `node_id` is under way."""
+        return (node_id, purpose) in self._connecting
+
+    async def connection(self, node_id: BrokerId, purpose: str = DATA) -> BrokerConnection:
+        """An open connection to a broker, made if needed; waits out the backoff of earlier failures.
+
+        Errors: KafkaError(NETWORK_EXCEPTION) when it cannot be reached,
+        KafkaError(NETWORK_EXCEPTION) when its address is not known: it is away, and newer metadata may tell.
+        """
+        ready = self.ready_connection(node_id, purpose)
+        if ready is not None:
+            return ready
+        if self._closed:
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the client is closed")
+        key = (node_id, purpose)
+        task = self._connecting.get(key)
+        if task is None:
+            task = asyncio.create_task(self._connect(key))
+            self._connecting[key] = task
+            task.add_done_callback(lambda done: self._connect_done(key, done))
+        return await asyncio.shield(task)
+
+    async def any_connection(self) -> BrokerConnection:
+        """A connection to whichever broker is least busy; tries all of them, bootstrap servers last."""
+        ready = [connection for (_, purpose), connection in self._connections.items() if purpose == DATA]
+        ready = [connection for connection in ready if connection.is_open]
+        if ready:
+            return min(ready, key=lambda connection: len(connection.in_flight))
+        candidates = list(self._brokers)
+        self._environment.rng.shuffle(candidates)
+        bootstrap = list(self._bootstrap)
+        self._environment.rng.shuffle(bootstrap)
+        failures: list[str] = []
+        for node_id in candidates + bootstrap:
+            try:
+                return await self.connection(node_id)
+            except (KafkaError, OSError) as error:
+                failures.append(str(error))
+        raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker can be reached: " + "; ".join(failures))
+
+    async def request(
+        self,
+        node_id: BrokerId | None,
+        message: ApiMessage,
+        response: type[ResponseT],
+        *,
+        purpose: str = DATA,
+        timeout_ms: int | None = None,
+        highest_version: int | None = None,
+    ) -> ResponseT:
+        """Send to one broker (None: any) and await the answer."""
+        if node_id is None:
+            connection = await self.any_connection()
+        else:
+            connection = await self.connection(node_id, purpose)
+        return await connection.request(
+            message, response, timeout_ms=timeout_ms, highest_version=highest_version
+        )
+
+    def disconnect(self, node_id: BrokerId, purpose: str) -> None:
+        """Close one connection, so that the next request does not stand in line behind its answers."""
+        if (node_id, purpose) in self._connections:
+            self._drop((node_id, purpose))
+
+    def close_idle(self) -> None:
+        """Close connections that nobody used for `connections_max_idle_ms`."""
+        oldest = self._environment.monotonic_ms() - self._config.connections_max_idle_ms
+        for key, connection in list(self._connections.items()):
+            if not connection.is_open or (connection.last_used_ms < oldest and not len(connection.in_flight)):
+                self._drop(key)
+
+    async def close(self) -> None:
+        """Close every connection and stop attempts under way."""
+        self._closed = True
+        tasks = list(self._connecting.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for key in list(self._connections):
+            self._drop(key)
+
+    def _drop(self, key: _Key) -> None:
+        self._connections.pop(key).close()
+
+    def _connect_done(self, key: _Key, task: asyncio.Task[BrokerConnection]) -> None:
+        self._connecting.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # whoever waited has it; nobody waiting is fine too
+
+    async def _connect(self, key: _Key) -> BrokerConnection:
+        node_id, _ = key
+        attempts = self._attempts.setdefault(node_id, _Attempts())
+        delay_ms = attempts.not_before_ms - self._environment.monotonic_ms()
+        if delay_ms > 0:
+            await asyncio.sleep(delay_ms / 1000)
+        address = self._brokers.get(node_id) or self._bootstrap.get(node_id)
+        if address is None:
+            # Whoever asked looks at newer metadata and asks again, as for a connection that was lost.
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the address of broker {node_id} is not known")
+        try:
+            connection = await self._open(address)
+        except (OSError, TimeoutError, KafkaError) as error:
+            delay = self._backoff.delay_ms(attempts.failures, self._environment.rng)
+            attempts.failures += 1
+            attempts.not_before_ms = self._environment.monotonic_ms() + delay
+            if isinstance(error, KafkaError) and not error.code.retriable:
+                raise
+            reason = str(error) or type(error).__name__
+            name = f"broker {node_id} at " if node_id >= 0 else "bootstrap server "
+            text = f"{name}{address.host}:{address.port} cannot be reached: {reason}"
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
+        attempts.failures = 0
+        if connection.api_versions.features.epoch > self.features.epoch:
+            self.features = connection.api_versions.features
+        self._connections[key] = connection
+        return connection
+
+    async def _open(self, address: BrokerAddress) -> BrokerConnection:
+        config = self._config
+        settings = ConnectionSettings(
+            client_id=config.client_id,
+            max_response_bytes=config.max_response_bytes,
+            request_timeout_ms=config.request_timeout_ms,
+            setup_timeout_ms=config.socket_connection_setup_timeout_ms,
+            receive_buffer_bytes=config.receive_buffer_bytes,
+            send_buffer_bytes=config.send_buffer_bytes,
+            ssl=config.ssl_context if config.security_protocol == "SSL" else None,
+        )
+        return await open_connection(self._environment, settings, address, self._authenticator)

@@ -1,0 +1,1 @@
+"""The topic-level configuration of a log."""

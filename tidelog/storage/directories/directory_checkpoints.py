@@ -1,0 +1,183 @@
+"""The offset checkpoints of one log directory: how far its logs are durable, replicated and compacted.
+
+And where they start.
+
+Each is written when something changed, atomically. A partition whose files are damaged keeps its lines,
+so that nothing is lost when the files come back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
+from functools import partial
+from threading import Lock
+
+from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.storage.disk.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    OffsetCheckpoint,
+)
+from tidelog.storage.disk.errors import CorruptCheckpoint
+from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.log.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
+
+
+class CheckpointKind(Enum):
+    """The offset checkpoints of a log directory."""
+
+    RECOVERY_POINT = "recovery point"
+    HIGH_WATERMARK = "high watermark"
+    LOG_START_OFFSET = "log start offset"
+    FIRST_DIRTY_OFFSET = "first dirty offset"
+
+
+class DirectoryCheckpoints:
+    """The files, and what belongs in them.
+
+    `logs` and `damaged` are the directory's own, and looked at when something is written.
+    Errors of what writes: OSError, StorageFailure.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: str,
+        logs: Mapping[TopicPartition, PartitionLog],
+        damaged: Collection[TopicPartition],
+    ) -> None:
+        self._logs = logs
+        self._damaged = damaged
+        self._checkpoints = {
+            kind: _Checkpoint(fs, f"{path}/{file_name}") for kind, (file_name, _) in _CONTENTS.items()
+        }
+
+    def read(self) -> None:
+        """Read the files; a damaged one is reported and counts as empty, as Kafka does."""
+        for checkpoint in self._checkpoints.values():
+            checkpoint.read()
+
+    def offset(self, kind: CheckpointKind, topic_partition: TopicPartition) -> Offset:
+        """What was written last of the partition; 0 when nothing was."""
+        return self._checkpoints[kind].written.get(topic_partition, 0)
+
+    def first_dirty_offset(self, topic_partition: TopicPartition) -> Offset | None:
+        """Where compaction of the partition goes on; None when it has never come by."""
+        return self._checkpoints[CheckpointKind.FIRST_DIRTY_OFFSET].written.get(topic_partition)
+
+    def write(self, kind: CheckpointKind) -> None:
+        """Write one file, if that changed."""
+        self._checkpoints[kind].write(self._offsets(kind))
+
+    def write_log_start(self, log: PartitionLog) -> None:
+        """Write where logs start, with that of `log` even if it would not be kept otherwise."""
+        kind = CheckpointKind.LOG_START_OFFSET
+        self._checkpoints[kind].write({**self._offsets(kind), log.topic_partition: log.log_start_offset})
+
+    def planned(self, kind: CheckpointKind) -> Callable[[], None] | None:
+        """The writing of one file, to be done in any thread; None when nothing changed."""
+        return self._checkpoints[kind].planned(self._offsets(kind))
+
+    def planned_forget(self, topic_partitions: Iterable[TopicPartition]) -> list[Callable[[], None]]:
+        """Taking partitions' lines out of every file that has some, to be done in any thread."""
+        gone = frozenset(topic_partitions)
+        planned = (checkpoint.planned_forget(gone) for checkpoint in self._checkpoints.values())
+        return [write for write in planned if write is not None]
+
+    def _offsets(self, kind: CheckpointKind) -> dict[TopicPartition, Offset]:
+        kept = self._checkpoints[kind].written
+        offsets = {key: kept[key] for key in self._damaged if key in kept}
+        _, offset_of = _CONTENTS[kind]
+        for topic_partition, log in self._logs.items():
+            offset = offset_of(log)
+            if offset is not None:
+                offsets[topic_partition] = offset
+        return offsets
+
+
+def _recovery_point(log: PartitionLog) -> Offset | None:
+    return log.recovery_point
+
+
+def _high_watermark(log: PartitionLog) -> Offset | None:
+    return log.high_watermark
+
+
+def _log_start_offset(log: PartitionLog) -> Offset | None:
+    """Only of logs that are tiered or start above their first segment: the others tell it themselves."""
+    # A log whose truncation was interrupted may have no segment.
+    is_known = len(log.segments) > 0 and log.log_start_offset <= log.segments.first.base_offset
+    is_kept = log.remote_log_enabled or not is_known
+    return log.log_start_offset if is_kept else None
+
+
+def _first_dirty_offset(log: PartitionLog) -> Offset | None:
+    return log.first_dirty_offset
+
+
+_CONTENTS = {
+    CheckpointKind.RECOVERY_POINT: (RECOVERY_POINT_CHECKPOINT, _recovery_point),
+    CheckpointKind.HIGH_WATERMARK: (HIGH_WATERMARK_CHECKPOINT, _high_watermark),
+    CheckpointKind.LOG_START_OFFSET: (LOG_START_OFFSET_CHECKPOINT, _log_start_offset),
+    CheckpointKind.FIRST_DIRTY_OFFSET: (CLEANER_OFFSET_CHECKPOINT, _first_dirty_offset),
+}
+"""By kind: the file's name, and what it holds of a log; None for a log that has no line in it."""
+
+
+class _Checkpoint:
+    """An offset checkpoint that is written only when it would change.
+
+    Invariant: a state never replaces a later one in the file, also when a thread writes it late.
+    """
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._file = OffsetCheckpoint(fs, path)
+        self._lock = Lock()
+        self._states = 0
+        self._state_in_file = 0
+        self.written: dict[TopicPartition, Offset] = {}
+        """The latest state; it is in the file, or a thread is about to put it there."""
+
+    def read(self) -> None:
+        """Read the file; a damaged one is reported and counts as empty, as Kafka does."""
+        try:
+            self.written = self._file.read()
+        except CorruptCheckpoint as damage:
+            _log.error("%s; its offsets start from 0", damage)
+            self.written = {}
+
+    def write(self, offsets: dict[TopicPartition, Offset]) -> None:
+        """Replace the file when `offsets` are not what it holds; waits for a thread that is writing it."""
+        if offsets != self.written or self._state_in_file < self._states:
+            self._states += 1
+            self._put(self._states, offsets)
+            self.written = offsets
+
+    def planned(self, offsets: dict[TopicPartition, Offset]) -> Callable[[], None] | None:
+        """The writing, to be done in any thread; None when there is nothing new. Keep `offsets` unchanged.
+
+        What was planned before and is not in the file, as no descriptor was left to write it, is written too.
+        """
+        if offsets == self.written and self._state_in_file == self._states:
+            return None
+        self._states += 1
+        self.written = offsets
+        return partial(self._put, self._states, offsets)
+
+    def planned_forget(self, topic_partitions: Collection[TopicPartition]) -> Callable[[], None] | None:
+        """Taking lines out, to be done in any thread; None when there are none of them."""
+        return self.planned(
+            {key: value for key, value in self.written.items() if key not in topic_partitions}
+        )
+
+    def _put(self, state: int, offsets: dict[TopicPartition, Offset]) -> None:
+        with self._lock:
+            if state > self._state_in_file:
+                self._file.write(offsets)
+                self._state_in_file = state

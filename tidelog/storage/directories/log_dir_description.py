@@ -1,0 +1,44 @@
+"""What DescribeLogDirs tells of log directories."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.protocol.steps import Steps
+from tidelog.storage.directories.log_directory import LogDirectory
+
+
+class PartitionSize(NamedTuple):
+    """One partition in the answer to DescribeLogDirs."""
+
+    topic_partition: TopicPartition
+    size_bytes: int
+    offset_lag: Offset
+    """How far the log end is behind the high watermark; 0 for a leader."""
+
+
+class LogDirDescription(NamedTuple):
+    """One directory in the answer to DescribeLogDirs; sizes are -1 when it is offline."""
+
+    path: str
+    error_code: ErrorCode
+    partitions: list[PartitionSize]
+    total_bytes: int
+    usable_bytes: int
+
+
+def describe_log_dir(directory: LogDirectory) -> Steps[LogDirDescription]:
+    """Return the directory with its partitions."""
+    if directory.offline_reason is not None:
+        return LogDirDescription(directory.path, ErrorCode.KAFKA_STORAGE_ERROR, [], -1, -1)
+    space = directory.fs.space(directory.path)
+    partitions = []
+    for key, log in list(directory.logs.items()):
+        lag = max(log.high_watermark - log.log_end_offset, 0)
+        partitions.append(PartitionSize(key, log.size_bytes, lag))
+        yield None
+    return LogDirDescription(
+        directory.path, ErrorCode.NONE, partitions, space.total_bytes, space.usable_bytes
+    )

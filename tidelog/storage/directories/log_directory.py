@@ -1,0 +1,404 @@
+"""One log directory: the partitions in it, and whether its disk can still be used.
+
+I/O: through `tidelog.storage.disk.files`. Errors: StorageFailure and OSError mean that the directory has to
+go
+offline, which is for the LogManager to do.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.directories.directory_checkpoints import CheckpointKind, DirectoryCheckpoints
+from tidelog.storage.directories.partition_directory import (
+    NAME_BYTES_MAX,
+    DirectoryKind,
+    PartitionDirectory,
+    directory_name,
+    parse_directory_name,
+    renamed_directory_name,
+)
+from tidelog.storage.disk.checkpoints import CleanShutdownMarker, PartitionMetadataFile
+from tidelog.storage.disk.deleted_files import DeletedFiles, remove_path
+from tidelog.storage.disk.errors import CorruptCheckpoint, CorruptFile, StorageFailure
+from tidelog.storage.disk.files import FileSystem, parent_directory
+from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.log.tiered_retention import refuse_loss_of_tiering
+from tidelog.storage.segment.segment import LogSegment
+
+NOT_PARTITIONS = frozenset({"remote-log-index-cache", "remote-log-metadata"})
+"""What tiered storage keeps beside the partitions."""
+
+_log = logging.getLogger(__name__)
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class DirectorySettings(NamedTuple):
+    """What every log in a directory is opened with."""
+
+    config_of: Callable[[str], LogConfig]
+    """A topic's settings."""
+    producer_id_expiration_ms: int
+    new_id: Callable[[], UUID]
+    remote_storage_system_enable: bool = True
+    """Whether this node has remote storage, so that topics may use it."""
+
+
+class Rename(NamedTuple):
+    """A partition's directory gets another name, and is removed when it is due; None: never."""
+
+    topic_partition: TopicPartition
+    path: str
+    due_ms: int | None
+
+
+class Retirement(NamedTuple):
+    """Partitions that are out of use: `run` blocks, and may run in any thread; then `LogDirectory.retired`.
+
+    Errors of `run`: OSError, StorageFailure; the directory has to go offline.
+    """
+
+    directory: LogDirectory
+    renames: Sequence[Rename]
+    run: Callable[[], None]
+
+
+class LogDirectory:
+    """A directory of `log.dirs`.
+
+    Invariant: `logs`, `being_made` and `damaged` are disjoint. `damaged` says why a partition that is on
+    disk cannot be used.
+    """
+
+    def __init__(self, fs: FileSystem, path: str, settings: DirectorySettings) -> None:
+        self.fs = fs
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.being_made: set[TopicPartition] = set()
+        self.damaged: dict[TopicPartition, str] = {}
+        self.lost: frozenset[TopicPartition] = frozenset()
+        """What was here when the directory went offline."""
+        self.offline_reason: str | None = None
+        self.found_out_of_use: list[tuple[TopicPartition, UUID]] = []
+        """Deleted and stray partitions that were still on the disk at the start, by their topic ids."""
+        self._is_loaded = False
+        self._settings = settings
+        self._deleted = DeletedFiles()
+        self._marker = CleanShutdownMarker(fs, path)
+        self.checkpoints = DirectoryCheckpoints(fs, path, self.logs, self.damaged)
+
+    # -- opening
+
+    def load(self, now_ms: int) -> None:
+        """Open every partition in the directory; damaged ones are logged by file name and set aside.
+
+        Errors: ConfigError for a tiered one on a node without remote storage.
+        """
+        if not self.fs.exists(self.path):
+            self.fs.makedirs(self.path)
+            self.fs.fsync_dir(parent_directory(self.path))
+        clean = self._marker.exists()
+        self.checkpoints.read()
+        self._marker.delete()
+        for name in self.fs.listdir(self.path):
+            path = f"{self.path}/{name}"
+            if not self.fs.is_dir(path):
+                continue
+            parsed = parse_directory_name(name)
+            if name in NOT_PARTITIONS:
+                continue
+            if parsed is None:
+                _log.warning("%s is ignored: it is not named like a partition", path)
+                continue
+            self._note_out_of_use(parsed, path)
+            if parsed.kind is DirectoryKind.DELETED:
+                self._deleted.add([path], now_ms)
+            elif parsed.kind is not DirectoryKind.IN_USE:
+                _log.warning("%s is left alone: it is out of use", path)
+            elif parsed.topic_partition.topic != METADATA_TOPIC:
+                self._load_partition(parsed.topic_partition, now_ms, clean)
+        self._is_loaded = True
+
+    def _note_out_of_use(self, parsed: PartitionDirectory, path: str) -> None:
+        is_cut = len(path) - len(self.path) > NAME_BYTES_MAX
+        if parsed.kind not in (DirectoryKind.DELETED, DirectoryKind.STRAY) or is_cut:
+            return
+        try:
+            topic_id = PartitionMetadataFile(self.fs, path).read()
+        except (OSError, CorruptFile, DecodeError):
+            return  # half removed, or made before it had an id
+        self.found_out_of_use.append((parsed.topic_partition, topic_id))
+
+    def _load_partition(self, topic_partition: TopicPartition, now_ms: int, clean: bool) -> None:
+        config = self._settings.config_of(topic_partition.topic)
+        refuse_loss_of_tiering(
+            topic_partition, config, is_system_enabled=self._settings.remote_storage_system_enable
+        )
+        try:
+            topic_id = self._read_topic_id(topic_partition)
+            log = self._open(topic_partition, topic_id, config, now_ms, clean)
+        except (CorruptFile, DecodeError) as damage:
+            _log.error("partition %s in %s cannot be used: %s", topic_partition, self.path, damage)
+            self.damaged[topic_partition] = str(damage)
+            return
+        except AssertionError as bug:
+            # Ours, and the business of this partition alone: the others can be served.
+            _log.exception("partition %s in %s cannot be opened", topic_partition, self.path)
+            self.damaged[topic_partition] = f"it cannot be opened: {bug}"
+            return
+        if topic_id is not None and not clean:
+            # The process may have died before the first flush made it durable.
+            log.unsynced_paths.append(PartitionMetadataFile(self.fs, log.directory).path)
+        log.advance_high_watermark(self.checkpoints.offset(CheckpointKind.HIGH_WATERMARK, topic_partition))
+        log.first_dirty_offset = self.checkpoints.first_dirty_offset(topic_partition)
+        self.logs[topic_partition] = log
+
+    def _read_topic_id(self, topic_partition: TopicPartition) -> UUID | None:
+        metadata = PartitionMetadataFile(self.fs, self._path_of(topic_partition))
+        try:
+            return metadata.read() if metadata.exists() else None
+        except CorruptCheckpoint as damage:
+            if self.checkpoints.offset(CheckpointKind.RECOVERY_POINT, topic_partition) > 0:
+                raise
+            _log.warning("%s; removed, as the partition had never been flushed", damage)
+            self.fs.unlink(metadata.path)
+            return None
+
+    def _open(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        now_ms: int,
+        clean: bool,
+    ) -> PartitionLog:
+        return PartitionLog.open(
+            self.fs,
+            self._path_of(topic_partition),
+            topic_partition,
+            topic_id,
+            config,
+            now_ms=now_ms,
+            recovery_point=self.checkpoints.offset(CheckpointKind.RECOVERY_POINT, topic_partition),
+            log_start_offset=self.checkpoints.offset(CheckpointKind.LOG_START_OFFSET, topic_partition),
+            clean=clean,
+            observer=self,
+            producer_id_expiration_ms=self._settings.producer_id_expiration_ms,
+            remote_storage_system_enable=self._settings.remote_storage_system_enable,
+            has_been_compacted=self.checkpoints.first_dirty_offset(topic_partition) is not None,
+        )
+
+    def planned_creation(
+        self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
+    ) -> Callable[[], PartitionLog]:
+        """The making of a partition that has not been here yet, to be done in any thread; then `made`.
+
+        Its topic id is durable with the first flush. What fails for lack of a descriptor may be done again.
+        """
+        forgetting = self.checkpoints.planned_forget([topic_partition])
+        self.being_made.add(topic_partition)
+        return partial(self._make, topic_partition, topic_id, config, now_ms, forgetting)
+
+    def _make(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID | None,
+        config: LogConfig,
+        now_ms: int,
+        forgetting: Sequence[Callable[[], None]],
+    ) -> PartitionLog:
+        for forget in forgetting:
+            forget()
+        log = self._open(topic_partition, topic_id, config, now_ms, clean=False)
+        if topic_id is not None:
+            metadata = PartitionMetadataFile(self.fs, log.directory)
+            metadata.create(topic_id)
+            log.unsynced_paths.append(metadata.path)
+        return log
+
+    def made(self, log: PartitionLog) -> None:
+        """What was planned is done: the partition is in use from now on."""
+        self.being_made.discard(log.topic_partition)
+        log.producers.producer_id_expiration_ms = self._settings.producer_id_expiration_ms
+        self.logs[log.topic_partition] = log
+
+    def use_producer_id_expiration(self, expiration_ms: int) -> None:
+        """Let every log here, and those to come, forget producers after this time."""
+        self._settings = self._settings._replace(producer_id_expiration_ms=expiration_ms)
+        for log in self.logs.values():
+            log.producers.producer_id_expiration_ms = expiration_ms
+
+    def assign_topic_id(self, log: PartitionLog, topic_id: UUID) -> None:
+        """Record the topic id of a partition that was made before it had one."""
+        PartitionMetadataFile(self.fs, log.directory).write(topic_id)
+        log.topic_id = topic_id
+
+    # -- taking partitions away
+
+    def strays(self, expected: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
+        """The partitions here that are not expected, or not with this topic id; they are found out of use."""
+        found = [
+            (key, log.topic_id)
+            for key, log in self.logs.items()
+            if key not in expected or log.topic_id not in (None, expected[key])
+        ]
+        for topic_partition, topic_id in found:
+            _log.warning(
+                "partition %s in %s is set aside: the metadata does not place it here",
+                topic_partition,
+                self.path,
+            )
+            if topic_id is not None:
+                self.found_out_of_use.append((topic_partition, topic_id))
+        return [topic_partition for topic_partition, _ in found]
+
+    def retire(self, topic_partitions: Sequence[TopicPartition], kind: DirectoryKind, now_ms: int) -> None:
+        """See `planned_retirement`; done at once."""
+        retirement = self.planned_retirement(topic_partitions, kind, now_ms)
+        retirement.run()
+        self.retired(retirement)
+
+    def planned_retirement(
+        self, topic_partitions: Iterable[TopicPartition], kind: DirectoryKind, now_ms: int
+    ) -> Retirement:
+        """Use partitions no more from now on; their directories are renamed in any thread, then `retired`.
+
+        Answers that are still being sent keep their open files, so nothing is closed here.
+        """
+        renames: list[Rename] = []
+        for topic_partition in topic_partitions:
+            log = self.logs.pop(topic_partition, None)
+            self.damaged.pop(topic_partition, None)
+            if log is not None:
+                # Their names will be those of others when the partition is created again.
+                log.segments.retire()
+            config = self._settings.config_of(topic_partition.topic) if log is None else log.config
+            name = renamed_directory_name(topic_partition, kind, self._settings.new_id())
+            due_ms = now_ms + config.file_delete_delay_ms if kind is DirectoryKind.DELETED else None
+            renames.append(Rename(topic_partition, f"{self.path}/{name}", due_ms))
+        forgetting = self.checkpoints.planned_forget(each.topic_partition for each in renames)
+        return Retirement(self, renames, partial(self._retire, renames, forgetting))
+
+    def _retire(self, renames: Sequence[Rename], forgetting: Sequence[Callable[[], None]]) -> None:
+        """I/O: one rename for each; the syncs and the checkpoints are for all of them together.
+
+        What fails for lack of a descriptor may be done again.
+        """
+        for topic_partition, path, _ in renames:
+            if not self.fs.exists(path):
+                self.fs.rename(self._path_of(topic_partition), path)
+        self.fs.fsync_dir(self.path)
+        for write in forgetting:
+            write()
+
+    def retired(self, retirement: Retirement) -> None:
+        """What was planned is done; deleted directories are removed after file.delete.delay.ms."""
+        for _, path, due_ms in retirement.renames:
+            if due_ms is not None:
+                self._deleted.add([path], due_ms)
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete expired segments of every log here; how many. A log that cannot be looked at is reported.
+
+        I/O: one checkpoint of all new log starts, before the first file is renamed (KAFKA-15352).
+        """
+        expired: list[tuple[PartitionLog, list[LogSegment]]] = []
+        for log in self.logs.values():
+            try:
+                found = log.expire_segments(now_ms)
+            except KafkaError as error:
+                _log.error("retention of %s: %s", log.topic_partition, error)
+                continue
+            if found:
+                expired.append((log, found))
+        if expired:
+            self.checkpoints.write(CheckpointKind.LOG_START_OFFSET)
+        for log, segments in expired:
+            try:
+                log.remove_expired(segments, now_ms)
+            except KafkaError as error:
+                _log.error("retention of %s: %s", log.topic_partition, error)
+        return sum(len(segments) for _, segments in expired)
+
+    def take_expired(self, now_ms: int) -> list[str]:
+        """What was deleted long enough ago, partitions and segments' files, for `remove`; not named again."""
+        paths = self._deleted.take_due(now_ms)
+        for log in self.logs.values():
+            paths += log.deleted_files.take_due(now_ms)
+        return paths
+
+    def put_back_expired(self, paths: Iterable[str], now_ms: int) -> None:
+        """Have `take_expired` name these again: they could not be removed."""
+        self._deleted.add(paths, now_ms)
+
+    def remove(self, paths: Iterable[str]) -> int:
+        """Remove files and directories that are out of use; how many were there.
+
+        I/O: long for large files. Touches nothing of this object: may run in any thread.
+        """
+        return sum(remove_path(self.fs, path) for path in paths)
+
+    # -- what logs ask to be written at once
+
+    def log_start_offset_changed(self, log: PartitionLog) -> None:
+        """See LogObserver."""
+        self.checkpoints.write_log_start(log)
+
+    def recovery_point_lowered(self, log: PartitionLog) -> None:
+        """See LogObserver."""
+        self.checkpoints.write(CheckpointKind.RECOVERY_POINT)
+
+    def first_dirty_offset_lowered(self, log: PartitionLog) -> None:
+        """See LogObserver."""
+        self.checkpoints.write(CheckpointKind.FIRST_DIRTY_OFFSET)
+
+    # -- closing
+
+    def close(self, broker_epoch: int, now_ms: int) -> None:
+        """Make everything durable, write the checkpoints, and leave the marker of a clean shutdown.
+
+        Without it, as while a partition is damaged, logs are verified from their recovery points on. A
+        start that ended half-way leaves no marker either, and the checkpoints as they were.
+        """
+        # A damaged one has not been recovered: once it is mended its tail must still be looked at.
+        clean = not self.damaged
+        for log in self.logs.values():
+            try:
+                log.close(clean=True, now_ms=now_ms)
+            except AssertionError:
+                # Ours: the next start verifies what is here; the other logs are closed all the same.
+                _log.exception("%s cannot be closed in order", log.directory)
+                clean = False
+            clean = clean and log.failure is None
+        if not self._is_loaded:
+            # The checkpoints hold what is known of logs that were not come to, and their state nobody knows.
+            return
+        for kind in CheckpointKind:
+            self.checkpoints.write(kind)
+        if clean:
+            self._marker.write(broker_epoch)
+
+    def take_offline(self, reason: str) -> None:
+        """Stop using the directory: its disk has failed. Its logs refuse every further write."""
+        self.offline_reason = reason
+        self.lost = frozenset((*self.logs, *self.damaged, *self.being_made))
+        for log in self.logs.values():
+            log.failure = log.failure or StorageFailure(self.path, "use", reason)
+        self.logs.clear()
+
+    def require_usable(self, topic_partition: TopicPartition) -> None:
+        """Raise KAFKA_STORAGE_ERROR for a partition whose files here are damaged."""
+        damage = self.damaged.get(topic_partition)
+        if damage is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} cannot be used: {damage}")
+
+    def _path_of(self, topic_partition: TopicPartition) -> str:
+        return f"{self.path}/{directory_name(topic_partition)}"

@@ -1,0 +1,408 @@
+"""The seam to the disk: every byte that storage reads or writes goes through these two Protocols.
+
+Durability rules that callers rely on:
+- data appended or truncated is durable once `File.fsync` has returned;
+- a file's *name* (create, rename, unlink) is durable once `FileSystem.fsync_dir` of its directory has;
+- a failed fsync is final: the kernel may already have dropped the pages, so a second fsync that
+  "succeeds" proves nothing. It raises StorageFailure and must never be retried.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+
+from tidelog.storage.disk.descriptor_pool import DescriptorPool
+from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
+from tidelog.storage.disk.errors import StorageFailure, is_descriptor_shortage
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+T = TypeVar("T")
+
+TEMPORARY_SUFFIX = ".tmp"
+
+# Data and size are all that a log needs after a crash; where fdatasync is missing fsync does more.
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+class DiskSpace(NamedTuple):
+    """The size of the volume that holds a path and what an ordinary user may still fill, in bytes."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
+class File(Protocol):
+    """One open file. Only one object per file writes; reads and `fsync` may run in any thread.
+
+    Errors: OSError as the disk gives it; StorageFailure when the content is no longer known.
+    """
+
+    path: str
+    """The name under which the file was opened (a later rename does not change it)."""
+
+    def size(self) -> int:
+        """Bytes in the file, unsynced ones included; costs no system call."""
+        ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """`length` bytes from `position`; fewer only where the file ends."""
+        ...
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end, or nothing: after an OSError the file is as before."""
+        ...
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        """Overwrite at `position`; the file grows when the data reaches beyond its end."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes; it never grows by this."""
+        ...
+
+    def fsync(self) -> None:
+        """Make data and size durable, or raise StorageFailure, after which nothing may be retried."""
+        ...
+
+    def close(self) -> None:
+        """Release the descriptor; closing twice is harmless. Does not sync."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile."""
+        ...
+
+    def held(self) -> File:
+        """Return an open file with the same content, which stays readable for as long as it is referenced."""
+        return self
+
+
+class FileLock(Protocol):
+    """A lock that is held until `release`, or until its process is gone."""
+
+    def release(self) -> None:
+        """Let others have it."""
+        ...
+
+
+class FileSystem(Protocol):
+    """The directory operations that storage needs. Paths are str, joined with '/'.
+
+    Errors: FileNotFoundError and other OSErrors as the operating system gives them.
+    """
+
+    pool: DescriptorPool[File]
+    """The descriptors of files that hold one only while they are read; see storage.disk.on_demand_file."""
+
+    def open(self, path: str, *, create: bool) -> File:
+        """Open for reading and writing; with `create` a missing file is made, else FileNotFoundError.
+
+        The caller closes it soon: it may be opened with a descriptor that is kept for such operations.
+        """
+        ...
+
+    def open_to_keep(self, path: str, *, create: bool) -> File:
+        """Open a file that stays open."""
+        return self.open(path, create=create)
+
+    def create(self, path: str) -> None:
+        """Create an empty file, without holding a descriptor where possible; FileExistsError if it exists."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory has this name."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Whether `path` is a directory."""
+        ...
+
+    def size(self, path: str) -> int:
+        """Bytes in the file."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """The whole file; for small ones (checkpoints, snapshots)."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the file or directory another name, replacing a file that has it, atomically."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove the file's name."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def makedirs(self, path: str) -> None:
+        """Make the directory and its parents; existing ones are fine."""
+        ...
+
+    def rmtree(self, path: str) -> None:
+        """Remove the directory and everything in it."""
+        ...
+
+    def fsync_dir(self, path: str) -> None:
+        """Make the names in the directory durable, or raise StorageFailure."""
+        ...
+
+    def space(self, path: str) -> DiskSpace:
+        """Room on the volume that holds `path`."""
+        ...
+
+    def lock(self, path: str) -> FileLock:
+        """Take the lock that the file stands for, made when missing; BlockingIOError when somebody has it."""
+        ...
+
+
+class OsFile(File):
+    """A file of the operating system.
+
+    Invariant: `_size` is the file's size whenever no call is under way; writes go to explicit positions,
+    so a failed append cannot leave the next one at a wrong place.
+    """
+
+    __slots__ = ("_descriptor", "_failure", "_size", "_truncated", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._truncated = False
+        self._failure: StorageFailure | None = None
+
+    def size(self) -> int:
+        return self._size
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def pread(self, length: int, position: int) -> bytes:
+        data = os.pread(self._descriptor, length, position)
+        if len(data) == length or not data:
+            return data
+        parts = [data]  # the kernel stops at 2 GiB, at the end of the file, or for a signal
+        missing = length - len(data)
+        while missing and (data := os.pread(self._descriptor, missing, position + length - missing)):
+            parts.append(data)
+            missing -= len(data)
+        return b"".join(parts)
+
+    def append(self, data: Buffer) -> None:
+        if self._failure is not None:
+            self._refuse_after_failure()
+        start, length = self._size, len(data)
+        try:
+            if os.pwrite(self._descriptor, data, start) < length:
+                self._write(data, start)  # once more, until all is written or the disk says why not
+        except OSError:
+            self._cut_back(start)
+            raise
+        self._size = start + length
+
+    def pwrite(self, data: Buffer, position: int) -> None:
+        self._refuse_after_failure()
+        try:
+            self._size = max(self._size, position + self._write(data, position))
+        except OSError as error:
+            raise self._fail("overwrite", error) from error
+
+    def truncate(self, size: int) -> None:
+        self._refuse_after_failure()
+        if size >= self._size:
+            return
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+        self._truncated = True
+
+    def fsync(self) -> None:
+        self._refuse_after_failure()
+        assert self._descriptor >= 0, f"{self.path} is closed: whoever closed it had to sync it"
+        shrunk, self._truncated = self._truncated, False
+        try:
+            # POSIX lets fdatasync leave out metadata that reading does not need; a smaller size is one
+            # that some file systems have left out, so after a truncation everything is synced.
+            (os.fsync if shrunk else _sync_data)(self._descriptor)
+        except OSError as error:
+            raise self._fail("fsync", error) from error
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        # A deleted segment is not closed while an answer still sends from it; the last one to let go closes.
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()
+
+    def _write(self, data: Buffer, position: int) -> int:
+        length = len(data)
+        written = os.pwrite(self._descriptor, data, position)
+        if written < length:
+            rest = memoryview(data)
+            while written < length:
+                count = os.pwrite(self._descriptor, rest[written:], position + written)
+                if count == 0:
+                    raise OSError(errno.EIO, "the disk takes no more bytes", self.path)
+                written += count
+        return length
+
+    def _cut_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise self._fail("removal of a partly written append", error) from error
+
+    def _fail(self, operation: str, error: OSError) -> StorageFailure:
+        self._failure = StorageFailure(self.path, operation, error.strerror or str(error))
+        return self._failure
+
+    def _refuse_after_failure(self) -> None:
+        if self._failure is not None:
+            failed = self._failure
+            raise StorageFailure(self.path, "use", f"it is closed to writers since: {failed}") from failed
+
+
+class OsFileSystem(FileSystem):
+    """The operating system's files.
+
+    Where there is no descriptor left, those of the pool are closed and the operation is tried again; then
+    those of the reserve, for operations that need one for a moment.
+    """
+
+    def __init__(
+        self, pool: DescriptorPool[File] | None = None, reserve: DescriptorReserve | None = None
+    ) -> None:
+        self.pool = DescriptorPool() if pool is None else pool
+        self._reserve = DescriptorReserve(0) if reserve is None else reserve
+
+    def open(self, path: str, *, create: bool) -> File:
+        return OsFile(path, self._with_descriptor(lambda: _open(path, create=create)))
+
+    def open_to_keep(self, path: str, *, create: bool) -> File:
+        while True:
+            try:
+                return OsFile(path, _open(path, create=create))
+            except OSError as error:
+                if not is_descriptor_shortage(error) or not self.pool.shrink():
+                    raise
+
+    def create(self, path: str) -> None:
+        try:
+            os.mknod(path, 0o644 | stat.S_IFREG)
+        except (AttributeError, PermissionError):  # macOS: only root may, and for other kinds of files
+            flags = os.O_WRONLY | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL
+            os.close(self._with_descriptor(lambda: os.open(path, flags, 0o644)))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def read(self, path: str) -> bytes:
+        with self._with_descriptor(lambda: open(path, "rb")) as file:
+            return file.read()
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(self._with_descriptor(lambda: os.listdir(path)))
+
+    def makedirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rmtree(self, path: str) -> None:
+        self._with_descriptor(lambda: shutil.rmtree(path))
+
+    def fsync_dir(self, path: str) -> None:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = self._with_descriptor(lambda: os.open(path, flags))
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise StorageFailure(path, "fsync", error.strerror or str(error)) from error
+        finally:
+            os.close(descriptor)
+
+    def space(self, path: str) -> DiskSpace:
+        volume = os.statvfs(path)
+        return DiskSpace(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
+
+    def lock(self, path: str) -> FileLock:
+        return OsFileLock(path)
+
+    def _with_descriptor(self, operation: Callable[[], T]) -> T:
+        self._reserve.refill()
+        while True:
+            try:
+                return operation()
+            except OSError as error:
+                if not is_descriptor_shortage(error):
+                    raise
+                if not self.pool.shrink() and not self._reserve.release_one():
+                    raise
+
+
+def _open(path: str, *, create: bool) -> int:
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+
+
+class OsFileLock(FileLock):
+    """Two advisory locks of the operating system on one file; both end with the process, whatever ends that.
+
+    The record lock is what Java's FileLock takes, so it keeps out Apache Kafka too; it does not keep a
+    process from locking twice, which the other does.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise BlockingIOError(error.errno, "held by somebody else", path) from error
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def parent_directory(path: str) -> str:
+    """The directory that holds `path`, '.' for a bare name."""
+    return os.path.dirname(path) or "."
+
+
+def write_atomically(fs: FileSystem, path: str, data: Buffer) -> None:
+    """Replace the file's content so that after a crash the old or the new one is read, whole.
+
+    Returns once the new content is durable. A failure before the rename leaves the old content.
+    Errors: OSError, StorageFailure (from either fsync).
+    """
+    temporary = path + TEMPORARY_SUFFIX
+    file = fs.open(temporary, create=True)
+    try:
+        file.truncate(0)  # a crash may have left one behind
+        file.append(data)
+        file.fsync()
+    finally:
+        file.close()
+    fs.rename(temporary, path)
+    fs.fsync_dir(parent_directory(path))

@@ -1,0 +1,1 @@
+"""One partition's log: offsets, append, read, truncation and retention."""

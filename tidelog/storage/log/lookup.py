@@ -1,0 +1,132 @@
+"""Finding offsets by timestamp: time index, then batch headers, then the records of one batch.
+
+Which batch it is is found at once; its records are looked at in steps, as they may be half a million.
+Meanwhile the log may change, so the next batch is looked for from scratch.
+
+A batch that expands beyond `tidelog.storage.log.record_bounds` answers as a whole, with its first offset and
+its
+largest
+timestamp: a reader that starts there misses nothing. So does one of the local log whose records cannot be
+read: batches come opaque from producers, and nonsense in one must not end every look-up in its partition.
+
+I/O: an index search, a scan of headers over about index.interval.bytes, and one batch, which is expanded
+within that bound. Errors: OSError, CorruptLog, CorruptIndex.
+Source: LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp of Apache Kafka 4.3; KIP-79, KIP-734.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.protocol.batch import BATCH_OVERHEAD, BatchHeader
+from tidelog.protocol.compression import BoundExceeded, Compression, decompress, expand
+from tidelog.protocol.errors import DecodeError
+from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.record_skim import RecordSkimmer
+from tidelog.protocol.steps import Steps, aside, heavily
+from tidelog.storage.log.record_bounds import LOOKED_UP_BYTES_MAX, RECORDS_MAX, SMALL_BYTES
+from tidelog.storage.segment.segment import LogSegment
+from tidelog.storage.segment.segments import Segments
+
+
+class RecordPlace(NamedTuple):
+    """A record's timestamp in ms, its offset and the leader epoch of its batch (-1: none)."""
+
+    timestamp: int
+    offset: Offset
+    leader_epoch: LeaderEpoch
+
+
+class FoundBatch(NamedTuple):
+    """A batch that may hold the record that is looked for: its header, and all its bytes."""
+
+    header: BatchHeader
+    data: bytes | memoryview
+
+
+def batch_at_or_after(segments: Segments, timestamp: int, offset: Offset) -> FoundBatch | None:
+    """The first batch, from the one that holds `offset` on, whose largest timestamp is >= `timestamp`."""
+    for segment in segments.from_offset(offset):
+        if segment.max_timestamp < timestamp:
+            continue
+        _, indexed_offset = segment.time_index.lookup(timestamp)
+        start = segment.offset_index.lookup(max(indexed_offset, offset)).position
+        for position, header in segment.batches(start):
+            if header.max_timestamp >= timestamp and header.last_offset >= offset:
+                return _read(segment, position, header)
+    return None
+
+
+def newest_batch(segments: Segments) -> FoundBatch | None:
+    """The batch with the largest timestamp of the log; None in a log without timestamps."""
+    newest = max(segments, key=lambda segment: segment.max_timestamp)
+    timestamp, last_offset = newest.last_time_entry()
+    start = newest.offset_index.lookup(last_offset).position
+    for position, header in newest.batches(start):
+        if header.max_timestamp == timestamp:
+            return _read(newest, position, header)
+    return None
+
+
+def _read(segment: LogSegment, position: int, header: BatchHeader) -> FoundBatch:
+    return FoundBatch(header, segment.file.pread(header.size_bytes, position))
+
+
+def first_place(batch: FoundBatch, timestamp: int, from_offset: Offset) -> Steps[RecordPlace | None]:
+    """Return the first record of `batch` with a timestamp >= `timestamp`, from `from_offset` on."""
+    try:
+        return (yield from first_readable_place(batch, timestamp, from_offset))
+    except DecodeError:
+        return _place_of_all(batch.header, from_offset)
+
+
+def first_readable_place(batch: FoundBatch, timestamp: int, from_offset: Offset) -> Steps[RecordPlace | None]:
+    """Return what `first_place` does. Errors: DecodeError for a damaged batch."""
+    try:
+        return (yield from _first_place(batch, timestamp, from_offset))
+    except BoundExceeded:
+        return _place_of_all(batch.header, from_offset)
+
+
+def _first_place(batch: FoundBatch, timestamp: int, from_offset: Offset) -> Steps[RecordPlace | None]:
+    header, data = batch
+    if header.record_count > RECORDS_MAX:
+        return _place_of_all(header, from_offset)
+    payload = memoryview(data)[BATCH_OVERHEAD:]
+    if header.compression is Compression.NONE:
+        return (yield from _first_record(payload, header, timestamp, from_offset))
+    if len(payload) <= SMALL_BYTES:
+        try:
+            expanded = memoryview(decompress(header.compression, payload, SMALL_BYTES))
+            return (yield from _first_record(expanded, header, timestamp, from_offset))
+        except BoundExceeded:
+            pass
+    return (yield from heavily(_first_place_in_thread(payload, header, timestamp, from_offset)))
+
+
+def _first_place_in_thread(
+    payload: memoryview, header: BatchHeader, timestamp: int, from_offset: Offset
+) -> Steps[RecordPlace | None]:
+    expanded = yield from aside(lambda: expand(header.compression, payload, LOOKED_UP_BYTES_MAX))
+    return (yield from _first_record(expanded, header, timestamp, from_offset))
+
+
+def _place_of_all(header: BatchHeader, from_offset: Offset) -> RecordPlace:
+    """One place for all records of a batch from `from_offset` on."""
+    offset = max(header.base_offset, from_offset)
+    return RecordPlace(header.max_timestamp, offset, header.partition_leader_epoch)
+
+
+def _first_record(
+    payload: memoryview, header: BatchHeader, timestamp: int, from_offset: Offset
+) -> Steps[RecordPlace | None]:
+    skimmer = RecordSkimmer(payload, header)
+    first_delta = from_offset - header.base_offset
+    while not skimmer.is_done:
+        skimmed = yield from skimmer.skim()
+        if max(skimmed.timestamps) >= timestamp and skimmed.offset_deltas[-1] >= first_delta:
+            for found, delta in zip(skimmed.timestamps, skimmed.offset_deltas, strict=True):
+                if found >= timestamp and delta >= first_delta:
+                    return RecordPlace(found, header.base_offset + delta, header.partition_leader_epoch)
+        yield None
+    return None

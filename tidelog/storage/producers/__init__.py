@@ -1,0 +1,1 @@
+"""The producers of one partition: sequences, epochs, transactions and snapshots."""

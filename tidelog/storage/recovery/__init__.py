@@ -1,0 +1,1 @@
+"""Opening a partition directory after a clean or unclean stop."""

@@ -1,0 +1,1 @@
+"""One segment of a log: the file of batches and its indexes."""

@@ -1,0 +1,153 @@
+"""Fixed-size index entries: in memory while their segment grows, in a file once it is sealed.
+
+The index of a sealed segment holds nothing in memory: a search costs a dozen preads. `load`, or the first
+new entry, brings the entries into a bytearray, which stays until `unload`; from then on nothing of the
+file is read or written but by `write`, which brings it up to date. A crash before that loses entries that
+recovery makes again from the segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.storage.disk.errors import CorruptIndex
+from tidelog.storage.disk.files import File
+
+_BLOCK_BYTES: Final = 4096
+
+
+class EntryFile:
+    """An array of `entry_size`-byte entries, appended at the end and cut from the end.
+
+    Invariant: the first `count` entries are the array. The file begins with the first `_written` of them;
+    what stands behind those (a torn entry, the zeros that Kafka preallocates, entries that were cut) goes
+    with the next `write`.
+    Bounds: `max_bytes` rounded down to whole entries, enforced by the owner through `max_count`.
+    """
+
+    __slots__ = ("_entries", "_written", "count", "entry_size", "file", "max_count")
+
+    def __init__(self, file: File, entry_size: int, max_bytes: int) -> None:
+        self.file = file
+        self.entry_size = entry_size
+        self.max_count = max_bytes // entry_size
+        self._entries: bytearray | None = None
+        self.count = file.size() // entry_size
+        self.count = self._written = self._count_without_zero_tail()
+
+    def entry(self, slot: int) -> bytes | bytearray:
+        """The bytes of one entry; `slot` counts from 0."""
+        start = slot * self.entry_size
+        if self._entries is not None:
+            return self._entries[start : start + self.entry_size]
+        return self._read(start, self.entry_size)
+
+    def block(self, slot: int, count: int) -> bytes | bytearray:
+        """The bytes of `count` entries from `slot` on."""
+        start, length = slot * self.entry_size, count * self.entry_size
+        if self._entries is not None:
+            return self._entries[start : start + length]
+        return self._read(start, length)
+
+    def collect(self, entry: bytes) -> None:
+        """Add one entry, which the file gets with the next `write`."""
+        if self._entries is None:
+            self.load()
+        assert self._entries is not None
+        self._entries += entry
+        self.count += 1
+
+    def write(self) -> None:
+        """Bring the file up to date. Errors: OSError; a later call writes what is missing then."""
+        entries = self._entries
+        if entries is None:
+            return
+        written_bytes = self._written * self.entry_size
+        self.file.truncate(written_bytes)
+        if self._written < self.count:
+            self.file.append(entries[written_bytes:])
+            self._written = self.count
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` entries. I/O: reads them if they are not in memory, and writes nothing."""
+        if count == 0:
+            self._entries = bytearray()
+        elif count < self.count:
+            self.load()
+            assert self._entries is not None
+            del self._entries[count * self.entry_size :]
+        self.count = min(self.count, count)
+        self._written = min(self._written, count)
+
+    def first_slot_where(self, is_past: Callable[[bytes | bytearray, int], bool]) -> int:
+        """The first slot whose entry is past the target, `count` if none is.
+
+        `is_past(buffer, position)` reads an entry in place and must be false, then true, along the array.
+        """
+        low, high = 0, self.count
+        block_count = _BLOCK_BYTES // self.entry_size
+        entries = self._entries
+        while low < high:
+            if entries is None and high - low <= block_count:
+                return self._search_block(low, high, is_past)
+            middle = (low + high) // 2
+            past = (
+                is_past(self._read(middle * self.entry_size, self.entry_size), 0)
+                if entries is None
+                else is_past(entries, middle * self.entry_size)
+            )
+            if past:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def load(self) -> None:
+        """Bring the entries into memory."""
+        if self._entries is None:
+            self._entries = bytearray(self._read(0, self.count * self.entry_size) if self.count else b"")
+
+    def unload(self) -> None:
+        """Release the memory; the file, complete now, is searched in place from here on."""
+        self.write()
+        self._entries = None
+
+    def require_whole_entries(self) -> None:
+        """Raise CorruptIndex when the file ends inside an entry."""
+        size = self.file.size()
+        if size % self.entry_size:
+            raise CorruptIndex(
+                self.file.path, f"its {size} bytes are not a multiple of the entry size {self.entry_size}"
+            )
+
+    def _search_block(self, low: int, high: int, is_past: Callable[[bytes | bytearray, int], bool]) -> int:
+        first, size = low, self.entry_size
+        block = self._read(low * size, (high - low) * size)
+        while low < high:
+            middle = (low + high) // 2
+            if is_past(block, (middle - first) * size):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _count_without_zero_tail(self) -> int:
+        """Entries before the zeros that a Kafka broker leaves when it dies: only the first may be zero."""
+        zero = bytes(self.entry_size)
+        if self.count < 2 or self.entry(self.count - 1) != zero:
+            return self.count
+        low, high = 1, self.count - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle) == zero:
+                high = middle
+            else:
+                low = middle + 1
+        return 0 if low == 1 and self.entry(0) == zero else low
+
+    def _read(self, position: int, length: int) -> bytes:
+        data = self.file.pread(length, position)
+        if len(data) != length:
+            raise CorruptIndex(self.file.path, f"{length} bytes wanted at {position}, {len(data)} are there")
+        return data

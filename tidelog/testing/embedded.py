@@ -1,0 +1,248 @@
+"""A broker, or several, inside a test or a notebook: started in milliseconds, on free ports, gone afterwards.
+
+The nodes run on an event loop of their own in a thread of their own, so that synchronous clients
+(confluent-kafka, kafka-python) and asyncio ones can both use them from the test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import uvloop
+
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.node import BrokerNode
+from tidelog.local_cluster.layout import CLIENT_LISTENER, CLUSTER_FILE, ClusterLayout, new_layout, read_layout
+from tidelog.local_cluster.tiering import (
+    HURRIED_SETTINGS,
+    TIER_FOLDER,
+    metadata_topic_settings,
+    tiered_settings,
+)
+from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
+
+ResultT = TypeVar("ResultT")
+
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 30.0
+
+# Nothing here should wait for the comfort of a large production cluster.
+EMBEDDED_DEFAULTS: Mapping[str, str] = {
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+    "group.initial.rebalance.delay.ms": "0",
+}
+SINGLE_NODE_DEFAULTS: Mapping[str, str] = {
+    **EMBEDDED_DEFAULTS,
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "node.id": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    **metadata_topic_settings(1),
+}
+CLUSTER_DEFAULTS: Mapping[str, str] = {**EMBEDDED_DEFAULTS, **QUICK_TIMEOUTS}
+
+
+class EmbeddedCluster:
+    """`nodes` brokers for the length of a `with` block, or between `start()` and `stop()`.
+
+    `config` holds Kafka's keys over the defaults above; `data_dir` keeps the data after `stop()`,
+    without it a temporary folder is used and removed. With more than one node each is broker and
+    controller, topics have three replicas where there are as many nodes, `directories` says how
+    many log directories each node has, and `has_racks` puts each into a rack of its own. `tiered` gives
+    them remote storage, a directory `tier` beside their data, and short intervals; topics ask for it with
+    remote.storage.enable.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        *,
+        config: Mapping[str, str] | None = None,
+        data_dir: str | Path | None = None,
+        directories: int = 1,
+        has_racks: bool = False,
+        tiered: bool = False,
+    ) -> None:
+        if nodes < 1:
+            raise ValueError(f"nodes is {nodes}, a cluster has at least one")
+        self._count = nodes
+        self._shape: dict[str, Any] = {"directories": directories, "has_racks": has_racks}
+        self._keeps_data = data_dir is not None
+        self.data_dir = Path(data_dir) if data_dir is not None else Path(tempfile.mkdtemp(prefix="tidelog-"))
+        self._own_config = dict(config or {})
+        self._tiered = tiered
+        self._port = 0
+        self._layout: ClusterLayout | None = None
+        self.nodes: dict[int, BrokerNode] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    # ---- what clients and tests ask
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port`, as every Kafka client wants it; of several nodes all, separated by commas."""
+        return f"127.0.0.1:{self._port}" if self._layout is None else self._layout.bootstrap_servers
+
+    @property
+    def node(self) -> BrokerNode:
+        """The running broker, of several the one with the lowest id; touch it only through `run`."""
+        assert self.nodes, "the cluster is not started"
+        return self.nodes[min(self.nodes)]
+
+    def run(self, work: Callable[[BrokerNode], ResultT], node_id: int | None = None) -> ResultT:
+        """What `work` returns, called with a node on the nodes' own loop; raises what it raises."""
+
+        async def on_loop() -> ResultT:
+            return work(self.node if node_id is None else self.nodes[node_id])
+
+        return self._on_loop(on_loop())
+
+    # ---- the whole
+
+    def start(self) -> EmbeddedCluster:
+        """Start and return once clients are answered; raises what kept it from starting."""
+        self._start_thread()
+        try:
+            self._prepare()
+            self._on_loop(self._start_nodes())
+        except BaseException:
+            self._end_thread()
+            self._remove_data()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop; the data goes too, unless `data_dir` was given: then it is shut down cleanly."""
+        self._end(clean=self._keeps_data)
+        self._remove_data()
+
+    def restart(self, *, clean: bool = True) -> None:
+        """Stop and start on the same data and ports; `clean=False` skips the shutdown, as a crash would."""
+        self._end(clean=clean)
+        self.start()
+
+    # ---- one of several nodes
+
+    def stop_node(self, node_id: int) -> None:
+        """Shut one node down cleanly; the others go on."""
+        self._on_loop(self.nodes.pop(node_id).stop())
+
+    def kill_node(self, node_id: int) -> None:
+        """End one node without a shutdown, as a crash would; the others go on."""
+        self._on_loop(self.nodes.pop(node_id).abandon())
+
+    def start_node(self, node_id: int) -> None:
+        """Start a node that was stopped or killed, on its data and ports."""
+        self._on_loop(self._start_node(node_id))
+
+    # ---- how
+
+    @property
+    def tier_dir(self) -> Path:
+        """What stands for the object store of a tiered cluster."""
+        return self.data_dir / TIER_FOLDER
+
+    def _prepare(self) -> None:
+        if self._tiered:
+            hurried = {**HURRIED_SETTINGS, **self._own_config}
+            self._own_config = tiered_settings(self.data_dir, self._count, hurried)
+        if self._count == 1 or self._layout is not None:
+            return
+        if (self.data_dir / CLUSTER_FILE).exists():
+            self._layout = read_layout(self.data_dir)
+        else:
+            settings = {**CLUSTER_DEFAULTS, **self._own_config}
+            self._layout = new_layout(self.data_dir, self._count, settings=settings, **self._shape)
+            self._layout.write()
+
+    async def _start_nodes(self) -> None:
+        # All at once: a majority has to be there before any can be let in.
+        starts = [asyncio.create_task(self._start_node(node_id)) for node_id in range(1, self._count + 1)]
+        try:
+            await asyncio.gather(*starts)
+        except BaseException:
+            for start in starts:
+                start.cancel()
+            await asyncio.gather(*starts, return_exceptions=True)
+            for node in self.nodes.values():
+                await node.abandon()
+            self.nodes.clear()
+            raise
+
+    async def _start_node(self, node_id: int) -> None:
+        node = BrokerNode(self._broker_config(node_id))
+        await node.start()
+        self.nodes[node_id] = node
+        if self._layout is None:
+            # A restart comes back where clients already look for it.
+            self._port = node.bound_port()
+
+    def _broker_config(self, node_id: int) -> BrokerConfig:
+        if self._layout is not None:
+            return BrokerConfig(self._layout.properties(self._layout.node(node_id)))
+        # What stands for the object store is no partition of ours.
+        folder = self.data_dir / "data" if self._tiered else self.data_dir
+        values = {**SINGLE_NODE_DEFAULTS, "log.dirs": str(folder), **self._own_config}
+        if self._port and "listeners" not in self._own_config:
+            values["listeners"] = f"{CLIENT_LISTENER}://127.0.0.1:{self._port}"
+        return BrokerConfig(values)
+
+    def _end(self, *, clean: bool) -> None:
+        if self._loop is None:
+            return
+        nodes = list(self.nodes.values())
+        self.nodes.clear()
+        self._on_loop(_end_nodes(nodes, clean=clean))
+        self._end_thread()
+
+    def _start_thread(self) -> None:
+        assert self._loop is None, "the cluster is started already"
+        self._loop = loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=_run_loop, args=(loop,), name="tidelog-embedded", daemon=True)
+        self._thread.start()
+
+    def _end_thread(self) -> None:
+        loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        assert loop is not None and thread is not None
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(STOP_TIMEOUT_S)
+
+    def _on_loop(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        if self._loop is None:
+            work.close()
+            raise RuntimeError("the cluster is not started")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(START_TIMEOUT_S)
+
+    def _remove_data(self) -> None:
+        if not self._keeps_data:
+            self._layout = None
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+
+    def __enter__(self) -> EmbeddedCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+async def _end_nodes(nodes: list[BrokerNode], *, clean: bool) -> None:
+    await asyncio.gather(*(node.stop() if clean else node.abandon() for node in nodes))
