@@ -10,9 +10,9 @@ STAMP := $(VENV)/.installed
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[test,spark]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
 install: $(STAMP) ## make .venv with the pinned dependencies

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.extras import missing_packages
 from tidelog.remote.object_store.local_directory import LocalDirectoryStore
 from tidelog.remote.object_store.port import ObjectStore
 
 _AIVEN: Final = "io.aiven.kafka.tieredstorage.storage."
+_PACKAGES: Final = {"s3": "boto3", "fsspec": "fsspec"}
 _KINDS: Final = {
     "filesystem": "filesystem",
     "s3": "s3",
@@ -20,13 +22,16 @@ _KINDS: Final = {
 
 
 def object_store(backend_class: str, values: Mapping[str, str]) -> ObjectStore:
-    """The store of that class, made from `values` (keys without `storage.`).
+    """Return a store of class `backend_class`, configured with `values` (keys without `storage.`).
 
-    Libraries are imported only for the store that is asked for. Errors: ConfigError.
+    The store's library is imported here, and only for the class that is used.
+
+    Raises ConfigError for an unknown class, for an invalid value, and if the library is not installed.
     """
     kind = _KINDS.get(backend_class.strip())
-    if kind == "filesystem":
-        return LocalDirectoryStore.from_config(values)
+    if kind is None:
+        raise ConfigError("storage.backend.class", backend_class, f"allowed is one of: {', '.join(_KINDS)}")
+    _require_library(kind, backend_class)
     if kind == "s3":
         from tidelog.remote.object_store.s3 import S3Store
 
@@ -35,4 +40,12 @@ def object_store(backend_class: str, values: Mapping[str, str]) -> ObjectStore:
         from tidelog.remote.object_store.fsspec_store import FsspecStore
 
         return FsspecStore.from_config(values)
-    raise ConfigError("storage.backend.class", backend_class, f"allowed is one of: {', '.join(_KINDS)}")
+    return LocalDirectoryStore.from_config(values)
+
+
+def _require_library(kind: str, backend_class: str) -> None:
+    """Raise ConfigError if the library of this kind of store is not installed."""
+    package = _PACKAGES.get(kind)
+    missing = package and missing_packages(kind, package)
+    if missing:
+        raise ConfigError("storage.backend.class", backend_class, missing)

@@ -10,10 +10,10 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from tidelog.base.extras import missing_packages
 from tidelog.spark_connector.jobs.failures import JobFailure
 
 PACKAGES: Final = ("pyspark", "pyarrow", "numpy")
@@ -27,9 +27,9 @@ _WHERE_JAVA: Final = (
 
 def require_spark(environment: Mapping[str, str] | None = None) -> None:
     """Return when Spark can be started. Errors: JobFailure naming what to install."""
-    missing = [name for name in PACKAGES if find_spec(name) is None]
+    missing = missing_packages("spark", *PACKAGES)
     if missing:
-        raise JobFailure(f"Spark needs {', '.join(missing)}: pip install 'tidelog[spark]'")
+        raise JobFailure(f"Spark {missing}")
     require_java(os.environ if environment is None else environment)
 
 

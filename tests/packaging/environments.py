@@ -1,0 +1,82 @@
+"""Fresh virtual environments with the wheel of this checkout in them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Final
+
+from tests.support.paths import ROOT
+
+_LOWER_BOUND: Final = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)")
+INSTALL_TIMEOUT_S: Final = 900
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build the wheel of this checkout in `folder` and return its path.
+
+    It is built from a copy, so that nothing of an earlier build gets into it.
+    """
+    source = folder / "source"
+    for package in ("tidelog", "pyspark_tidelog"):
+        shutil.copytree(ROOT / package, source / package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip(Path(sys.executable), "wheel", "--no-deps", "--wheel-dir", str(folder), str(source))
+    (wheel,) = folder.glob("tidelog-*.whl")
+    return wheel
+
+
+def create_environment(folder: Path, *requirements: str) -> Path:
+    """Create a virtual environment in `folder`, install `requirements`, and return its folder of programs."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    programs = folder / "bin"
+    pip(programs / "python", "install", *requirements)
+    return programs
+
+
+def pip(python: Path, *arguments: str) -> None:
+    """Run pip; raise AssertionError with its output if it fails."""
+    done = subprocess.run(
+        [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=INSTALL_TIMEOUT_S,
+        env=clean_environment(python.parent),
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def lower_bounds(*extras: str) -> list[str]:
+    """Return the lowest versions that pyproject.toml allows, as exact requirements."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ranges = [
+        *project["dependencies"],
+        *(text for name in extras for text in project["optional-dependencies"][name]),
+    ]
+    return [f"{match[1]}=={match[2]}" for text in ranges if (match := _LOWER_BOUND.fullmatch(text))]
+
+
+def foreign_project(folder: Path) -> Path:
+    """Create a project whose own packages have the names of Tidelog's subpackages; importing one fails."""
+    for name in ("broker", "clients", "cluster", "protocol", "remote", "storage"):
+        package = folder / name
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"raise AssertionError('{name} of the project was imported')\n")
+    return folder
+
+
+def clean_environment(programs: Path) -> dict[str, str]:
+    """Return the environment variables of a shell that knows nothing of this checkout."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "TIDELOG", "PYTEST"))
+    }
+    return {**kept, "PATH": f"{programs}{os.pathsep}{kept.get('PATH', '')}"}

@@ -1,0 +1,176 @@
+"""The wheel as a user installs it: its contents, and its use beside other packages."""
+
+from __future__ import annotations
+
+import email
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.environments import (
+    build_wheel,
+    clean_environment,
+    create_environment,
+    foreign_project,
+    lower_bounds,
+)
+from tests.support.paths import ROOT
+
+# What a user of the wheel is likely to have in the same environment, each at its newest version.
+NEIGHBOURS = ("boto3", "typer", "rich", "fastapi", "pyspark", "pytest")
+FIXTURE_TEST = """
+import socket
+
+
+def test_the_broker_of_the_fixture_accepts_connections(tidelog_broker):
+    host, _, port = tidelog_broker.bootstrap_servers.partition(":")
+    socket.create_connection((host, int(port)), timeout=10).close()
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel: Path) -> Message:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return email.message_from_bytes(archive.read(name))
+
+
+def test_a_wheel_installs_two_packages_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        top_level = {name.partition("/")[0] for name in archive.namelist()}
+    assert {name for name in top_level if not name.endswith(".dist-info")} == {"tidelog", "pyspark_tidelog"}
+
+
+def test_a_wheel_has_every_source_file_of_the_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith("tidelog/") and name.endswith(".py")}
+    assert packed == {str(path.relative_to(ROOT)) for path in (ROOT / "tidelog").rglob("*.py")}
+
+
+def test_a_wheel_tells_type_checkers_that_it_is_typed(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        assert "tidelog/py.typed" in archive.namelist()
+
+
+def test_the_metadata_is_what_an_index_shows(metadata: Message) -> None:
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert "Typing :: Typed" in metadata.get_all("Classifier", [])
+    assert {text.partition(",")[0] for text in metadata.get_all("Project-URL", [])} >= {
+        "Documentation",
+        "Issues",
+    }
+    assert metadata["Keywords"]
+
+
+def test_no_requirement_has_an_upper_bound_or_an_exact_version(metadata: Message) -> None:
+    bounded = [
+        text
+        for text in metadata.get_all("Requires-Dist", [])
+        if "==" in text.partition(";")[0] or "<" in text.partition(";")[0]
+    ]
+    assert not bounded
+
+
+def test_the_core_installs_no_sdk_of_an_object_store_and_no_spark(metadata: Message) -> None:
+    core = {
+        text.partition(">")[0] for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text
+    }
+    assert core.isdisjoint({"boto3", "fsspec", "pyspark", "pyarrow", "numpy", "confluent-kafka", "aiokafka"})
+
+
+def test_the_wheel_works_with_the_newest_neighbours_in_a_project_with_packages_of_the_same_names(
+    wheel: Path, tmp_path: Path
+) -> None:
+    programs = create_environment(tmp_path / "environment", f"{wheel}[all]", *NEIGHBOURS)
+    use_in_a_foreign_project(programs, foreign_project(tmp_path / "project"))
+
+
+def test_the_wheel_works_with_the_lowest_versions_that_it_allows(wheel: Path, tmp_path: Path) -> None:
+    pins = lower_bounds("s3", "fsspec")
+    assert len(pins) > 8
+    programs = create_environment(tmp_path / "environment", str(wheel), *pins, "pytest==8.0.0")
+    use_in_a_foreign_project(programs, foreign_project(tmp_path / "project"))
+
+
+def use_in_a_foreign_project(programs: Path, project: Path) -> None:
+    """Run the pytest fixture, `tidelog dev`, produce and consume in `project`."""
+    environment = clean_environment(programs)
+    (project / "test_fixture.py").write_text(FIXTURE_TEST)
+    run(programs / "pytest", "-q", "-p", "no:cacheprovider", cwd=project, env=environment)
+    with development_broker(programs, project, environment) as bootstrap:
+        run(
+            programs / "tidelog",
+            "produce",
+            "tides",
+            "-b",
+            bootstrap,
+            stdin="high water\n",
+            cwd=project,
+            env=environment,
+        )
+        read = run(
+            programs / "tidelog",
+            "consume",
+            "tides",
+            "-b",
+            bootstrap,
+            "-o",
+            "beginning",
+            "-e",
+            cwd=project,
+            env=environment,
+        )
+    assert read == "high water\n"
+
+
+def run(*command: Path | str, cwd: Path, env: dict[str, str], stdin: str = "") -> str:
+    """Run a command to its end and return its standard output; raise AssertionError if it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=env,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@contextmanager
+def development_broker(programs: Path, project: Path, environment: dict[str, str]) -> Iterator[str]:
+    """Run `tidelog dev` on a free port in `project`; yield its address."""
+    with subprocess.Popen(
+        [str(programs / "tidelog"), "dev", "--port", "0"],
+        cwd=project,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as broker:
+        assert broker.stdout is not None
+        try:
+            yield first_address(broker.stdout.readline())
+        finally:
+            broker.terminate()
+            broker.wait(timeout=30)
+
+
+def first_address(line: str) -> str:
+    """Return the address in the line that `tidelog dev` prints when it is ready."""
+    (address,) = [
+        word for word in line.replace(",", " ").split() if word.rpartition(":")[2].rstrip(".").isdigit()
+    ]
+    return address.rstrip(".")
