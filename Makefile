@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint types imports unit test sim demo bench bench-kafka soak hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
+.PHONY: schemas help install lint types imports unit test sim demo bench bench-kafka soak hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,11 @@ test: lint types imports unit ## everything CI checks
 
 sim: $(STAMP) ## the metadata quorum under faults, 100,000 seeds on virtual time
 	$(BIN)/python -m tests.sim.quorum.run --seeds 100000
+
+DIRECTORY ?= $(shell $(BIN)/python -c 'import kafka.protocol.schemas as s; print(s.__path__[0])' 2>/dev/null)/resources
+
+schemas: $(STAMP) ## compare our messages with Kafka's JSON definitions in DIRECTORY
+	$(BIN)/python -m tests.harness.schemas $(DIRECTORY)
 
 demo: $(STAMP) ## the main job on real text, with restarts, compared byte for byte; a streaming query of Spark
 	$(BIN)/python -m tidelog.demo
