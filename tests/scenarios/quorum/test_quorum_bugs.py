@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim.quorum.safeguards import Safeguard
 from tests.sim.quorum.scenario import run_scenario
-from tidelog.cluster.quorum.safeguards import Safeguard
 
 FOLDER = Path(__file__).parent
 

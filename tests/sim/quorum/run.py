@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from tests.sim.quorum.clients import Appender, Operator
 from tests.sim.quorum.faults import Faults
 from tests.sim.quorum.node import SimNode
+from tests.sim.quorum.safeguards import Safeguard
 from tests.sim.quorum.swarm import Swarm, swarm_of
 from tests.sim.quorum.violation import Violation
 from tests.sim.quorum.world import World
 from tidelog.cluster.quorum.fetching import CommittedRecordsLost
-from tidelog.cluster.quorum.safeguards import Safeguard
 
 CHUNK = 50
 """Seeds that a process takes at a time."""

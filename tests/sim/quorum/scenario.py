@@ -37,11 +37,11 @@ from tests.sim.quorum.identity import CLIENT, CLUSTER_ID, endpoints_of
 from tests.sim.quorum.invariants import committed_entries_are_not_truncated
 from tests.sim.quorum.network import Request
 from tests.sim.quorum.node import SimNode
+from tests.sim.quorum.safeguards import Safeguard
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.world import World
 from tidelog.cluster.quorum.events import Received, Resign, UpgradeVoters
 from tidelog.cluster.quorum.fetching import CommittedRecordsLost
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest

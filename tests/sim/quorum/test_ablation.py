@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.sim.quorum.run import run_seed
+from tests.sim.quorum.safeguards import Safeguard
 from tests.sim.quorum.scenario import run_scenario
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.violation import Violation
 from tests.support.paths import SCENARIOS
-from tidelog.cluster.quorum.safeguards import Safeguard
 
 SEEDS = 300
 QUORUM_SCENARIOS = SCENARIOS / "quorum"

@@ -25,13 +25,13 @@ from tests.sim.quorum.memory_log import MemoryLog
 from tests.sim.quorum.network import Network, Request
 from tests.sim.quorum.node import Disk, SimNode
 from tests.sim.quorum.records import snapshot_bytes, voters_in
+from tests.sim.quorum.safeguards import Safeguard, rules_without
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.violation import Violation
 from tidelog.cluster.quorum.effects import Effect, Respond, Send
 from tidelog.cluster.quorum.events import Event, Received
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum import Quorum
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.states import State
 from tidelog.cluster.quorum.voter_set import ReplicaKey, Voter, VoterSet
@@ -77,7 +77,6 @@ class World:
             fetch_max_bytes=swarm.fetch_max_bytes,
             snapshot_chunk_max_bytes=swarm.snapshot_chunk,
             auto_join=swarm.auto_join,
-            disabled=disabled,
         )
         self.drop_log_at_snapshots = False
         self.request_timeout = swarm.fetch_timeout
@@ -165,6 +164,7 @@ class World:
             now_ms=node.clock(),
             endpoints=endpoints_of(node.id),
             bootstrap=() if static else self.bootstrap,
+            rules=rules_without(self.disabled),
         )
 
     def leaders(self) -> list[SimNode]:

@@ -10,8 +10,7 @@ from tidelog.cluster.quorum.events import Received
 from tidelog.cluster.quorum.leader_news import is_our_cluster, observe_answer
 from tidelog.cluster.quorum.replica import Replica
 from tidelog.cluster.quorum.requests import vote_request
-from tidelog.cluster.quorum.safeguards import Safeguard
-from tidelog.cluster.quorum.states import Following, Nominee, State
+from tidelog.cluster.quorum.states import Nominee, State
 from tidelog.cluster.quorum.topic import only_partition
 from tidelog.cluster.quorum.voter_set import ReplicaKey
 from tidelog.protocol.errors import ErrorCode
@@ -25,10 +24,8 @@ def stand(replica: Replica, now_ms: int) -> None:
     if replica.is_only_voter:
         replica.become_candidate(now_ms)
         replica.become_leader(now_ms)
-    elif replica.holds(Safeguard.PRE_VOTE):
-        replica.become_prospective(now_ms)
     else:
-        replica.become_candidate(now_ms)
+        replica.rules.begin_election(replica, now_ms)
 
 
 def give_up(replica: Replica, now_ms: int) -> None:
@@ -125,30 +122,19 @@ def _decide(replica: Replica, partition: RequestPartitionData, now_ms: int) -> b
     candidate = ReplicaKey.of(partition.replica_id, partition.replica_directory_id)
     log_end = (replica.log.last_epoch, replica.log.end_offset)
     candidate_end = (partition.last_offset_epoch, partition.last_offset)
-    if candidate_end < log_end and replica.holds(Safeguard.LOG_UP_TO_DATE_FOR_VOTE):
+    if not replica.rules.is_log_up_to_date(candidate_end, log_end):
         return False
     if partition.pre_vote:
-        return _would_vote(replica)
+        return replica.rules.grants_pre_vote(replica.state, replica.role)
     record = replica.record
     if replica.state in (State.LEADER, State.FOLLOWER, State.RESIGNED) or record.leader_id is not None:
         return False
-    if record.voted_id is not None:
-        voted = ReplicaKey(record.voted_id, record.voted_directory_id)
-        if replica.is_same(voted, candidate):
-            return True
-        if replica.holds(Safeguard.ONE_VOTE_PER_EPOCH) or replica.state is State.CANDIDATE:
-            return False
-    replica.vote_for(candidate, now_ms)
-    return True
-
-
-def _would_vote(replica: Replica) -> bool:
-    """A pre-vote changes nothing. It is refused by whoever has a leader that is alive."""
-    if replica.state is State.LEADER:
+    voted = None if record.voted_id is None else ReplicaKey(record.voted_id, record.voted_directory_id)
+    if voted is not None and replica.is_same(voted, candidate):
+        return True
+    if not replica.rules.is_vote_free(voted, replica.state):
         return False
-    role = replica.role
-    if isinstance(role, Following) and role.has_fetched:
-        return not replica.holds(Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_HEARD)
+    replica.vote_for(candidate, now_ms)
     return True
 
 

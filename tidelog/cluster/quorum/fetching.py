@@ -20,7 +20,6 @@ from tidelog.cluster.quorum.requests import (
     remove_voter_request,
     update_voter_request,
 )
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.cluster.quorum.states import Following, SnapshotFetch, Unattached
 from tidelog.cluster.quorum.topic import only_fetched_partition, only_partition
 from tidelog.cluster.quorum.voter_set import KRAFT_VERSION_STATIC, Endpoint
@@ -110,8 +109,7 @@ def _fetch(replica: Replica, node_id: BrokerId, endpoints: tuple[Endpoint, ...],
 
 def _flush(replica: Replica) -> None:
     """A fetch says that all before its offset is durable, so that must be so first."""
-    late = not replica.holds(Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE)
-    replica.outbox.persist(flush_to=replica.log.end_offset, late=late)
+    replica.rules.persist_log(replica.outbox, replica.log.end_offset)
 
 
 def _fetch_from_any(replica: Replica, now_ms: int, *, but: BrokerId | None = None) -> int | None:
@@ -214,7 +212,7 @@ def _has_truncated(replica: Replica, leader_end: EpochEnd) -> bool:
     offset = own_end.end_offset
     if own_end.epoch == leader_end.epoch:
         offset = min(offset, leader_end.end_offset)
-    if offset < log.high_watermark and replica.holds(Safeguard.NEVER_TRUNCATE_COMMITTED):
+    if not replica.rules.may_truncate_to(offset, log.high_watermark):
         raise CommittedRecordsLost(
             f"leader {replica.leader_id} of epoch {replica.epoch} has epoch {leader_end.epoch} end at "
             f"{leader_end.end_offset}; that would truncate to {offset}, committed is {log.high_watermark}"

@@ -16,7 +16,6 @@ from tidelog.cluster.quorum.leader_news import contradicts, is_our_cluster, lear
 from tidelog.cluster.quorum.leading import Leading
 from tidelog.cluster.quorum.replica import Replica
 from tidelog.cluster.quorum.requests import begin_epoch_request, end_epoch_request
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.cluster.quorum.states import Following, Resigned, State
 from tidelog.cluster.quorum.topic import only_partition
 from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey
@@ -45,8 +44,6 @@ def append(replica: Replica, event: Append, now_ms: int) -> None:
     # Others write it to their disks while this one does to its own.
     serving.answer_parked(replica, now_ms)
     replica.flush_as_leader()
-    if not replica.holds(Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE):
-        serving.advance(replica, leading, now_ms)
 
 
 def _refusal(replica: Replica, event: Append) -> str | None:
@@ -77,8 +74,8 @@ def poll_leader(replica: Replica, leading: Leading, now_ms: int) -> int:
     if leading.heard_needed == 0:
         # A voter that is added has as long as any other to be heard for the first time.
         leading.check_quorum_at_ms = now_ms + replica.check_quorum_ms
-    checks_quorum = leading.heard_needed > 0 and replica.holds(Safeguard.CHECK_QUORUM)
-    if checks_quorum and now_ms >= leading.check_quorum_at_ms:
+    quorum_deadline_ms = replica.rules.quorum_deadline_ms(leading)
+    if quorum_deadline_ms is not None and now_ms >= quorum_deadline_ms:
         replica.resign(now_ms)
         return now_ms
     if now_ms >= leading.begin_epoch_at_ms:
@@ -87,9 +84,8 @@ def poll_leader(replica: Replica, leading: Leading, now_ms: int) -> int:
         leading.begin_epoch_at_ms,
         serving.answer_parked(replica, now_ms),
         voter_changes.poll(replica, leading, now_ms),
+        quorum_deadline_ms,
     ]
-    if checks_quorum:
-        due_ms.append(leading.check_quorum_at_ms)
     return min(each for each in due_ms if each is not None)
 
 

@@ -100,14 +100,6 @@ class Leading:
     parked: list[ParkedFetch] = field(default_factory=list)
     change: VoterChange | None = None
 
-    def find(self, replica: ReplicaKey, *, any_directory: bool = False) -> Position | None:
-        """The voter's position when `replica` is one: by id, and directory id where that is known."""
-        position = self.voters.get(replica.id)
-        if position is None:
-            return None
-        known = position.key.directory_id
-        return position if any_directory or known is None or known == replica.directory_id else None
-
     def update_voters(self, voters: VoterSet) -> None:
         """Another voter set: positions stay, with whoever became voter or observer."""
         before = self.voters

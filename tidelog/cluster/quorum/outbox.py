@@ -19,23 +19,19 @@ class Outbox:
     def __init__(self) -> None:
         self._effects: list[Effect] = []
         self._persist: Persist | None = None
-        self._late: Persist | None = None
         self._last_ticket = 0
         self._last_request_id = 0
 
-    def persist(
-        self, *, record: QuorumRecord | None = None, flush_to: Offset | None = None, late: bool = False
-    ) -> int:
-        """Have it durable before all that is added from now on; its ticket. `late`: at the step's end."""
-        effect = self._late if late else self._persist
+    def persist(self, *, record: QuorumRecord | None = None, flush_to: Offset | None = None) -> int:
+        """Make `record`, and the log up to `flush_to`, durable before all effects that are added later.
+
+        Returns the ticket of the `Persist` effect.
+        """
+        effect = self._persist
         if effect is None:
             self._last_ticket += 1
-            effect = Persist(self._last_ticket, None, None)
-            if late:
-                self._late = effect
-            else:
-                self._persist = effect
-                self._effects.append(effect)
+            effect = self._persist = Persist(self._last_ticket, None, None)
+            self._effects.append(effect)
         if record is not None:
             effect.record = record
         if flush_to is not None:
@@ -59,7 +55,5 @@ class Outbox:
     def take(self) -> list[Effect]:
         """All since the last time."""
         effects, self._effects = self._effects, []
-        if self._late is not None:
-            effects.append(self._late)
-        self._persist = self._late = None
+        self._persist = None
         return effects

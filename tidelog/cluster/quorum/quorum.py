@@ -24,6 +24,7 @@ from tidelog.cluster.quorum.leading import Leading
 from tidelog.cluster.quorum.log import RaftLog
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.replica import Replica
+from tidelog.cluster.quorum.rules import QuorumRules
 from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.states import Following, Nominee, Resigned, State, Unattached
 from tidelog.cluster.quorum.voter_set import (
@@ -71,13 +72,14 @@ class Quorum:
         endpoints: tuple[Endpoint, ...] = (),
         bootstrap: tuple[Endpoint, ...] = (),
         wall_ms: Callable[[], int] | None = None,
+        rules: QuorumRules | None = None,
     ) -> None:
         """Begin with what the log and the quorum record say.
 
         `voters`: static ones, which hold until the log names others; empty for a node that is told by its
         log or finds the quorum through `bootstrap`. `endpoints`: where this node's controller listeners are
         (default: what the voter set says). `random_below(n)` draws from 0 to n - 1. `wall_ms`: ms since the
-        epoch, for the timestamps of records (default: 0).
+        epoch, for the timestamps of records (default: 0). `rules`: simulations replace them one by one.
         """
         self._replica = Replica(
             key=ReplicaKey(node_id, directory_id),
@@ -88,6 +90,7 @@ class Quorum:
             log=log,
             record=record,
             settings=settings,
+            rules=rules or QuorumRules(),
             random_below=random_below,
             wall_ms=wall_ms or (lambda: 0),
             now_ms=now_ms,

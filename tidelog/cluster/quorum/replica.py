@@ -19,7 +19,7 @@ from tidelog.cluster.quorum.leading import AddingVoter, Leading, Position, Voter
 from tidelog.cluster.quorum.log import RaftLog
 from tidelog.cluster.quorum.outbox import Outbox
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
-from tidelog.cluster.quorum.safeguards import Safeguard
+from tidelog.cluster.quorum.rules import QuorumRules
 from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.states import TRANSITIONS, Following, Nominee, Resigned, Role, State, Unattached
 from tidelog.cluster.quorum.voter_history import VoterHistory
@@ -52,6 +52,7 @@ class Replica:
         log: RaftLog,
         record: QuorumRecord | None,
         settings: QuorumSettings,
+        rules: QuorumRules,
         random_below: Callable[[int], int],
         wall_ms: Callable[[], int],
         now_ms: int,
@@ -61,6 +62,7 @@ class Replica:
         self.bootstrap = bootstrap
         self.log = log
         self.settings = settings
+        self.rules = rules
         self.random_below = random_below
         self.wall_ms = wall_ms
         self.history = VoterHistory(static_voters)
@@ -151,17 +153,9 @@ class Replica:
         voter = self.voters.by_id.get(node_id) or self.history.before_last.by_id.get(node_id)
         return () if voter is None else voter.endpoints
 
-    def holds(self, safeguard: Safeguard) -> bool:
-        """Whether the safeguard is on: always, but for tests."""
-        return safeguard not in self.settings.disabled
-
     def is_same(self, known: ReplicaKey, other: ReplicaKey) -> bool:
         """Whether `other` is the replica that is known as `known`, perhaps without its directory."""
-        if known.id != other.id:
-            return False
-        if known.directory_id is None or not self.holds(Safeguard.DIRECTORY_ID_CHECKED):
-            return True
-        return known.directory_id == other.directory_id
+        return known.id == other.id and self.rules.is_same_directory(known.directory_id, other.directory_id)
 
     def matches_voter(self, replica: ReplicaKey) -> bool:
         """Whether the replica is in the voter set."""
@@ -317,10 +311,7 @@ class Replica:
         leading = self.role
         assert isinstance(leading, Leading)
         end_offset = self.log.end_offset
-        late = not self.holds(Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE)
-        if late:
-            leading.flushed_to = end_offset
-        leading.flushing[self.outbox.persist(flush_to=end_offset, late=late)] = end_offset
+        leading.flushing[self.rules.persist_log(self.outbox, end_offset)] = end_offset
 
     def truncate(self, offset: Offset) -> None:
         """Drop what the leader does not have, and the voter sets in it."""
@@ -371,7 +362,7 @@ class Replica:
 
     def _set_record(self, record: QuorumRecord) -> None:
         self.record = record
-        self.outbox.persist(record=record, late=not self.holds(Safeguard.VOTE_DURABLE_BEFORE_ANSWER))
+        self.rules.persist_vote(self.outbox, record)
 
     def _transition(self, state: State, role: Role) -> None:
         """The only place where the state changes."""

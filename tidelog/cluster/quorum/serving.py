@@ -13,7 +13,6 @@ from tidelog.cluster.quorum.leader_news import is_our_cluster, leader_refusal
 from tidelog.cluster.quorum.leading import Leading, ParkedFetch, Position
 from tidelog.cluster.quorum.log import EpochEnd, RaftLog, SnapshotId
 from tidelog.cluster.quorum.replica import Replica
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.cluster.quorum.topic import only_fetched_partition, only_partition
 from tidelog.cluster.quorum.voter_set import ReplicaKey
 from tidelog.protocol.errors import ErrorCode
@@ -94,8 +93,7 @@ def where_logs_part(log: RaftLog, offset: Offset, epoch: LeaderEpoch) -> EpochEn
 
 def _note_fetch(replica: Replica, leading: Leading, fetcher: ReplicaKey, offset: Offset, now_ms: int) -> None:
     """A replica has everything below `offset`, durably, and is alive."""
-    any_directory = not replica.holds(Safeguard.DIRECTORY_ID_CHECKED)
-    position = leading.find(fetcher, any_directory=any_directory)
+    position = _position_of_voter(replica, leading, fetcher)
     is_voter = position is not None
     if position is None:
         position = leading.observers.get(fetcher)
@@ -111,10 +109,15 @@ def _note_fetch(replica: Replica, leading: Leading, fetcher: ReplicaKey, offset:
         advance(replica, leading, now_ms)
 
 
+def _position_of_voter(replica: Replica, leading: Leading, fetcher: ReplicaKey) -> Position | None:
+    """Return the position of a voter, None for an observer; a voter is its id and its directory id."""
+    position = leading.voters.get(fetcher.id)
+    return position if position is not None and replica.is_same(position.key, fetcher) else None
+
+
 def note_alive(replica: Replica, leading: Leading, fetcher: ReplicaKey, now_ms: int) -> None:
     """Check quorum: when a majority has fetched, the leader may go on for another while."""
-    any_directory = not replica.holds(Safeguard.DIRECTORY_ID_CHECKED)
-    if leading.find(fetcher, any_directory=any_directory) is None:
+    if _position_of_voter(replica, leading, fetcher) is None:
         return
     leading.heard.add(fetcher.id)
     if len(leading.heard) >= leading.heard_needed:
@@ -126,11 +129,11 @@ def advance(replica: Replica, leading: Leading, now_ms: int) -> None:
     """Commit what a majority of the voters has, when that includes a record of this epoch."""
     own = leading.voters.get(replica.id)
     if own is not None:
-        own.end_offset = leading.flushed_to
+        own.end_offset = replica.rules.acknowledged_end(leading, replica.log.end_offset)
     offset = leading.replicated_offset()
     if offset is None or offset <= (leading.high_watermark or replica.log.high_watermark):
         return
-    if offset <= leading.epoch_start_offset and replica.holds(Safeguard.COMMIT_ONLY_OWN_EPOCH):
+    if not replica.rules.may_commit(leading, offset):
         return
     leading.high_watermark = offset
     replica.log.advance_high_watermark(offset)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tidelog.cluster.quorum.safeguards import Safeguard
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumSettings:
@@ -35,5 +33,3 @@ class QuorumSettings:
     """`controller.quorum.auto.join.enable`: an observing controller asks to become a voter (KIP-1186)."""
     listener_name: str = "CONTROLLER"
     """The listener of voters that others are told of; the first of `controller.listener.names`."""
-    disabled: frozenset[Safeguard] = frozenset()
-    """Safeguards that a test switched off."""

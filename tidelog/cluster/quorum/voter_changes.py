@@ -19,7 +19,6 @@ from tidelog.cluster.quorum.events import Received, UpgradeVoters
 from tidelog.cluster.quorum.leader_news import is_our_cluster, leader_refusal
 from tidelog.cluster.quorum.leading import AddingVoter, Leading, RemovingVoter
 from tidelog.cluster.quorum.replica import Replica
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.cluster.quorum.voter_set import (
     KRAFT_VERSION_DYNAMIC,
     KRAFT_VERSION_STATIC,
@@ -311,17 +310,12 @@ def _refuse_change(replica: Replica) -> _Refusal | None:
     if replica.history.kraft_version == KRAFT_VERSION_STATIC:
         message = f"{KRAFT_VERSION_FEATURE} is {KRAFT_VERSION_STATIC}: voters are static"
         return ErrorCode.UNSUPPORTED_VERSION, message
-    if not replica.holds(Safeguard.ONE_VOTER_CHANGE_AT_A_TIME):
-        if leading.change is not None:
-            replica.end_change(leading.change, ErrorCode.REQUEST_TIMED_OUT, "another change took its place")
-            leading.change = None
-        return None
-    if leading.change is not None:
+    if replica.rules.is_change_pending(leading):
         return ErrorCode.REQUEST_TIMED_OUT, "another change of voters is under way"
     if leading.high_watermark is None:
         return ErrorCode.REQUEST_TIMED_OUT, "the leader has not committed anything in its epoch"
     offset = replica.history.last_offset
-    if offset is None or offset >= leading.high_watermark:
+    if not replica.rules.is_last_change_committed(leading, offset):
         message = f"the last change of voters at {offset} is not committed at {leading.high_watermark}"
         return ErrorCode.REQUEST_TIMED_OUT, message
     return None

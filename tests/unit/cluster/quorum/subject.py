@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from tests.sim.quorum.memory_log import MemoryLog
+from tests.sim.quorum.safeguards import Safeguard, rules_without
 from tidelog.cluster.quorum.control import data_batch
 from tidelog.cluster.quorum.effects import Effect, Persist, Respond, Send
 from tidelog.cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.states import State
 from tidelog.cluster.quorum.voter_set import KRAFT_VERSION_DYNAMIC, Endpoint, ReplicaKey, Voter, VoterSet
@@ -100,7 +100,8 @@ class Subject:
             voters=static(1, 2, 3) if voters is None else voters,
             log=self.log,
             record=record,
-            settings=QuorumSettings(disabled=frozenset(disabled), **settings),
+            settings=QuorumSettings(**settings),
+            rules=rules_without(disabled),
             random_below=lambda bound: 0,
             now_ms=self.now,
             endpoints=own_endpoints,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.sim.quorum.safeguards import Safeguard
 from tests.unit.cluster.quorum.subject import (
     CLUSTER_ID,
     Subject,
@@ -20,7 +21,6 @@ from tidelog.cluster.quorum.effects import AppendRefused, LeaderChanged
 from tidelog.cluster.quorum.events import Append, Resign
 from tidelog.cluster.quorum.leadership import successor_backoff_ms
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.cluster.quorum.states import State
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from tidelog.protocol.errors import ErrorCode

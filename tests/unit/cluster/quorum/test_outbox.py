@@ -21,14 +21,6 @@ def test_wishes_of_one_step_are_one_persist_before_what_depends_on_them() -> Non
     assert outbox.persist(flush_to=8) != ticket
 
 
-def test_a_late_wish_comes_at_the_end() -> None:
-    outbox = Outbox()
-    outbox.persist(record=FIRST, late=True)
-    outbox.add(HighWatermark(1))
-    kinds = [type(effect) for effect in outbox.take()]
-    assert kinds == [HighWatermark, Persist]
-
-
 def test_every_request_has_an_id_of_its_own() -> None:
     outbox = Outbox()
     assert outbox.send(1, (), VoteRequest()) != outbox.send(1, (), VoteRequest())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.quorum.safeguards import Safeguard
 from tests.unit.cluster.quorum.logs import log_of
 from tests.unit.cluster.quorum.subject import (
     Subject,
@@ -16,7 +17,6 @@ from tests.unit.cluster.quorum.subject import (
 )
 from tidelog.cluster.quorum.effects import Appended, HighWatermark
 from tidelog.cluster.quorum.events import Received
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest
 

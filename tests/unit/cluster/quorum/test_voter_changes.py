@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tests.sim.quorum.safeguards import Safeguard
 from tests.unit.cluster.quorum.logs import bootstrap_log, log_of
 from tests.unit.cluster.quorum.subject import (
     CLUSTER_ID,
@@ -19,7 +20,6 @@ from tests.unit.cluster.quorum.subject import (
 from tidelog.cluster.quorum.control import voters_record
 from tidelog.cluster.quorum.effects import Appended, AppendRefused
 from tidelog.cluster.quorum.events import Received, UpgradeVoters
-from tidelog.cluster.quorum.safeguards import Safeguard
 from tidelog.cluster.quorum.states import State
 from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
 from tidelog.protocol.errors import ErrorCode
