@@ -15,7 +15,6 @@ from tidelog.broker.replication.waiting import WaitingRequests
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
-from tidelog.cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.framing import RequestHeader, read_response_header
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
@@ -78,7 +77,6 @@ class Replicas:
         fs: CrashFileSystem | None = None,
         *log_dirs: str,
         node_id: int = NODE,
-        disabled: SafeguardSet = NONE_DISABLED,
         log_config: LogConfig | None = None,
     ) -> None:
         """`log_config` is what logs have that are there before any metadata is."""
@@ -89,7 +87,6 @@ class Replicas:
             clock=self.clock,
             brokers=lambda: self.image.brokers,
             own_epoch=lambda: 100 + node_id,
-            disabled=disabled,
         )
         self.leadership.updates = self.proposals
         self.fs = fs or CrashFileSystem()

@@ -49,6 +49,7 @@ from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from tests.scenarios.replication.readers import consumed, consumer_line, end_of_epoch, epoch_line
+from tests.sim.replication.safeguards import NONE_DISABLED, SafeguardSet, without
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.logs import NOW_MS, batch
@@ -61,7 +62,6 @@ from tidelog.cluster.replication.follower_aux import RemoteTier
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import Action, Delayed, Failed, FetchAuxiliary
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
-from tidelog.cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -119,9 +119,7 @@ class ScenarioBroker:
     def boot(self) -> None:
         """Start on what the disk has."""
         config = log_config_from(self._scenario.topic_configs)
-        self.replicas = Replicas(
-            self.fs, node_id=self.id, disabled=self._scenario.disabled, log_config=config
-        )
+        self.replicas = Replicas(self.fs, node_id=self.id, log_config=config)
         self.replicas.leadership.own_epoch = lambda: self.epoch
         self.connection = LeaderConnection(self.replicas, self._scenario.fetch_version)
         self.core = None
@@ -155,7 +153,6 @@ class ScenarioBroker:
                 ),
                 fetch_version=self._scenario.fetch_version,
                 tier=self.tier,
-                disabled=self._scenario.disabled,
             )
             self.request = self.answer = None
             self.perform(self.core.add(T0, TOPIC_ID, partition.leader_epoch, partition.log))
@@ -208,6 +205,10 @@ class Scenario:
 
     def run(self) -> None:
         """All lines; AssertionError names the line that does not hold."""
+        with without(self.disabled):
+            self._run_lines()
+
+    def _run_lines(self) -> None:
         for number, line in enumerate(self.lines, start=1):
             text = line.partition("#")[0].strip()
             if not text:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.scenarios.tiering.scenario import TieredScenario
-from tidelog.cluster.replication.safeguards import Safeguard
+from tests.sim.replication.safeguards import Safeguard
 
 FOLDER = Path(__file__).parent
 SCENARIOS = sorted(path.stem for path in FOLDER.glob("*.txt"))

@@ -101,7 +101,6 @@ class SimBroker:
             brokers=lambda: self.view,
             own_epoch=lambda: self.epoch,
             lag_time_max_ms=self.world.swarm.lag_time_max_ms,
-            disabled=self.world.disabled,
         )
         leadership.updates = self
         self.partition = Partition(PARTITION, TOPIC_ID, cast(Any, self.log), leadership)
@@ -152,9 +151,7 @@ class SimBroker:
                 max_wait_ms=0,
                 backoff_ms=50,
             )
-            self.fetcher = FollowerFetcher(
-                settings, tier=self.tier, fetch_version=swarm.fetch_version, disabled=self.world.disabled
-            )
+            self.fetcher = FollowerFetcher(settings, tier=self.tier, fetch_version=swarm.fetch_version)
             self.fetcher.prefer_last_tiered_offset(swarm.last_tiered_offset)
             self.leader_id, self.request_id = leader, 0
             self.world.fetch_soon(self)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from tests.sim.replication.controller import Rule
 from tests.sim.replication.faults import Faults
 from tests.sim.replication.ledger import Violation
+from tests.sim.replication.safeguards import Safeguard, without
 from tests.sim.replication.world import Swarm, World
-from tidelog.cluster.replication.safeguards import Safeguard
 
 RECOVERY_MS = 6_000
 
@@ -39,9 +39,16 @@ def run_seed(
     tiered: bool = False,
 ) -> Outcome:
     """One run; Violation names the seed and, with `trace`, has all that happened as its notes."""
+    with without(disabled):
+        return _run_seed(seed, rules_off=rules_off, swarm=swarm, trace=trace, tiered=tiered)
+
+
+def _run_seed(
+    seed: int, *, rules_off: frozenset[Rule], swarm: Swarm | None, trace: bool, tiered: bool
+) -> Outcome:
     rng = Random(seed)
     kind = Swarm.with_tier if tiered else Swarm.of
-    world = World(rng, swarm or kind(rng), disabled=disabled, rules_off=rules_off)
+    world = World(rng, swarm or kind(rng), rules_off=rules_off)
     world.is_traced = trace
     faults = Faults(world)
     try:

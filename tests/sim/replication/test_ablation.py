@@ -11,7 +11,7 @@ from tests.scenarios.replication.test_scenarios import ABLATIONS
 from tests.scenarios.tiering.test_tiering_scenarios import ABLATIONS as TIERED_ABLATIONS
 from tests.sim.replication.controller import Rule
 from tests.sim.replication.run import run_seed
-from tidelog.cluster.replication.safeguards import Safeguard
+from tests.sim.replication.safeguards import Safeguard
 
 SEEDS_MAX = 300
 

@@ -18,7 +18,6 @@ from tests.sim.replication.ledger import Ledger
 from tests.sim.replication.tier import SimTier
 from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
-from tidelog.cluster.replication.safeguards import Safeguard
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
 from tidelog.protocol.messages.list_offsets import ListOffsetsResponse
@@ -86,12 +85,10 @@ class World:
         rng: Random,
         swarm: Swarm,
         *,
-        disabled: frozenset[Safeguard] = frozenset(),
         rules_off: frozenset[Rule] = frozenset(),
     ) -> None:
         self.rng = rng
         self.swarm = swarm
-        self.disabled = disabled
         self.now_ms = 0
         self.events = 0
         self.log: list[str] = []

@@ -24,7 +24,6 @@ from tidelog.broker.replication.leadership import Leadership
 from tidelog.cluster.image import NO_LEADER, PartitionImage
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrOutcome, IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
-from tidelog.cluster.replication.safeguards import Safeguard
 from tidelog.cluster.topic_names import is_internal
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import (
@@ -94,9 +93,8 @@ class Partition:
             return False
         shared = self._leadership
         is_new_epoch = placed.leader_epoch > self.leader_epoch
-        if is_new_epoch and Safeguard.EPOCH_NOTED_ON_ELECTION not in shared.disabled:
-            self.log.note_leader_epoch(placed.leader_epoch, self.log.log_end_offset)
         if is_new_epoch:
+            self._note_leader_epoch(placed.leader_epoch)
             self.log.forget_remote_log()
         leader = self.leader or shared.new_state(self.log.config.min_insync_replicas)
         leader.follow_metadata(placed, self.log.log_end_offset, shared.clock.monotonic_ms())
@@ -104,6 +102,10 @@ class Partition:
         self.leader = leader
         self._progress()
         return is_new_epoch
+
+    def _note_leader_epoch(self, leader_epoch: LeaderEpoch) -> None:
+        """Write the start of a leader epoch to the log before the epoch has any record (KIP-279)."""
+        self.log.note_leader_epoch(leader_epoch, self.log.log_end_offset)
 
     def make_follower(self, placed: PartitionImage) -> bool:
         """Follow `placed.leader`, who may be nobody; True when the fetcher must start anew."""
@@ -303,8 +305,6 @@ class Partition:
     def check_leader_epoch(self, current_leader_epoch: LeaderEpoch) -> None:
         """Fence a client whose metadata is older or newer than ours (KIP-320); -1 asks for no check."""
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
-            return
-        if Safeguard.LEADER_EPOCH_FENCING in self._leadership.disabled:
             return
         code = (
             ErrorCode.FENCED_LEADER_EPOCH

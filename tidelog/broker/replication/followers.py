@@ -18,7 +18,6 @@ from tidelog.clients.transport.connecting import open_connection
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
-from tidelog.cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
 from tidelog.protocol.ids import BrokerId
 from tidelog.storage.log.partition_log import PartitionLog
 
@@ -34,7 +33,6 @@ def make_fetchers(
     environment: Environment,
     tier: FollowersTier | None = None,
     flush: Callable[[PartitionLog], Awaitable[None]] | None = None,
-    disabled: SafeguardSet = NONE_DISABLED,
 ) -> FetcherManager:
     """The manager of this node's fetchers; it hears of role changes from now on, and fetches once started.
 
@@ -74,7 +72,7 @@ def make_fetchers(
         config.node_id,
         config.num_replica_fetchers,
         ports,
-        lambda: FollowerFetcher(settings, throttle=throttles.follower, tier=tier, disabled=disabled),
+        lambda: FollowerFetcher(settings, throttle=throttles.follower, tier=tier),
         last_tiered_offset=config.follower_fetch_last_tiered_offset_enable,
     )
     replicas.listeners.append(manager)

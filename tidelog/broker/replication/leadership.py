@@ -12,7 +12,6 @@ from tidelog.broker.replication.waiting import WaitingRequests
 from tidelog.cluster.image import BrokerImage
 from tidelog.cluster.replication.leader_isr import IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
-from tidelog.cluster.replication.safeguards import NONE_DISABLED, SafeguardSet
 from tidelog.protocol.ids import BrokerId, TopicPartition
 
 DEFAULT_LAG_TIME_MAX_MS = 30_000
@@ -32,7 +31,6 @@ class Leadership:
         "brokers",
         "clock",
         "commits",
-        "disabled",
         "failed_isr_updates",
         "isr_expands",
         "isr_shrinks",
@@ -51,14 +49,12 @@ class Leadership:
         brokers: Callable[[], Mapping[BrokerId, BrokerImage]],
         own_epoch: Callable[[], int] = lambda: -1,
         lag_time_max_ms: int = DEFAULT_LAG_TIME_MAX_MS,
-        disabled: SafeguardSet = NONE_DISABLED,
     ) -> None:
         self.node_id = node_id
         self.clock = clock
         self.brokers = brokers
         self.own_epoch = own_epoch
         self.lag_time_max_ms = lag_time_max_ms
-        self.disabled = disabled
         self.updates: ProposesIsr | None = None
         self.waiting: WaitingRequests | None = None
         self.commits = Commits()
@@ -74,7 +70,6 @@ class Leadership:
             min_insync_replicas=min_insync_replicas,
             brokers=self.brokers,
             own_epoch=self.own_epoch,
-            disabled=self.disabled,
         )
 
     @property

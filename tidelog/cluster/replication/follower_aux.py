@@ -36,7 +36,6 @@ from tidelog.cluster.replication.follower_state import (
     RestartAt,
     RestartFromRemote,
 )
-from tidelog.cluster.replication.safeguards import NONE_DISABLED, Safeguard, SafeguardSet
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.storage.disk.errors import CorruptSnapshot
@@ -65,12 +64,11 @@ class AuxBuilder:
     `delay` has a partition wait, and then begin again with the first step.
     """
 
-    def __init__(self, tier: RemoteTier | None, delay: Delay, disabled: SafeguardSet = NONE_DISABLED) -> None:
+    def __init__(self, tier: RemoteTier | None, delay: Delay) -> None:
         self.prefers_last_tiered_offset = False
         """follower.fetch.last.tiered.offset.enable"""
         self._tier = tier
         self._delay = delay
-        self._disabled = disabled
 
     def can_build(self, partition: FollowedPartition) -> bool:
         """Whether this node has a tier and has heard that the topic is tiered."""
@@ -100,8 +98,12 @@ class AuxBuilder:
             return RestartAt(
                 partition, offset, f"all that is left of the leader's log from {offset} on is local"
             )
-        if Safeguard.REMOTE_AUXILIARY_BUILT in self._disabled:
-            return RestartAt(partition, offset, "without what the tier says of the past")
+        return self._ask_epoch_end(partition, build, offset, epoch, now_ms)
+
+    def _ask_epoch_end(
+        self, partition: FollowedPartition, build: AuxBuild, offset: Offset, epoch: LeaderEpoch, now_ms: int
+    ) -> RestartAt | Delayed | None:
+        """Ask where the epoch before `offset` ends, to find the remote segment before it (KIP-405)."""
         if epoch < 0:
             return self.wait(partition, f"the leader knows of no epoch for its offset {offset}", now_ms)
         build.start_offset, build.start_epoch = offset, epoch
@@ -144,10 +146,14 @@ class AuxBuilder:
                 partition, f"no remote segment with offset {last} of epoch {build.epoch} is known yet", now_ms
             )
         build.segment = segment
-        if segment.end_offset == last or Safeguard.REMOTE_SEGMENT_COMPARED in self._disabled:
+        if self._is_known_to_leader(segment, last):
             return _fetch(partition, build, segment)
         build.step = AuxStep.SEGMENT_EPOCH
         return None
+
+    def _is_known_to_leader(self, segment: RemoteSegment, last: Offset) -> bool:
+        """Return whether the leader has the whole segment, as it does if the segment ends at `last`."""
+        return segment.end_offset == last
 
     def wait(self, partition: FollowedPartition, reason: str, now_ms: int) -> Delayed:
         """It cannot be done now, because of `reason`."""

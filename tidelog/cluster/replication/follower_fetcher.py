@@ -44,7 +44,6 @@ from tidelog.cluster.replication.follower_state import (
     Truncate,
 )
 from tidelog.cluster.replication.follower_truncation import cut_for
-from tidelog.cluster.replication.safeguards import NONE_DISABLED, Safeguard, SafeguardSet
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -88,17 +87,15 @@ class FollowerFetcher:
         throttle: FetchThrottle | None = None,
         tier: RemoteTier | None = None,
         fetch_version: int = NEWEST_FETCH_VERSION,
-        disabled: SafeguardSet = NONE_DISABLED,
     ) -> None:
         self.fetch_version = fetch_version
         self.partitions: dict[TopicPartition, FollowedPartition] = {}
         self.failed: dict[TopicPartition, str] = {}
         """Those that are given up until their metadata changes, and why."""
         self._settings = settings
-        self._disabled = disabled
         self._fetches = FollowerFetches(settings, self.partitions, throttle)
         self._questions = FollowerQuestions(settings.replica_id, self.partitions)
-        self._aux = AuxBuilder(tier, self._fetches.delay, disabled)
+        self._aux = AuxBuilder(tier, self._fetches.delay)
 
     # -- partitions come and go
 
@@ -122,16 +119,17 @@ class FollowerFetcher:
 
     def _begin(self, partition: FollowedPartition) -> list[Action]:
         """Find out first where the log leaves the leader's, unless each fetch lets the leader see that."""
-        topic_partition, log = partition.topic_partition, partition.log
+        topic_partition = partition.topic_partition
         partition.state, partition.aux = ReplicaState.FETCHING, None
         partition.follow_log(compares_epochs=self._compares_epochs)
         self._questions.discard(topic_partition)
         self._fetches.changed(topic_partition)
-        if Safeguard.TRUNCATION_BEFORE_FETCHING in self._disabled:
-            return []
-        has_epochs = (
-            log.leader_epochs.latest_epoch is not None and Safeguard.TRUNCATION_BY_EPOCH not in self._disabled
-        )
+        return self._find_divergence(partition)
+
+    def _find_divergence(self, partition: FollowedPartition) -> list[Action]:
+        """Find out where the log diverges from the leader's before the first fetch of an epoch (KIP-279)."""
+        topic_partition, log = partition.topic_partition, partition.log
+        has_epochs = self._has_epochs(log)
         if not has_epochs and log.high_watermark < log.log_end_offset:
             return [Truncate(partition, log.high_watermark, True, "no leader epochs are known here")]
         if has_epochs and not self._compares_epochs:
@@ -142,11 +140,11 @@ class FollowerFetcher:
     @property
     def _compares_epochs(self) -> bool:
         """Whether each fetch lets the leader compare the epochs of the two logs."""
-        return (
-            self.fetch_version >= FIRST_FETCH_VERSION_WITH_DIVERGING_EPOCH
-            and Safeguard.TRUNCATION_BY_EPOCH not in self._disabled
-            and Safeguard.TRUNCATION_BEFORE_FETCHING not in self._disabled
-        )
+        return self.fetch_version >= FIRST_FETCH_VERSION_WITH_DIVERGING_EPOCH
+
+    def _has_epochs(self, log: LocalLog) -> bool:
+        """Return whether the log can be truncated by leader epoch (KIP-101), not by its high watermark."""
+        return log.leader_epochs.latest_epoch is not None
 
     def remove(self, topic_partition: TopicPartition) -> FollowedPartition | None:
         """Stop following a partition; answers that are under way no longer count for it."""
@@ -238,23 +236,25 @@ class FollowerFetcher:
     def _cut(
         self, partition: FollowedPartition, epoch: LeaderEpoch, leader_end_offset: Offset
     ) -> Truncate | None:
-        iterates = Safeguard.EPOCHS_ITERATED not in self._disabled
-        cut = cut_for(partition.log, epoch, leader_end_offset, iterates=iterates)
+        cut = cut_for(partition.log, epoch, leader_end_offset)
         return self._truncate(partition, cut.offset, cut.is_complete, cut.reason)
 
     def _truncate(
         self, partition: FollowedPartition, offset: Offset, is_complete: bool, reason: str
     ) -> Truncate | None:
-        log = partition.log
-        if (
-            log.log_start_offset < offset < log.local_log_start_offset
-            and self._aux.can_build(partition)
-            and Safeguard.REMOTE_CUT_REBUILDS not in self._disabled
-        ):
-            # Nothing local would be left, and only the tier knows the producers at the cut.
+        if self._needs_remote_past(partition, offset):
             self._begin_aux(partition)
             return None
         return Truncate(partition, offset, is_complete, reason)
+
+    def _needs_remote_past(self, partition: FollowedPartition, offset: Offset) -> bool:
+        """Return whether a truncation to `offset` leaves nothing local.
+
+        Only the tier knows the producers at `offset` then.
+        """
+        log = partition.log
+        is_remote = log.log_start_offset < offset < log.local_log_start_offset
+        return is_remote and self._aux.can_build(partition)
 
     def _begin_aux(self, partition: FollowedPartition) -> None:
         """Begin anew with what the tier says of the past; the leader is asked first."""

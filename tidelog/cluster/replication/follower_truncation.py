@@ -24,17 +24,15 @@ class Cut(NamedTuple):
     reason: str
 
 
-def cut_for(
-    log: LocalLog, leader_epoch: LeaderEpoch, leader_end_offset: Offset, *, iterates: bool = True
-) -> Cut:
+def cut_for(log: LocalLog, leader_epoch: LeaderEpoch, leader_end_offset: Offset) -> Cut:
     """Where to cut when the leader's `leader_epoch`, which is at most the one asked for, ends there.
 
-    -1 for the offset: the leader knows of no such epoch. `iterates` False is how it was before KIP-279.
+    -1 for the offset: the leader knows of no such epoch.
     """
     if leader_end_offset < 0:
         return Cut(log.high_watermark, True, "the leader does not know the epoch: to the high watermark")
     own_end = log.log_end_offset
-    if leader_epoch == NO_LEADER_EPOCH or not iterates:
+    if leader_epoch == NO_LEADER_EPOCH:
         return Cut(min(leader_end_offset, own_end), True, "to the end offset that the leader named")
     own = log.leader_epochs.end_offset_for(leader_epoch, own_end)
     if own.end_offset < 0:

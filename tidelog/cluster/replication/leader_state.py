@@ -31,7 +31,6 @@ from tidelog.cluster.replication.leader_isr import (
     IsrProposal,
 )
 from tidelog.cluster.replication.leader_positions import FollowerPosition
-from tidelog.cluster.replication.safeguards import NONE_DISABLED, Safeguard, SafeguardSet
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset
 
@@ -44,10 +43,8 @@ class LeaderState:
 
     __slots__ = (
         "_brokers",
-        "_disabled",
         "_lag_time_max_ms",
         "_own_epoch",
-        "_refuses_stale",
         "adding_replicas",
         "broker_id",
         "epoch_start_offset",
@@ -72,15 +69,12 @@ class LeaderState:
         min_insync_replicas: int,
         brokers: Brokers,
         own_epoch: Callable[[], int],
-        disabled: SafeguardSet = NONE_DISABLED,
     ) -> None:
         self.broker_id = broker_id
         self.min_insync_replicas = min_insync_replicas
         self._lag_time_max_ms = lag_time_max_ms
         self._brokers = brokers
         self._own_epoch = own_epoch
-        self._disabled = disabled
-        self._refuses_stale = Safeguard.STALE_INCARNATION_REFUSED not in disabled
         self.followers: dict[BrokerId, FollowerPosition] = {}
         self.isr: tuple[BrokerId, ...] = ()
         self.maximal_isr: frozenset[BrokerId] = frozenset()
@@ -101,6 +95,14 @@ class LeaderState:
 
     # ---- the metadata
 
+    def _have_others_led(self, leader_epoch: LeaderEpoch) -> bool:
+        """Return whether another broker led between our epoch and `leader_epoch`.
+
+        Each election is one epoch. Followers may have truncated their logs under that leader, so what is
+        known of their positions does not hold any more.
+        """
+        return leader_epoch > self.leader_epoch + 1
+
     def follow_metadata(self, placed: PartitionImage, log_end_offset: Offset, now_ms: int) -> bool:
         """Take over what the metadata says of our partition; False when it is older than what we know.
 
@@ -111,11 +113,7 @@ class LeaderState:
             return False
         self._assign(placed)
         if placed.leader_epoch > self.leader_epoch:
-            # Each election is one epoch: another has led since, under whom followers may have cut their logs.
-            others_led = placed.leader_epoch > self.leader_epoch + 1
-            is_new_leader = self.leader_epoch == NO_LEADER_EPOCH or (
-                others_led and Safeguard.POSITIONS_OF_ONE_EPOCH not in self._disabled
-            )
+            is_new_leader = self.leader_epoch == NO_LEADER_EPOCH or self._have_others_led(placed.leader_epoch)
             for follower in self.followers.values():
                 follower.on_new_leader_epoch(
                     log_end_offset,
@@ -174,16 +172,23 @@ class LeaderState:
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER for a broker that has registered anew since (KIP-903).
         """
         follower = self.followers[broker_id]
-        if broker_epoch != -1 and self._refuses_stale:
-            registered = self._brokers().get(broker_id)
-            if registered is not None and registered.epoch > broker_epoch:
-                raise KafkaError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    f"a fetch of broker {broker_id} at epoch {broker_epoch}, which is {registered.epoch} now",
-                )
+        if broker_epoch != -1:
+            self._check_incarnation(broker_id, broker_epoch)
         before = follower.log_end_offset
         follower.record_fetch(fetch_offset, log_start_offset, leader_end_offset, broker_epoch, now_ms)
         return fetch_offset != before
+
+    def _check_incarnation(self, broker_id: BrokerId, broker_epoch: int) -> None:
+        """Refuse a fetch of an earlier incarnation of a broker (KIP-903).
+
+        Raises KafkaError NOT_LEADER_OR_FOLLOWER.
+        """
+        registered = self._brokers().get(broker_id)
+        if registered is not None and registered.epoch > broker_epoch:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"a fetch of broker {broker_id} at epoch {broker_epoch}, which is {registered.epoch} now",
+            )
 
     def is_in_sync(self, broker_id: BrokerId) -> bool:
         """Whether a replica is in the committed ISR."""
@@ -229,7 +234,7 @@ class LeaderState:
 
         It may be below the present high watermark, which then stays.
         """
-        if self.is_under_min_isr and Safeguard.MIN_ISR_FOR_HIGH_WATERMARK not in self._disabled:
+        if not self._can_commit():
             return None
         lowest = log_end_offset
         for follower in self.followers.values():
@@ -240,10 +245,12 @@ class LeaderState:
                 lowest = follower.log_end_offset
         return lowest
 
+    def _can_commit(self) -> bool:
+        """Return whether the high watermark may advance: not while the ISR is too small (KIP-966)."""
+        return not self.is_under_min_isr
+
     def _is_about_to_join(self, follower: FollowerPosition, log_end_offset: Offset, now_ms: int) -> bool:
         """Whether the high watermark waits for it: else a busy leader could run from it for ever."""
-        if Safeguard.EXPANSION_COUNTS_AT_ONCE in self._disabled:
-            return False
         return follower.is_caught_up(log_end_offset, now_ms, self._lag_time_max_ms) and self.may_join(
             follower
         )
@@ -255,12 +262,15 @@ class LeaderState:
         broker = self._brokers().get(follower.broker_id)
         if broker is None or follower.broker_epoch is None:
             return False
-        if not broker.is_active and Safeguard.FENCED_STAY_OUT not in self._disabled:
-            return False
-        return (
-            follower.broker_epoch in (-1, broker.epoch)
-            or Safeguard.BROKER_EPOCH_BEFORE_JOINING in self._disabled
-        )
+        return self._is_admitted(broker) and self._is_incarnation(follower, broker)
+
+    def _is_admitted(self, broker: BrokerImage) -> bool:
+        """Return whether the broker is neither fenced nor in controlled shutdown (KIP-841)."""
+        return broker.is_active
+
+    def _is_incarnation(self, follower: FollowerPosition, broker: BrokerImage) -> bool:
+        """Return whether the registered incarnation of the broker is the one that fetched (KIP-903)."""
+        return follower.broker_epoch in (-1, broker.epoch)
 
     def propose_expansion(self, broker_id: BrokerId, high_watermark: Offset) -> IsrProposal | None:
         """Who has just fetched joins the ISR, if it may; the proposal to be sent is pending from now on."""
@@ -268,16 +278,25 @@ class LeaderState:
             return None
         follower = self.followers[broker_id]
         end = follower.log_end_offset
-        if end < high_watermark and Safeguard.HIGH_WATERMARK_BEFORE_JOINING not in self._disabled:
-            return None
-        if end < self.epoch_start_offset and Safeguard.EPOCH_START_BEFORE_JOINING not in self._disabled:
+        if not (self._has_committed(end, high_watermark) and self._has_epoch_start(end)):
             return None
         if not self.may_join(follower):
             return None
-        if Safeguard.EXPANSION_COUNTS_AT_ONCE not in self._disabled:
-            self.maximal_isr = frozenset((*self.isr, broker_id))
-            self._refresh()
+        self._count_at_once(broker_id)
         return self._propose((*self.isr, broker_id), added=broker_id)
+
+    def _has_committed(self, end_offset: Offset, high_watermark: Offset) -> bool:
+        """Return whether a follower with this log end offset has everything that is committed."""
+        return end_offset >= high_watermark
+
+    def _has_epoch_start(self, end_offset: Offset) -> bool:
+        """Return whether a follower with this log end offset has reached this leader epoch (KAFKA-7128)."""
+        return end_offset >= self.epoch_start_offset
+
+    def _count_at_once(self, broker_id: BrokerId) -> None:
+        """Have the high watermark wait for a replica while the controller is asked to add it (KIP-497)."""
+        self.maximal_isr = frozenset((*self.isr, broker_id))
+        self._refresh()
 
     def propose_shrink(self, log_end_offset: Offset, now_ms: int) -> IsrProposal | None:
         """Those that have lagged for too long leave the ISR; None when there are none."""
@@ -291,9 +310,6 @@ class LeaderState:
         if not removed:
             return None
         remaining = tuple(member for member in self.isr if member not in removed)
-        if Safeguard.SHRINK_COUNTS_WHEN_COMMITTED in self._disabled:
-            self.maximal_isr = frozenset(remaining)
-            self._refresh()
         return self._propose(remaining, removed=removed)
 
     def _keeps_up(self, member: BrokerId, log_end_offset: Offset, now_ms: int) -> bool:
@@ -317,8 +333,6 @@ class LeaderState:
         return self.pending
 
     def _epoch_of(self, member: BrokerId) -> int:
-        if Safeguard.BROKER_EPOCH_BEFORE_JOINING in self._disabled:
-            return -1
         if member == self.broker_id:
             return self._own_epoch()
         follower = self.followers.get(member)

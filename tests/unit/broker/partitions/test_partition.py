@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.replication.safeguards import Safeguard
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
-from tidelog.cluster.replication.safeguards import Safeguard
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.broker_registration_change_record import BrokerRegistrationChangeRecord

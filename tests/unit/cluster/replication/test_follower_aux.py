@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.sim.replication.safeguards import Safeguard, without
 from tests.support.followed_logs import FollowedLog, perform
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (
@@ -20,7 +21,6 @@ from tidelog.cluster.replication.follower_state import (
     RestartFromRemote,
     Truncate,
 )
-from tidelog.cluster.replication.safeguards import Safeguard
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import (
@@ -366,14 +366,14 @@ def test_a_segment_of_a_deposed_leader_counts_only_as_far_as_the_leader_has_it()
 
 
 def test_without_the_comparison_a_follower_begins_behind_what_the_leader_never_had() -> None:
-    off = frozenset({Safeguard.REMOTE_SEGMENT_COMPARED})
-    follower = Follower(tiered(), Tier(Segment(0, 5, ((0, 0), (1, 3)))), disabled=off)
-    follower.refused()
-    follower.offset(-2, 0)
-    follower.offset(-4, 3, epoch=2)
-    (action,) = follower.epoch_end(1, 0, 3)
-    restart = follower.auxiliary(action, (0, 0), (1, 3))
-    assert isinstance(restart, RestartFromRemote) and restart.offset == 6
+    with without({Safeguard.REMOTE_SEGMENT_COMPARED}):
+        follower = Follower(tiered(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
+        follower.refused()
+        follower.offset(-2, 0)
+        follower.offset(-4, 3, epoch=2)
+        (action,) = follower.epoch_end(1, 0, 3)
+        restart = follower.auxiliary(action, (0, 0), (1, 3))
+        assert isinstance(restart, RestartFromRemote) and restart.offset == 6
 
 
 @pytest.mark.parametrize(
@@ -422,12 +422,13 @@ def test_a_cut_below_the_local_start_takes_the_past_from_the_tier_anew(fetch_ver
 
 
 def test_without_the_rebuild_a_cut_below_the_local_start_forgets_the_producers() -> None:
-    log = tiered(10, (0, 0), (1, 3), (3, 6))
-    log.local_log_start_offset = 6
-    follower = Follower(log, Tier(), disabled=frozenset({Safeguard.REMOTE_CUT_REBUILDS}))
-    diverging = EpochEndOffset(epoch=1, end_offset=4)
-    (action,) = follower.fetched(PartitionData(partition_index=0, diverging_epoch=diverging))
-    assert isinstance(action, Truncate) and action.offset == 4
+    with without({Safeguard.REMOTE_CUT_REBUILDS}):
+        log = tiered(10, (0, 0), (1, 3), (3, 6))
+        log.local_log_start_offset = 6
+        follower = Follower(log, Tier())
+        diverging = EpochEndOffset(epoch=1, end_offset=4)
+        (action,) = follower.fetched(PartitionData(partition_index=0, diverging_epoch=diverging))
+        assert isinstance(action, Truncate) and action.offset == 4
 
 
 def test_a_cut_at_or_above_the_local_start_is_a_cut() -> None:

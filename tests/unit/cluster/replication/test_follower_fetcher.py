@@ -6,6 +6,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.sim.replication.safeguards import Safeguard, without
 from tests.support.followed_logs import FollowedLog, perform
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (
@@ -16,7 +17,6 @@ from tidelog.cluster.replication.follower_state import (
     RestartAt,
     Truncate,
 )
-from tidelog.cluster.replication.safeguards import Safeguard
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import (
@@ -370,9 +370,10 @@ def test_throttled_partitions_are_left_out_unless_they_are_in_sync() -> None:
 
 def test_without_truncation_by_epoch_a_follower_cuts_to_its_high_watermark() -> None:
     log = FollowedLog.of((1, 0), end=10, high_watermark=4)
-    fetcher = following(log, disabled=frozenset({Safeguard.TRUNCATION_BY_EPOCH}))
-    assert log.log_end_offset == 4
-    assert named(fetcher.build_fetch(0))[0].last_fetched_epoch == -1
+    with without({Safeguard.TRUNCATION_BY_EPOCH}):
+        fetcher = following(log)
+        assert log.log_end_offset == 4
+        assert named(fetcher.build_fetch(0))[0].last_fetched_epoch == -1
 
 
 def test_topics_that_are_gone_are_forgotten() -> None:

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
+from tests.sim.replication.safeguards import Safeguard, without
 from tidelog.cluster.image import BrokerImage, PartitionImage
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrMember, IsrOutcome, IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
-from tidelog.cluster.replication.safeguards import Safeguard
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 LEADER, SECOND, THIRD = 1, 2, 3
@@ -27,7 +27,6 @@ class Leading:
         replicas: tuple[int, ...] = (1, 2, 3),
         min_insync_replicas: int = 1,
         log_end: int = 0,
-        disabled: frozenset[Safeguard] = frozenset(),
     ) -> None:
         self.brokers = {
             broker: BrokerImage(
@@ -46,7 +45,6 @@ class Leading:
             min_insync_replicas=min_insync_replicas,
             brokers=lambda: self.brokers,
             own_epoch=lambda: 101,
-            disabled=disabled,
         )
         self.follow(self.placed)
 
@@ -106,9 +104,9 @@ def test_the_high_watermark_rests_while_the_isr_is_smaller_than_min_insync_repli
 
 
 def test_without_the_rule_of_kip_966_a_lone_leader_commits_what_nobody_else_has() -> None:
-    disabled = frozenset({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK})
-    leading = Leading(isr=(1,), min_insync_replicas=2, log_end=10, disabled=disabled)
-    assert leading.high_watermark == 10
+    with without({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK}):
+        leading = Leading(isr=(1,), min_insync_replicas=2, log_end=10)
+        assert leading.high_watermark == 10
 
 
 def test_min_insync_replicas_above_the_replication_factor_asks_for_all_replicas() -> None:
@@ -166,27 +164,30 @@ def test_kafka_7128_a_follower_above_a_stale_high_watermark_but_below_the_epoch_
 
 
 def test_kafka_7128_without_the_rule_it_would_join() -> None:
-    leading = Leading(isr=(1, 3), log_end=100, disabled=frozenset({Safeguard.EPOCH_START_BEFORE_JOINING}))
+    leading = Leading(isr=(1, 3), log_end=100)
     leading.fetch(SECOND, 80)
-    assert leading.expand(SECOND, high_watermark=50) is not None
+    with without({Safeguard.EPOCH_START_BEFORE_JOINING}):
+        assert leading.expand(SECOND, high_watermark=50) is not None
 
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_kip_841_a_fenced_or_stopping_broker_does_not_join(fenced: bool) -> None:
     for disabled in (frozenset[Safeguard](), frozenset({Safeguard.FENCED_STAY_OUT})):
-        leading = Leading(isr=(1,), disabled=disabled)
+        leading = Leading(isr=(1,))
         broker = leading.brokers[SECOND]
         leading.brokers[SECOND] = replace(broker, fenced=fenced, in_controlled_shutdown=not fenced)
         leading.fetch(SECOND, 0)
-        assert (leading.expand(SECOND) is not None) is bool(disabled)
+        with without(disabled):
+            assert (leading.expand(SECOND) is not None) is bool(disabled)
 
 
 def test_kip_903_a_broker_that_registered_anew_since_it_fetched_does_not_join() -> None:
     for disabled in (frozenset[Safeguard](), frozenset({Safeguard.BROKER_EPOCH_BEFORE_JOINING})):
-        leading = Leading(isr=(1,), disabled=disabled)
+        leading = Leading(isr=(1,))
         leading.fetch(SECOND, 0)
         leading.brokers[SECOND] = replace(leading.brokers[SECOND], epoch=200)
-        assert (leading.expand(SECOND) is not None) is bool(disabled)
+        with without(disabled):
+            assert (leading.expand(SECOND) is not None) is bool(disabled)
 
 
 def test_kip_903_a_late_fetch_of_an_earlier_incarnation_is_refused_and_changes_nothing() -> None:
@@ -258,12 +259,11 @@ def test_who_is_about_to_leave_holds_the_high_watermark_until_that_is_committed(
 
 
 def test_without_that_rule_the_high_watermark_runs_ahead_of_a_member() -> None:
-    leading = Leading(
-        replicas=(1, 2), isr=(1, 2), disabled=frozenset({Safeguard.SHRINK_COUNTS_WHEN_COMMITTED})
-    )
+    leading = Leading(replicas=(1, 2), isr=(1, 2))
     leading.log_end = 10
     leading.now_ms = LAG_MS + 1
-    assert leading.shrink() is not None
+    with without({Safeguard.SHRINK_COUNTS_WHEN_COMMITTED}):
+        assert leading.shrink() is not None
     assert leading.high_watermark == 10
 
 
