@@ -12,13 +12,14 @@ one partition keep the order in which they were sent, also across retries, and a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any
 
 from tidelog.clients.config.client_config import ProducerConfig, make_config
 from tidelog.clients.config.environment import Environment
+from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.producer.accumulator import RecordAccumulator, record_size_bound
 from tidelog.clients.producer.memory_line import MemoryLine
 from tidelog.clients.producer.partitioner import partition_for_key
@@ -26,7 +27,7 @@ from tidelog.clients.producer.produce_core import ProduceCore
 from tidelog.clients.producer.producer_batch import RecordMetadata
 from tidelog.clients.producer.producer_identity import ProducerIdentity
 from tidelog.clients.producer.producer_topics import ProducerTopics, TopicState
-from tidelog.clients.producer.record_checks import refuse_bad_timestamp, too_large
+from tidelog.clients.producer.record_checks import refuse_bad_record, refuse_bad_timestamp, too_large
 from tidelog.clients.producer.sender import Sender
 from tidelog.clients.transactions.producer_transactions import ProducerTransactions
 from tidelog.clients.transactions.transaction_driver import TransactionDriver
@@ -36,6 +37,7 @@ from tidelog.clients.transport.connection import Authenticator
 from tidelog.clients.transport.progress import Progress
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.record import RecordHeader
 
 _BATCHES_BEFORE_YIELD = 8
@@ -45,7 +47,7 @@ _ENCODING_ERRORS = (TypeError, AttributeError, ValueError)
 DeliveryFuture = asyncio.Future[RecordMetadata]
 
 
-class Producer(ProducerTransactions):
+class Producer:
     """An asyncio producer; use it as an async context manager, or call `start` and `close`.
 
     Leaving the context delivers what was sent, after an error within `request_timeout_ms`; a task that is
@@ -67,7 +69,7 @@ class Producer(ProducerTransactions):
         self.config = config
         self._environment = environment
         self._authenticator = authenticator
-        self._transactions = None
+        self._transactions: ProducerTransactions | None = None
         self._states: dict[str, TopicState] = {}
         self._line = MemoryLine()
         self._largest_record = min(config.max_request_size, config.buffer_memory)
@@ -95,9 +97,10 @@ class Producer(ProducerTransactions):
         )
         environment = self._client.environment
         identity = ProducerIdentity() if config.enable_idempotence else None
+        manager = None
         if config.transactional_id is not None:
             manager = TransactionManager(config.transactional_id, config.transaction_timeout_ms)
-            self._transactions, identity = manager, manager.identity
+            identity = manager.identity
         self._accumulator = RecordAccumulator(
             batch_size=config.batch_size,
             linger_ms=config.linger_ms,
@@ -120,17 +123,15 @@ class Producer(ProducerTransactions):
         )
         updater = self._client.updater
         network = self._client.network
-        self._sender = Sender(
-            core, config, updater, network, environment, self._on_progress, self._transactions
-        )
+        self._sender = Sender(core, config, updater, network, environment, self._on_progress, manager)
+        if manager is not None:
+            driver = TransactionDriver(manager, core, self._client, config, self._on_transaction)
+            self._transactions = ProducerTransactions(manager, driver, self._check_usable)
         await self._client.open(self._client.now_ms() + config.max_block_ms)
         updater.on_update.append(self._topics.refresh)
         self._sender.start()
         if self._transactions is not None:
-            self._driver = TransactionDriver(
-                self._transactions, core, self._client, config, self._on_transaction
-            )
-            self._driver.start()
+            self._transactions.start()
         self._started = True
 
     async def __aenter__(self) -> Producer:
@@ -179,13 +180,14 @@ class Producer(ProducerTransactions):
         self._accumulator.close()
         self._line.wake()  # who waits for room is refused now, one after the other
         try:
-            await self._end_transactions(timeout_ms)
+            if self._transactions is not None:
+                await self._transactions.end(timeout_ms, self.config.transaction_timeout_ms)
             if timeout_ms != 0:
                 with suppress(KafkaError):
                     await self.flush(timeout_ms)
         finally:
             if self._transactions is not None:
-                await self._driver.close()
+                await self._transactions.close()
             await self._sender.close()
             await self._client.close()
 
@@ -266,7 +268,78 @@ class Producer(ProducerTransactions):
         state = self._states.get(topic) or await self._load_topic(topic, self._block_deadline_ms())
         return tuple(state.metadata.partitions)
 
+    # --- transactions ---------------------------------------------------------------------
+
+    async def init_transactions(self, timeout_ms: int | None = None) -> None:
+        """Register the transactional id; see `ProducerTransactions.init_transactions`."""
+        await self._require_transactions().init_transactions(timeout_ms)
+
+    def begin_transaction(self) -> None:
+        """Open a transaction; records that are sent from now on belong to it."""
+        self._require_transactions().begin_transaction()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int],
+        group_metadata: ConsumerGroupMetadata,
+        timeout_ms: int | None = None,
+    ) -> None:
+        """Commit a consumer's offsets with the transaction; see `ProducerTransactions`."""
+        transactions = self._require_transactions()
+        await transactions.send_offsets_to_transaction(offsets, group_metadata, timeout_ms)
+
+    async def commit_transaction(self, timeout_ms: int | None = None) -> None:
+        """Write everything that was sent, then commit it; see `ProducerTransactions.commit_transaction`."""
+        await self._require_transactions().commit_transaction(timeout_ms)
+
+    async def abort_transaction(self, timeout_ms: int | None = None) -> None:
+        """Drop what was not sent and hide what was; see `ProducerTransactions.abort_transaction`."""
+        await self._require_transactions().abort_transaction(timeout_ms)
+
+    @asynccontextmanager
+    async def transaction(self, commit_timeout_ms: int | None = None) -> AsyncIterator[None]:
+        """Open a transaction for a block: committed at its end, aborted after an exception.
+
+        See `ProducerTransactions.transaction`.
+        """
+        async with self._require_transactions().transaction(commit_timeout_ms):
+            yield
+
     # --- inside ---------------------------------------------------------------------------
+
+    def _require_transactions(self) -> ProducerTransactions:
+        """Return the transactions of this producer; raise KafkaError without a transactional id."""
+        if self._transactions is None:
+            self._check_usable()
+            text = "transactions need the option transactional_id"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return self._transactions
+
+    def _check_usable(self) -> None:
+        """Raise KafkaError if the producer is not started, is closed or has failed for good."""
+        if not self._started:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is not started")
+        if self._is_closed:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed")
+        if self._sender.fatal_error is not None:
+            raise self._sender.fatal_error
+
+    def _check_sendable(self, transaction: int | None = None) -> int:
+        """Return the transaction that takes records, 0 without a transactional id.
+
+        Raises KafkaError if none is open, or if another one than `transaction` is.
+        """
+        self._check_usable()
+        return 0 if self._transactions is None else self._transactions.manager.require_open(transaction)
+
+    def _refuse(
+        self, error: Exception, value: bytes | None, key: bytes | None, headers: Sequence[RecordHeader]
+    ) -> None:
+        """Explain why a record was refused, and keep its transaction from being committed."""
+        if not isinstance(error, KafkaError):
+            refuse_bad_record(value, key, headers, error)
+        elif self._transactions is not None and self._started:
+            self._transactions.on_send_failed(error)
 
     def _enqueue(
         self,
@@ -280,7 +353,8 @@ class Producer(ProducerTransactions):
         """Append if topic and memory allow; None if the caller has to wait."""
         transactions = self._transactions
         state = self._states.get(topic)
-        if state is None or not self._takes_records or not (transactions is None or transactions.is_open):
+        is_open = transactions is None or transactions.manager.is_open
+        if state is None or not self._takes_records or not is_open:
             self._check_sendable()
             return None
         size = record_size_bound(key, value, headers)
@@ -315,7 +389,6 @@ class Producer(ProducerTransactions):
             self._sender.wake()
             if transactions is not None:
                 transactions.add_partition(queue.topic_partition)
-                self._driver.wake()
         if is_sticky:
             self._topics.count_sticky(state, size, is_ready=is_new and len(queue.batches) > 1)
         return future
@@ -381,7 +454,7 @@ class Producer(ProducerTransactions):
 
     def _on_progress(self) -> None:
         if self._transactions is not None:
-            self._driver.wake()
+            self._transactions.wake()
         if self._sender.has_ended:
             self._takes_records = False  # nobody would send them
         self._line.wake()

@@ -12,33 +12,55 @@ producer has to be closed (fenced by another with its transactional id, for inst
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from tidelog.clients.config.client_config import ProducerConfig
 from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.consumer.offset_checks import require_offset
-from tidelog.clients.producer.record_checks import refuse_bad_record
-from tidelog.clients.producer.sender import Sender
 from tidelog.clients.transactions.transaction_driver import TransactionDriver
 from tidelog.clients.transactions.transaction_life import Operation
 from tidelog.clients.transactions.transaction_manager import TransactionManager
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.record import RecordHeader
 
 _log = logging.getLogger("tidelog.clients.transactions")
 
 
 class ProducerTransactions:
-    """The part of `Producer` that concerns transactions; `Producer` sets what is declared here."""
+    """The transactions of one producer that has a transactional id.
 
-    config: ProducerConfig
-    _transactions: TransactionManager | None
-    _driver: TransactionDriver
-    _sender: Sender
-    _started: bool
-    _is_closed: bool
+    It owns the manager (what is sent next) and the driver (the task that talks to coordinators).
+    `check_usable` raises KafkaError if the producer is closed or has failed for good.
+    """
+
+    def __init__(
+        self, manager: TransactionManager, driver: TransactionDriver, check_usable: Callable[[], None]
+    ) -> None:
+        self.manager = manager
+        self._driver = driver
+        self._check_usable = check_usable
+
+    def start(self) -> None:
+        """Start the task that talks to coordinators."""
+        self._driver.start()
+
+    async def close(self) -> None:
+        """Stop the task that talks to coordinators."""
+        await self._driver.close()
+
+    def wake(self) -> None:
+        """Have the driver look at what can be sent now."""
+        self._driver.wake()
+
+    def add_partition(self, partition: TopicPartition) -> None:
+        """Add a partition to the open transaction; its coordinator must know before records are sent."""
+        self.manager.add_partition(partition)
+        self._driver.wake()
+
+    def on_send_failed(self, error: KafkaError) -> None:
+        """Note that a record was refused, so that its transaction cannot be committed."""
+        self.manager.send_failed(error)
+        self._driver.wake()  # what is buffered will not be sent
 
     async def init_transactions(self, timeout_ms: int | None = None) -> None:
         """Take over the transactional id: its open transaction is aborted, other producers are fenced.
@@ -46,14 +68,16 @@ class ProducerTransactions:
         Once before the first transaction. Waits at most `timeout_ms` (None: `max_block_ms`), then
         KafkaError(REQUEST_TIMED_OUT); call again to wait on.
         """
-        manager = self._require_transactions()
+        self._check_usable()
+        manager = self.manager
         if manager.unclaimed is not Operation.INIT:
             manager.begin_init(is_v2=self._driver.is_v2)
         await self._finish(Operation.INIT, timeout_ms)
 
     def begin_transaction(self) -> None:
         """Open a transaction; records that are sent from now on belong to it."""
-        self._require_transactions().begin_transaction()
+        self._check_usable()
+        self.manager.begin_transaction()
 
     async def send_offsets_to_transaction(
         self,
@@ -66,14 +90,14 @@ class ProducerTransactions:
         The consumer must not commit by itself. KafkaError(REQUEST_TIMED_OUT) after `timeout_ms` (None:
         `max_block_ms`).
         """
-        manager = self._require_transactions()
+        self._check_usable()
         positions = {
             TopicPartition(*partition): at if isinstance(at, OffsetAndMetadata) else OffsetAndMetadata(at)
             for partition, at in offsets.items()
         }
         for partition, position in positions.items():
             require_offset(position.offset, f"commit of {partition}")
-        work = manager.add_offsets(group_metadata, positions)
+        work = self.manager.add_offsets(group_metadata, positions)
         await self._driver.wait_until(lambda: work.is_done, "send_offsets_to_transaction", timeout_ms)
         if work.error is not None:
             raise type(work.error)(work.error.code, str(work.error))
@@ -84,7 +108,8 @@ class ProducerTransactions:
         After KafkaError(REQUEST_TIMED_OUT), or when the task was cancelled, nobody knows whether it is
         committed; call again to know. After AbortableTransactionError call `abort_transaction`.
         """
-        manager = self._require_transactions()
+        self._check_usable()
+        manager = self.manager
         if manager.unclaimed is not Operation.COMMIT:
             manager.begin_commit(is_v2=self._driver.is_v2)
         await self._finish(Operation.COMMIT, timeout_ms)
@@ -94,7 +119,8 @@ class ProducerTransactions:
 
         After KafkaError(REQUEST_TIMED_OUT), or when the task was cancelled, call again.
         """
-        manager = self._require_transactions()
+        self._check_usable()
+        manager = self.manager
         if manager.unclaimed is not Operation.ABORT:
             manager.begin_abort(is_v2=self._driver.is_v2)
         await self._finish(Operation.ABORT, timeout_ms)
@@ -108,7 +134,7 @@ class ProducerTransactions:
         noted on the exception that it follows.
         """
         self.begin_transaction()
-        manager = self._require_transactions()
+        manager = self.manager
         serial = manager.serial
         try:
             yield
@@ -126,34 +152,24 @@ class ProducerTransactions:
 
     # --- inside ---------------------------------------------------------------------------
 
-    def _check_sendable(self, transaction: int | None = None) -> int:
-        """Which transaction takes records; KafkaError when none does, or not the one that is named."""
-        self._check_usable()
-        return 0 if self._transactions is None else self._transactions.require_open(transaction)
-
-    def _refuse(
-        self, error: Exception, value: bytes | None, key: bytes | None, headers: Sequence[RecordHeader]
-    ) -> None:
-        """A record was not taken: say what is wrong with it, and let its transaction not be committed."""
-        if not isinstance(error, KafkaError):
-            refuse_bad_record(value, key, headers, error)
-        elif self._transactions is not None and self._started:
-            self._transactions.send_failed(error)
-            self._driver.wake()  # what is buffered will not be sent
-
     async def _abort_if_possible(self, serial: int, cause: BaseException) -> None:
         """Abort after an error; that is what the application is told of, with a note when this fails, too."""
         try:
-            manager = self._require_transactions()
+            self._check_usable()
+            manager = self.manager
             if manager.can_abort and manager.serial == serial:
                 await self.abort_transaction()
         except KafkaError as error:
             cause.add_note(f"abort_transaction failed then: {error}")
 
-    async def _end_transactions(self, timeout_ms: int | None) -> None:
-        """Before the producer is closed: abort what is open, and wait for what is ending."""
-        manager = self._transactions
-        if manager is None or timeout_ms == 0:
+    async def end(self, timeout_ms: int | None, transaction_timeout_ms: int) -> None:
+        """Abort an open transaction and wait for one that is ending, before the producer is closed.
+
+        Waits at most `timeout_ms` (None: as long as it takes; 0: not at all). A transaction whose end is not
+        known then is logged; its coordinator aborts it after `transaction_timeout_ms`.
+        """
+        manager = self.manager
+        if timeout_ms == 0:
             return
         if manager.can_abort:
             manager.begin_abort(is_v2=self._driver.is_v2)
@@ -162,30 +178,14 @@ class ProducerTransactions:
                 lambda: not manager.is_ending, "the end of the transaction", timeout_ms
             )
         except KafkaError as error:
-            limit_ms = self.config.transaction_timeout_ms
             text = (
                 "%r is closed: %s; if it was not ended, its coordinator aborts it %d ms after its beginning"
             )
-            _log.warning(text, manager.transactional_id, error, limit_ms)
+            _log.warning(text, manager.transactional_id, error, transaction_timeout_ms)
 
     async def _finish(self, operation: Operation, timeout_ms: int | None) -> None:
-        manager = self._require_transactions()
+        manager = self.manager
         begun = manager.begun
         assert begun is not None and begun.operation is operation
         await self._driver.wait_until(lambda: begun.has_ended, operation.value, timeout_ms)
         manager.claim(begun)
-
-    def _require_transactions(self) -> TransactionManager:
-        self._check_usable()
-        if self._transactions is None:
-            text = "transactions need the option transactional_id"
-            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-        return self._transactions
-
-    def _check_usable(self) -> None:
-        if not self._started:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is not started")
-        if self._is_closed:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the producer is closed")
-        if self._sender.fatal_error is not None:
-            raise self._sender.fatal_error

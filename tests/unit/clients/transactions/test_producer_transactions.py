@@ -238,7 +238,7 @@ async def test_offsets_of_a_lost_generation_can_only_be_aborted(cluster: Coordin
             async with producer.transaction():
                 await producer.send_offsets_to_transaction({P0: 5}, GROUP)
         assert caught.value.code is ErrorCode.ILLEGAL_GENERATION
-        assert producer._transactions is not None and producer._transactions.state.name == "READY"
+        assert producer._transactions is not None and producer._transactions.manager.state.name == "READY"
 
 
 async def test_closing_aborts_what_is_open(cluster: Coordinated) -> None:
