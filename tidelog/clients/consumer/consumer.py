@@ -21,8 +21,14 @@ from typing import Any
 
 from tidelog.clients.config.client_config import ConsumerConfig, make_config
 from tidelog.clients.config.environment import Environment
+from tidelog.clients.consumer.consumer_life import ConsumerLife, Stage, deadline_ms
 from tidelog.clients.consumer.consumer_positions import ConsumerPositions
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
+from tidelog.clients.consumer.consumer_types import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+)
 from tidelog.clients.consumer.fetch_driver import FetchDriver
 from tidelog.clients.consumer.fetcher import Fetcher
 from tidelog.clients.consumer.handed_out import HandedOut
@@ -62,7 +68,7 @@ def _to_commit(partition: object, at: object) -> OffsetAndMetadata:
     return position
 
 
-class Consumer(ConsumerPositions):
+class Consumer:
     """An asyncio consumer; use it as an async context manager, or call `start` and `close`.
 
     Options are those of `ConsumerConfig` (Kafka's names with underscores). One task uses it at a time.
@@ -85,16 +91,13 @@ class Consumer(ConsumerPositions):
         self._subscription: TopicSubscription | None = None
         self._group: GroupCoordinator | None = None
         self._lookup: CoordinatorLookup | None = None
-        self._started = False
-        self._is_closing = False
-        self._is_closed = False
+        self._life = ConsumerLife()
 
     # --- life -----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
-        if self._started:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a consumer is started once")
+        self._life.require_new()
         config = self.config
         self._client = ClientBase(
             config,
@@ -117,10 +120,13 @@ class Consumer(ConsumerPositions):
             config.default_api_timeout_ms,
             self._wake_poll,
         )
+        self._positions = ConsumerPositions(
+            config, client, self._assigned, self._handed_out, self._driver, self._initializer, self._life
+        )
         await client.open(client.now_ms() + config.default_api_timeout_ms)
         client.updater.on_update.append(self._on_metadata)
         self._driver.start()
-        self._started = True
+        self._life.stage = Stage.RUNNING
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -139,9 +145,9 @@ class Consumer(ConsumerPositions):
 
         A rebalance listener is told of what is given up, and may still commit then.
         """
-        if not self._started or self._is_closing:
+        if self._life.stage is not Stage.RUNNING:
             return
-        self._is_closing = True
+        self._life.stage = Stage.CLOSING
         self._driver.data_arrived.set()  # another task may wait in `poll`
         try:
             if self._group is not None:
@@ -149,7 +155,7 @@ class Consumer(ConsumerPositions):
             elif self._lookup is not None:
                 await self._committer.auto_commit_now(self._client.now_ms() + timeout_ms)
         finally:
-            self._is_closed = True
+            self._life.stage = Stage.CLOSED
             await self._initializer.close()
             if self._lookup is not None:
                 await self._committer.close()
@@ -226,7 +232,7 @@ class Consumer(ConsumerPositions):
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of `topic`; awaits its metadata."""
-        self._require_usable()
+        self._life.require_usable()
         await self._client.updater.ensure_topic(topic, self._deadline_ms())
         return tuple(self._client.metadata.topics[topic].partitions)
 
@@ -252,7 +258,7 @@ class Consumer(ConsumerPositions):
             left_ms = deadline_ms - self._client.now_ms()
             if left_ms <= 0:
                 return {}
-            await self._wait_for_data(left_ms)
+            await self._life.wait_for_data(self._driver, left_ms)
 
     async def getone(self, timeout_ms: int | None = None) -> ConsumerRecord | None:
         """The next record; None when none came within `timeout_ms` (None: wait for ever)."""
@@ -272,7 +278,7 @@ class Consumer(ConsumerPositions):
             left_ms = 1_000 if deadline_ms is None else deadline_ms - self._client.now_ms()
             if left_ms <= 0:
                 return None
-            await self._wait_for_data(left_ms)
+            await self._life.wait_for_data(self._driver, left_ms)
 
     def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
         return self._iterate()
@@ -283,13 +289,66 @@ class Consumer(ConsumerPositions):
             try:
                 record = await self.getone()
             except KafkaError:
-                if self._is_closing:
+                if self._life.is_closing:
                     return  # by another task, while this one waited
                 raise
             while record is not None:
                 yield record
                 # Records at hand need no awaiting; group work waits until they are through.
-                record = None if self._is_closing else self._handed_out.next()
+                record = None if self._life.is_closing else self._handed_out.next()
+
+    # --- positions ------------------------------------------------------------------------
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read on from `offset`; drop what was fetched ahead."""
+        self._running_positions().seek(partition, offset)
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Read on from the first offset; of all assigned partitions if none is named."""
+        self._running_positions().seek_to_beginning(*partitions)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Read on after the last record; of all assigned partitions if none is named."""
+        self._running_positions().seek_to_end(*partitions)
+
+    async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
+        """Return the offset of the next record that will be returned."""
+        return await self._running_positions().position(partition, timeout_ms)
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Return no records of these partitions until `resume`."""
+        self._running_positions().pause(*partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Undo `pause`."""
+        self._running_positions().resume(*partitions)
+
+    def paused(self) -> tuple[TopicPartition, ...]:
+        """Return the paused partitions."""
+        return tuple(state.topic_partition for state in self._assigned if state.paused)
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the high watermark in the last fetch of an assigned partition; None before the first."""
+        return self._running_positions().high_watermark(partition)
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset of each partition."""
+        return await self._running_positions().beginning_offsets(partitions)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset after the last record of each partition (read_committed: the last stable one)."""
+        return await self._running_positions().end_offsets(partitions)
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after each timestamp (ms since 1970); None where there is none."""
+        return await self._running_positions().offsets_for_times(timestamps)
+
+    def _running_positions(self) -> ConsumerPositions:
+        """Return the positions; raise KafkaError before the consumer is started and after it is closed."""
+        self._life.require_usable()
+        return self._positions
 
     # --- commits --------------------------------------------------------------------------
 
@@ -336,6 +395,17 @@ class Consumer(ConsumerPositions):
 
     # --- inside ---------------------------------------------------------------------------
 
+    def _wake_poll(self) -> None:
+        self._driver.data_arrived.set()
+        self._driver.wake()
+
+    def _deadline_ms(self, timeout_ms: int | None = None) -> int:
+        return deadline_ms(self._client, self.config, timeout_ms)
+
+    def _require_open(self) -> None:
+        self._life.require_usable()
+        self._life.require_open(self._driver)
+
     async def _advance(self) -> None:
         """Group work and positions of new partitions; every reading call begins with it."""
         if self._group is not None:
@@ -366,7 +436,7 @@ class Consumer(ConsumerPositions):
         return {_topic_partition(partition): _to_commit(partition, at) for partition, at in offsets.items()}
 
     def _require_committer(self) -> OffsetCommitter:
-        self._require_usable()
+        self._life.require_usable()
         if self._lookup is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "commits need group_id")
         return self._committer

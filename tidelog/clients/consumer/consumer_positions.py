@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 
 from tidelog.clients.config.client_config import ConsumerConfig
+from tidelog.clients.consumer.consumer_life import ConsumerLife, deadline_ms
 from tidelog.clients.consumer.consumer_types import FetchPosition, OffsetAndTimestamp
 from tidelog.clients.consumer.fetch_driver import FetchDriver
 from tidelog.clients.consumer.handed_out import HandedOut
@@ -27,17 +26,28 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class ConsumerPositions:
-    """The part of `Consumer` that concerns positions; `Consumer` sets what is declared here."""
+    """The positions of one consumer in the partitions that are assigned to it.
 
-    config: ConsumerConfig
-    _client: ClientBase
-    _assigned: AssignedPartitions
-    _handed_out: HandedOut
-    _driver: FetchDriver
-    _initializer: PositionInitializer
-    _started: bool
-    _is_closing: bool
-    _is_closed: bool
+    `life` says whether the consumer can be used; `driver` fetches, `initializer` finds first positions.
+    """
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        client: ClientBase,
+        assigned: AssignedPartitions,
+        handed_out: HandedOut,
+        driver: FetchDriver,
+        initializer: PositionInitializer,
+        life: ConsumerLife,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._assigned = assigned
+        self._handed_out = handed_out
+        self._driver = driver
+        self._initializer = initializer
+        self._life = life
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on from `offset`; what was fetched ahead is dropped."""
@@ -57,7 +67,7 @@ class ConsumerPositions:
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
         """The offset of the next record that will be handed out."""
         state = self._require_assigned(partition)
-        deadline_ms = self._deadline_ms(timeout_ms)
+        ends_ms = deadline_ms(self._client, self._config, timeout_ms)
         while state.state in (FetchState.INITIALIZING, FetchState.AWAIT_RESET):
             self._driver.data_arrived.clear()
             self._initializer.advance()
@@ -65,11 +75,11 @@ class ConsumerPositions:
                 error, state.error = state.error, None
                 raise error
             self._driver.wake()
-            left_ms = deadline_ms - self._client.now_ms()
+            left_ms = ends_ms - self._client.now_ms()
             if left_ms <= 0:
                 text = f"position of {state.topic_partition} did not come in time"
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
-            await self._wait_for_data(left_ms)
+            await self._life.wait_for_data(self._driver, left_ms)
         return self._handed_out.position(state).offset
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -82,10 +92,6 @@ class ConsumerPositions:
         for partition in partitions:
             self._require_assigned(partition).paused = False
         self._driver.wake()
-
-    def paused(self) -> tuple[TopicPartition, ...]:
-        """The paused partitions."""
-        return tuple(state.topic_partition for state in self._assigned if state.paused)
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """The high watermark in the last fetch of an assigned partition; None before the first."""
@@ -122,54 +128,22 @@ class ConsumerPositions:
     async def _list_offsets(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        self._require_usable()
+        self._life.require_usable()
         asked = {TopicPartition(*partition): timestamp for partition, timestamp in timestamps.items()}
         question = OffsetsByTimestamp(
             asked,
             self._client.metadata,
-            read_committed=self.config.read_committed,
-            timeout_ms=self.config.request_timeout_ms,
+            read_committed=self._config.read_committed,
+            timeout_ms=self._config.request_timeout_ms,
         )
-        answers = await ask_leaders(self._client, asked, question, self._deadline_ms())
+        answers = await ask_leaders(self._client, asked, question, deadline_ms(self._client, self._config))
         answers.raise_first()
         return answers.results
 
-    async def _wait_for_data(self, timeout_ms: int) -> None:
-        """Wait for something to look at; KafkaError when another task closes the consumer meanwhile."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self._driver.data_arrived.wait()
-        self._require_open()
-
-    def _wake_poll(self) -> None:
-        self._driver.data_arrived.set()
-        self._driver.wake()
-
-    def _require_usable(self) -> None:
-        if not self._started:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is not started")
-        if self._is_closed:
-            raise _closed()
-
-    def _require_open(self) -> None:
-        self._require_usable()
-        if self._is_closing:
-            raise _closed()
-        if self._driver.failure is not None:
-            raise self._driver.failure
-
     def _require_assigned(self, partition: TopicPartition) -> PartitionState:
-        self._require_usable()
+        self._life.require_usable()
         state = self._assigned.get(TopicPartition(*partition))
         if state is None:
             text = f"{TopicPartition(*partition)} is not assigned to this consumer"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
         return state
-
-    def _deadline_ms(self, timeout_ms: int | None = None) -> int:
-        limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
-        return self._client.now_ms() + limit
-
-
-def _closed() -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed")

@@ -1,0 +1,69 @@
+"""Whether a consumer can be used: not started, running, closing or closed (shell)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from enum import Enum, auto
+
+from tidelog.clients.config.client_config import ConsumerConfig
+from tidelog.clients.consumer.fetch_driver import FetchDriver
+from tidelog.clients.transport.client import ClientBase
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+
+class Stage(Enum):
+    """The stages of a consumer's life, in order; none is left for an earlier one."""
+
+    NEW = auto()
+    RUNNING = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+class ConsumerLife:
+    """The stage of one consumer, and the checks that its calls begin with."""
+
+    def __init__(self) -> None:
+        self.stage = Stage.NEW
+
+    @property
+    def is_closing(self) -> bool:
+        """Return whether the consumer is being closed or is closed."""
+        return self.stage in (Stage.CLOSING, Stage.CLOSED)
+
+    def require_new(self) -> None:
+        """Raise KafkaError if the consumer has been started."""
+        if self.stage is not Stage.NEW:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a consumer is started once")
+
+    def require_usable(self) -> None:
+        """Raise KafkaError if the consumer is not started or is closed."""
+        if self.stage is Stage.NEW:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is not started")
+        if self.stage is Stage.CLOSED:
+            raise _closed()
+
+    def require_open(self, driver: FetchDriver) -> None:
+        """Raise KafkaError if the consumer is not started, is being closed, or can fetch no more."""
+        self.require_usable()
+        if self.is_closing:
+            raise _closed()
+        if driver.failure is not None:
+            raise driver.failure
+
+    async def wait_for_data(self, driver: FetchDriver, timeout_ms: int) -> None:
+        """Wait for data at most `timeout_ms`; raise KafkaError if the consumer is closed meanwhile."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_ms / 1000):
+                await driver.data_arrived.wait()
+        self.require_open(driver)
+
+
+def deadline_ms(client: ClientBase, config: ConsumerConfig, timeout_ms: int | None = None) -> int:
+    """Return when a call with `timeout_ms` (None: `default_api_timeout_ms`) ends, in the client's time."""
+    return client.now_ms() + (config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
+
+
+def _closed() -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed")
