@@ -25,7 +25,8 @@ def loaded() -> set[str]:
         "wsgiref",
         "typer",
         "rich",
-        "tidelog",
+        "tidelog.cli",
+        "tidelog.testing",
         # What only a node with remote storage needs.
         "tidelog.broker.tier",
         "tidelog.remote.log_manager",

@@ -16,7 +16,8 @@ import {module}
 
 
 @pytest.mark.parametrize(
-    "module", ["tidelog", "tidelog.cli.main", "tidelog.clients.consumer.partition_reader", "spark_connector"]
+    "module",
+    ["tidelog", "tidelog.cli.main", "tidelog.clients.consumer.partition_reader", "tidelog.spark_connector"],
 )
 def test_nothing_but_the_source_itself_needs_spark(module: str) -> None:
     code = WITHOUT_THE_EXTRA.format(module=module)

@@ -40,7 +40,9 @@ def test_a_level_counts_for_all_loggers_below_it_that_have_none() -> None:
     )
     assert found == {
         "root": "INFO",
-        "broker": "INFO",
+        "tidelog": "INFO",
+        "tidelog.broker": "INFO",
+        "tidelog.broker.node": "INFO",
         "tidelog.broker.network": "DEBUG",
         "tidelog.broker.network.connection": "DEBUG",
         "tidelog.broker.network.listener": "ERROR",
@@ -74,7 +76,7 @@ def test_every_level_of_python_has_a_name(level: int, name: str) -> None:
 @pytest.mark.parametrize("name", LEVELS)
 def test_a_level_that_is_set_is_described(name: str) -> None:
     manager, levels = loggers()
-    assert changed(levels, ("broker", SET, name))["tidelog.broker.node.node"] == name
+    assert changed(levels, ("tidelog.broker", SET, name))["tidelog.broker.node.node"] == name
     assert manager.getLogger("tidelog.broker.node.node").isEnabledFor(LEVELS[name])
     assert not manager.getLogger("tidelog.broker.node.node").isEnabledFor(LEVELS[name] - 1)
 
@@ -85,10 +87,10 @@ def test_a_level_that_is_set_is_described(name: str) -> None:
         (("root", DELETE, None), ErrorCode.INVALID_REQUEST),
         (("root", ConfigOperation.APPEND, "INFO"), ErrorCode.INVALID_REQUEST),
         (("root", 7, "INFO"), ErrorCode.INVALID_REQUEST),
-        (("broker", SET, "WARNING"), ErrorCode.INVALID_CONFIG),
-        (("broker", SET, "debug"), ErrorCode.INVALID_CONFIG),
-        (("broke", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
-        (("broke", DELETE, None), ErrorCode.INVALID_CONFIG),
+        (("tidelog.broker", SET, "WARNING"), ErrorCode.INVALID_CONFIG),
+        (("tidelog.broker", SET, "debug"), ErrorCode.INVALID_CONFIG),
+        (("tidelog.broke", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
+        (("tidelog.broke", DELETE, None), ErrorCode.INVALID_CONFIG),
         (("", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
     ],
 )
@@ -105,4 +107,4 @@ def test_a_change_that_cannot_be_made_creates_no_logger(
 
 def test_the_process_has_the_loggers_of_its_modules() -> None:
     levels = LoggerLevels().levels()
-    assert {"root", "broker", "tidelog.broker.observability.logger_levels"} <= levels.keys()
+    assert {"root", "tidelog.broker", "tidelog.broker.observability.logger_levels"} <= levels.keys()
