@@ -12,14 +12,19 @@ How a request is met, by (session id, epoch):
     known id, wrong epoch INVALID_FETCH_SESSION_EPOCH
     known id, next epoch  incremental fetch; the session ends when it holds no partition any more
 
-Bounds: `max_sessions` (max.incremental.fetch.session.cache.slots). I/O: none.
-Source: KIP-227, org.apache.kafka.server.FetchSession.
+Bounds: `max_sessions` (max.incremental.fetch.session.cache.slots), `SESSION_PARTITIONS_MAX` in each and
+`PARTITIONS_MAX` in all. A full fetch of more partitions opens no session; an incremental one that adds more
+ends its session with FETCH_SESSION_ID_NOT_FOUND, upon which readers begin again with a full fetch. Kafka
+bounds sessions only. Partitions that do not exist count like others, and stay in the session as in Kafka: a
+reader that has named a partition counts on hearing of it once it exists.
+I/O: none. Source: KIP-227, org.apache.kafka.server.FetchSession.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 from uuid import UUID
 
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -29,6 +34,9 @@ SESSIONLESS = 0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
 MIN_EVICTION_AGE_MS = 120_000
+SESSION_PARTITIONS_MAX: Final = 20_000
+PARTITIONS_MAX: Final = 100_000
+"""About 40 MB."""
 
 PartitionKey = tuple[str | UUID, int]
 
@@ -139,6 +147,7 @@ class FetchSessionCache:
         self._max_sessions = max_sessions
         self._new_session_id = new_session_id
         self._sessions: dict[int, FetchSession] = {}
+        self._partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -146,12 +155,12 @@ class FetchSessionCache:
     @property
     def partition_count(self) -> int:
         """Partitions remembered over all sessions (metric NumIncrementalFetchPartitionsCached)."""
-        return sum(len(session.partitions) for session in self._sessions.values())
+        return self._partition_count
 
     def context(self, request: FetchRequestView, version: int, now_ms: int) -> FetchContext:
         """Find or open the session of a request; raises KafkaError for the whole answer."""
         if request.session_epoch in (FINAL_EPOCH, INITIAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            self._end(self._sessions.get(request.session_id))
             requested = _named_once(request.partitions)
             if request.session_epoch == FINAL_EPOCH:
                 return FetchContext(requested)
@@ -170,14 +179,35 @@ class FetchSessionCache:
             )
         if session.uses_topic_ids != (version >= 13):
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a session keeps to ids or to names")
-        session.update(request)
+        self._update(session, request)
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self._end(session)
             return FetchContext(())
         session.next_epoch = session.next_epoch + 1 if session.next_epoch < 0x7FFFFFFF else 1
         session.last_used_ms = now_ms
         requested = [cached.requested for cached in session.partitions.values()]
         return FetchContext(requested, session, is_incremental=True)
+
+    def _update(self, session: FetchSession, request: FetchRequestView) -> None:
+        """Add, change and forget partitions; end the session rather than have it grow beyond the bounds."""
+        before = len(session.partitions)
+        named = len(request.partitions) + len(request.forgotten)
+        if named <= SESSION_PARTITIONS_MAX:
+            session.update(request)
+            self._partition_count += len(session.partitions) - before
+        if (
+            named > SESSION_PARTITIONS_MAX
+            or len(session.partitions) > SESSION_PARTITIONS_MAX
+            or (len(session.partitions) > before and self._partition_count > PARTITIONS_MAX)
+        ):
+            self._end(session)
+            text = f"fetch session {session.session_id} has more than {SESSION_PARTITIONS_MAX} partitions"
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, text)
+
+    def _end(self, session: FetchSession | None) -> None:
+        if session is not None:
+            del self._sessions[session.session_id]
+            self._partition_count -= len(session.partitions)
 
     def _open(
         self, request: FetchRequestView, requested: Sequence[FetchPartition], version: int, now_ms: int
@@ -192,18 +222,25 @@ class FetchSessionCache:
         for partition in requested:
             session.partitions[partition_key(partition)] = CachedPartition(partition)
         self._sessions[session_id] = session
+        self._partition_count += len(session.partitions)
         return session
 
     def _make_room(self, is_follower: bool, partition_count: int, now_ms: int) -> bool:
-        """Evict one session if the cache is full: an idle one, or one that matters less."""
-        if len(self._sessions) < self._max_sessions:
-            return True
-        if not self._sessions:
+        """Evict sessions until there is room for one more: idle ones first, then such that matter less."""
+        if partition_count > SESSION_PARTITIONS_MAX or self._max_sessions == 0:
             return False
-        oldest = min(self._sessions.values(), key=lambda session: session.last_used_ms)
-        if now_ms - oldest.last_used_ms > MIN_EVICTION_AGE_MS:
-            del self._sessions[oldest.session_id]
+        if self._has_room_for(partition_count):
             return True
+        sessions = sorted(self._sessions.values(), key=lambda session: session.last_used_ms)
+        for idle in sessions:
+            if now_ms - idle.last_used_ms <= MIN_EVICTION_AGE_MS:
+                break
+            self._end(idle)
+            if self._has_room_for(partition_count):
+                return True
+        return self._evict_lesser(is_follower, partition_count, now_ms)
+
+    def _evict_lesser(self, is_follower: bool, partition_count: int, now_ms: int) -> bool:
         # Followers outrank clients; among equals the session with more partitions saves more. A young one
         # goes only for one that outranks it, and does not shield older ones that matter less than the new.
         candidates = [
@@ -211,10 +248,17 @@ class FetchSessionCache:
             for session in self._sessions.values()
             if (is_follower and not session.is_follower) or now_ms - session.created_ms > MIN_EVICTION_AGE_MS
         ]
-        if not candidates:
-            return False
-        least = min(candidates, key=lambda session: (session.is_follower, len(session.partitions)))
-        if (is_follower, partition_count) <= (least.is_follower, len(least.partitions)):
-            return False
-        del self._sessions[least.session_id]
-        return True
+        candidates.sort(key=lambda session: (session.is_follower, len(session.partitions)))
+        for least in candidates:
+            if (is_follower, partition_count) <= (least.is_follower, len(least.partitions)):
+                break
+            self._end(least)
+            if self._has_room_for(partition_count):
+                return True
+        return False
+
+    def _has_room_for(self, partition_count: int) -> bool:
+        return (
+            len(self._sessions) < self._max_sessions
+            and self._partition_count + partition_count <= PARTITIONS_MAX
+        )

@@ -6,7 +6,12 @@ from itertools import count
 
 import pytest
 
-from tidelog.broker.fetching.fetch_sessions import FetchContext, FetchSessionCache
+from tidelog.broker.fetching.fetch_sessions import (
+    PARTITIONS_MAX,
+    SESSION_PARTITIONS_MAX,
+    FetchContext,
+    FetchSessionCache,
+)
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.fetch_view import FetchPartition, FetchPartitionResult, FetchRequestView
 
@@ -191,3 +196,60 @@ def test_the_epoch_wraps_to_one(cache: FetchSessionCache) -> None:
     session.next_epoch = 0x7FFFFFFF
     cache.context(request([], 1, 0x7FFFFFFF), VERSION, 0)
     assert cache.context(request([], 1, 1), VERSION, 0).session_id == 1
+
+
+def many(count: int, topic: str = "t") -> list[FetchPartition]:
+    return [asked(index, topic=topic) for index in range(count)]
+
+
+def test_a_full_fetch_of_more_partitions_than_a_session_may_have_opens_none(cache: FetchSessionCache) -> None:
+    context = cache.context(request(many(SESSION_PARTITIONS_MAX + 1)), VERSION, 0)
+    assert context.session_id == 0
+    assert len(context.partitions) == SESSION_PARTITIONS_MAX + 1
+    assert (len(cache), cache.partition_count) == (0, 0)
+    assert cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0).session_id == 1
+    assert (len(cache), cache.partition_count) == (1, SESSION_PARTITIONS_MAX)
+
+
+@pytest.mark.parametrize("by", [1, SESSION_PARTITIONS_MAX + 1])
+def test_a_session_that_grows_beyond_its_bound_ends_so_that_the_reader_begins_again(
+    cache: FetchSessionCache, by: int
+) -> None:
+    """Partitions that do not exist were added without end, and then 45 bytes had all of them read."""
+    opened = cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0)
+    more = request(many(by, topic="u"), opened.session_id, 1)
+    assert failure(cache, more) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(cache), cache.partition_count) == (0, 0)
+    assert failure(cache, request([], opened.session_id, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+def test_partitions_that_are_added_and_forgotten_keep_the_count_right(cache: FetchSessionCache) -> None:
+    opened = open_session(cache, 3)
+    added = request([asked(7), asked(1)], opened.session_id, 1, forgotten=[("t", 0), ("t", 99)])
+    cache.context(added, VERSION, 0)
+    assert cache.partition_count == 3
+    cache.context(request([], opened.session_id, -1), VERSION, 0)
+    assert (len(cache), cache.partition_count) == (0, 0)
+
+
+def test_partitions_of_all_sessions_are_bounded() -> None:
+    cache = FetchSessionCache(1000, count(1).__next__)
+    sessions = PARTITIONS_MAX // SESSION_PARTITIONS_MAX
+    for _ in range(sessions):
+        assert cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0).session_id
+    assert cache.context(request(many(5)), VERSION, 1000).session_id == 0, "all others are young and larger"
+    assert cache.partition_count == PARTITIONS_MAX
+    grown = request(many(1, topic="u"), 1, 1, forgotten=[("t", 0)])
+    assert cache.context(grown, VERSION, 1000).session_id == 1, "it has as many as before"
+    opened = cache.context(request(many(5), replica_id=3), VERSION, 1000)
+    assert opened.session_id != 0, "followers outrank clients"
+    assert len(cache) == sessions and cache.partition_count <= PARTITIONS_MAX
+
+
+def test_as_many_idle_sessions_are_evicted_as_are_in_the_way() -> None:
+    cache = FetchSessionCache(1000, count(1).__next__)
+    for _ in range(10):
+        assert cache.context(request(many(PARTITIONS_MAX // 10)), VERSION, 0).session_id
+    context = cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, IDLE_MS)
+    assert context.session_id == 11
+    assert (len(cache), cache.partition_count) == (9, PARTITIONS_MAX)
