@@ -138,8 +138,9 @@ class Connection(asyncio.BufferedProtocol):
             self._stage = _ENDED
             self._transport.abort()
             return
+        server = self._listener.server
         self._writer = ResponseWriter(
-            self._transport, self._accepted, self._listener.server.watcher, self._resumed, self._broken
+            self._transport, self._accepted, server.watcher, server.kept_files, self._resumed, self._broken
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:

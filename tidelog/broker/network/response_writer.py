@@ -24,6 +24,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.broker.network.kept_files import KeptFiles
 from tidelog.broker.network.request import Answer
 from tidelog.broker.network.socket_watcher import WRITABLE, SocketWatcher
 from tidelog.storage.segment.file_slice import FileSlice
@@ -41,23 +42,23 @@ class ShortFileError(OSError):
 
 
 class _SlicePart:
-    """A file slice on its way out; its own descriptor keeps the bytes reachable if it has to wait."""
+    """A file slice on its way out; a kept descriptor keeps the bytes readable if it has to wait."""
 
-    __slots__ = ("_own", "left", "position", "source")
+    __slots__ = ("_kept", "left", "position", "source")
 
     def __init__(self, source: FileSlice) -> None:
         self.source = source
         self.position = source.position
         self.left = source.length
-        self._own = -1
+        self._kept = -1
 
     def descriptor(self) -> int:
-        return self._own if self._own >= 0 else self.source.file.fileno()
+        return self._kept if self._kept >= 0 else self.source.file.fileno()
 
-    def keep(self) -> None:
-        """The segment may be closed while this waits: hold on to the file."""
-        if self._own < 0:
-            self._own = os.dup(self.source.file.fileno())
+    def keep(self, files: KeptFiles) -> None:
+        """Keep the file, as its segment may be closed while this waits."""
+        if self._kept < 0:
+            self._kept = files.keep(self.source.file)
 
     def advance(self, sent: int) -> bool:
         """Account for `sent` bytes; True when the slice is through."""
@@ -70,10 +71,10 @@ class _SlicePart:
         self.left -= sent
         return self.left == 0
 
-    def close(self) -> None:
-        if self._own >= 0:
-            os.close(self._own)
-            self._own = -1
+    def close(self, files: KeptFiles) -> None:
+        if self._kept >= 0:
+            files.release(self.source.file)
+            self._kept = -1
 
 
 class ResponseWriter:
@@ -88,6 +89,7 @@ class ResponseWriter:
         "_corked",
         "_corked_bytes",
         "_draining",
+        "_files",
         "_on_broken",
         "_on_ready",
         "_paused",
@@ -106,6 +108,7 @@ class ResponseWriter:
         transport: asyncio.Transport,
         accepted: socket.socket,
         watcher: SocketWatcher,
+        files: KeptFiles,
         on_ready: Callable[[], None],
         on_broken: Callable[[OSError], None],
     ) -> None:
@@ -113,6 +116,7 @@ class ResponseWriter:
         self._socket = accepted
         """The transport's socket, which the transport closes."""
         self._watcher = watcher
+        self._files = files
         self._on_ready = on_ready
         self._on_broken = on_broken
         self._tls = transport.get_extra_info("ssl_object") is not None
@@ -198,7 +202,7 @@ class ResponseWriter:
         self._unwatch()
         for part in self._queue:
             if isinstance(part, _SlicePart):
-                part.close()
+                part.close(self._files)
         self._queue.clear()
         self._corked.clear()
         self.blocked = True
@@ -275,7 +279,7 @@ class ResponseWriter:
                 sent = os.sendfile(descriptor, part.descriptor(), part.position, min(part.left, budget))
                 if part.advance(sent):
                     queue.popleft()
-                    part.close()
+                    part.close(self._files)
             else:
                 sent = self._socket.send(part, socket.MSG_MORE if len(queue) > 1 else 0)
                 if sent == len(part):
@@ -292,7 +296,7 @@ class ResponseWriter:
                 data = os.pread(part.descriptor(), min(part.left, READ_BYTES), part.position)
                 if part.advance(len(data)):
                     queue.popleft()
-                    part.close()
+                    part.close(self._files)
                 self._transport.write(data)
             else:
                 queue.popleft()
@@ -302,7 +306,7 @@ class ResponseWriter:
     def _keep_files(self) -> None:
         for part in self._queue:
             if isinstance(part, _SlicePart):
-                part.keep()
+                part.keep(self._files)
 
     def _unwatch(self) -> None:
         if self._watching:

@@ -11,6 +11,7 @@ from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota
 from tidelog.broker.network.counters import NetworkCounters
+from tidelog.broker.network.kept_files import KeptFiles
 from tidelog.broker.network.listener import Listener
 from tidelog.broker.network.memory import RequestMemory, SpareMemory
 from tidelog.broker.network.request import Request
@@ -40,7 +41,8 @@ class NetworkServer:
         self.quota = ConnectionQuota(config)
         self.counters = NetworkCounters()
         self.spare_memory = SpareMemory()
-        self.watcher = SocketWatcher(self.loop)
+        self.watcher = SocketWatcher(self.loop, self.clock)
+        self.kept_files = KeptFiles()
         self.turns = Turns(self.clock, self.loop.call_soon)
         queued_bytes = config.queued_max_request_bytes
         self.request_memory = (

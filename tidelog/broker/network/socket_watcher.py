@@ -8,7 +8,8 @@ connection. So all of them are in an epoll instance of their own, which the loop
 kernel adds EPOLLERR and EPOLLHUP, which are passed to every callback of the socket.
 
 Invariant: a socket is watched only while its transport is open; `connection_lost` comes before the close.
-Bounds: `EVENTS_MAX` sockets in a turn of the loop; the kernel reports the others in the next one.
+Bounds: SLICE_NS in a turn of the loop, and at most EVENTS_MAX callbacks more. The kernel reports the sockets
+in turn, and those that are left in the next turn of the loop.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ import select
 from collections.abc import Callable
 from typing import Final
 
+from tidelog.base.clock import Clock
+
 PEER_CLOSED: Final = select.EPOLLRDHUP
 WRITABLE: Final = select.EPOLLOUT
 BROKEN: Final = select.EPOLLERR | select.EPOLLHUP
-EVENTS_MAX: Final = 64
+EVENTS_MAX: Final = 4
+SLICE_NS: Final = 2_000_000
 
 
 class SocketWatcher:
     """Calls back when a watched event has come, again and again until it is no longer watched."""
 
-    __slots__ = ("_callbacks", "_epoll", "_loop")
+    __slots__ = ("_callbacks", "_clock", "_epoll", "_loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
+        self._clock = clock
         # From the start, so that it is there when descriptors are used up.
         self._epoll = select.epoll()
         loop.add_reader(self._epoll.fileno(), self._ready)
@@ -66,7 +71,16 @@ class SocketWatcher:
             self._epoll.close()
 
     def _ready(self) -> None:
-        for descriptor, events in self._epoll.poll(0, EVENTS_MAX):
+        ends_ns = self._clock.monotonic_ns() + SLICE_NS
+        while not self._epoll.closed:
+            # A few at a time: those that were reported and not called would have lost their turn.
+            ready = self._epoll.poll(0, EVENTS_MAX)
+            self._call(ready)
+            if len(ready) < EVENTS_MAX or self._clock.monotonic_ns() >= ends_ns:
+                return
+
+    def _call(self, ready: list[tuple[int, int]]) -> None:
+        for descriptor, events in ready:
             for event in tuple(self._callbacks.get(descriptor, ())):
                 # A callback may have ended the watching of any socket.
                 callback = self._callbacks.get(descriptor, {}).get(event)

@@ -17,7 +17,9 @@ import pytest
 
 from tests.support.loops import on_both_loops, until
 from tests.support.network import echo, frame, serving
+from tidelog.base.clock import SystemClock
 from tidelog.broker.network.config import NetworkConfig
+from tidelog.broker.network.kept_files import KeptFiles
 from tidelog.broker.network.request import AnswerPart, Request
 from tidelog.broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
 from tidelog.broker.network.socket_watcher import SocketWatcher
@@ -230,6 +232,27 @@ async def test_a_reader_that_stops_in_the_middle_of_sendfile_is_reaped(file: Fil
         await until(lambda: served.server.quota.count == 0)
 
 
+@on_both_loops
+async def test_a_large_fetch_that_is_not_read_holds_no_descriptor_but_its_socket(file: File) -> None:
+    config = NetworkConfig(socket_send_buffer_bytes=16_384)
+    parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 5 * MEBIBYTE))
+    async with serving(answering(parts), config) as served:
+        clients = [await served.connect(receive_buffer_bytes=8_192) for _ in range(20)]
+        for client in clients:
+            assert await client.ask(b"echo") == b"echo"
+        before = len(os.listdir("/proc/self/fd"))
+        for client in clients:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await client.send(frame(b"fetch"))
+        await until(lambda: all(each.unsent_bytes for each in served.server.connections()))
+        assert len(os.listdir("/proc/self/fd")) <= before + 1
+        assert len(served.server.kept_files) == 1
+        for client in clients:
+            client.reset()
+        await until(lambda: served.server.quota.count == 0)
+        assert len(served.server.kept_files) == 0
+
+
 class MemoryFile:
     """A file without a descriptor, as a simulated disk has."""
 
@@ -289,9 +312,9 @@ async def test_with_tls_slices_are_read_piece_by_piece_as_the_transport_drains(
 ) -> None:
     transport = TlsTransport()
     ready: list[bool] = []
-    watcher = SocketWatcher(asyncio.get_running_loop())
+    watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
     writer = ResponseWriter(
-        transport, socket.socket(), watcher, lambda: ready.append(True), lambda error: None
+        transport, socket.socket(), watcher, KeptFiles(), lambda: ready.append(True), lambda error: None
     )
     transport.writer = writer
     writer.write([b"head", FileSlice(file, 5, 4 * MEBIBYTE), b"tail", FileSlice(file, 9, 70_000)])

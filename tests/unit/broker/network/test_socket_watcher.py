@@ -1,0 +1,87 @@
+"""Events of sockets that a loop does not watch: each socket gets its turn, in slices of the loop's time."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+
+from tests.support.loops import on_both_loops, until
+from tidelog.broker.network.socket_watcher import (
+    BROKEN,
+    EVENTS_MAX,
+    PEER_CLOSED,
+    SLICE_NS,
+    WRITABLE,
+    SocketWatcher,
+)
+
+
+class Clock:
+    """Moves when the test says so."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def monotonic_ms(self) -> int:
+        return self.now_ns // 1_000_000
+
+    def wall_ms(self) -> int:
+        return self.monotonic_ms()
+
+
+@on_both_loops
+async def test_sockets_that_are_always_ready_are_called_in_turn_for_a_slice_of_time() -> None:
+    clock = Clock()
+    watcher = SocketWatcher(asyncio.get_running_loop(), clock)
+    pairs = [socket.socketpair() for _ in range(64)]
+    called: list[int] = []
+    for number, (own, _) in enumerate(pairs):
+
+        def callback(events: int, number: int = number) -> None:
+            called.append(number)
+            clock.now_ns += SLICE_NS // 2
+
+        watcher.watch(own.fileno(), WRITABLE, callback)
+    turns = 0
+    while len(called) < 10 * len(pairs):
+        before = len(called)
+        await asyncio.sleep(0)
+        turns += 1
+        assert len(called) - before <= EVENTS_MAX + 2
+    counts = Counter(called)
+    assert len(counts) == len(pairs)
+    assert max(counts.values()) - min(counts.values()) <= 1
+    watcher.close()
+    for pair in pairs:
+        for each in pair:
+            each.close()
+
+
+@on_both_loops
+async def test_two_events_of_one_socket_are_watched_apart() -> None:
+    watcher = SocketWatcher(asyncio.get_running_loop(), Clock())
+    own, other = socket.socketpair()
+    events: dict[str, int] = {}
+    watcher.watch(own.fileno(), PEER_CLOSED, lambda found: events.update(closed=found))
+
+    def writable(found: int) -> None:
+        events["writable"] = found
+        watcher.unwatch(own.fileno(), WRITABLE)
+
+    watcher.watch(own.fileno(), WRITABLE, writable)
+    await until(lambda: "writable" in events)
+    assert "closed" not in events
+    other.shutdown(socket.SHUT_WR)
+    await until(lambda: "closed" in events)
+    assert not events["closed"] & BROKEN
+    other.close()
+    await until(lambda: bool(events["closed"] & BROKEN))
+    watcher.unwatch(own.fileno(), PEER_CLOSED)
+    watcher.unwatch(own.fileno(), PEER_CLOSED)
+    watcher.close()
+    watcher.close()
+    own.close()
