@@ -25,6 +25,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, Protocol, TypeVar
 
 from tidelog.broker.coordinators.shared.partitioning import partition_for
@@ -91,7 +92,7 @@ class _Coordinator:
     waiting: dict[str, deque[_Question]] = field(default_factory=dict)
     ready: dict[str, None] = field(default_factory=dict)
     in_flight: set[str] = field(default_factory=set)
-    requests: set[asyncio.Task[None]] = field(default_factory=set)
+    requests: dict[asyncio.Task[None], list[_Question]] = field(default_factory=dict)
     is_scheduled: bool = False
 
     def add(self, transaction: ProducerTransaction, partitions: Iterable[TopicPartition]) -> _Question:
@@ -171,14 +172,14 @@ class CoordinatorQuestions:
         """Send no more requests; those who wait get NETWORK_EXCEPTION."""
         self._is_closed = True
         coordinators, self._coordinators = list(self._coordinators.values()), {}
-        tasks = [task for coordinator in coordinators for task in coordinator.requests]
-        for task in tasks:
+        requests = {task: asked for each in coordinators for task, asked in each.requests.items()}
+        for task in requests:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for coordinator in coordinators:
-            for questions in coordinator.waiting.values():
-                for question in questions:
-                    question.refuse(ErrorCode.NETWORK_EXCEPTION)
+        await asyncio.gather(*requests, return_exceptions=True)
+        waiting = [asked for each in coordinators for asked in each.waiting.values()]
+        # A task that is cancelled before its first step completes nothing itself.
+        for question in chain.from_iterable([*requests.values(), *waiting]):
+            question.refuse(ErrorCode.NETWORK_EXCEPTION)
 
     def _coordinator(self, transactional_id: str) -> BrokerId | None:
         image = self._image()
@@ -217,7 +218,7 @@ class CoordinatorQuestions:
             if not questions:
                 break
             request = asyncio.get_running_loop().create_task(self._request(broker, coordinator, questions))
-            coordinator.requests.add(request)
+            coordinator.requests[request] = questions
         is_idle = not coordinator.requests and not coordinator.waiting
         if is_idle and self._coordinators.get(broker) is coordinator:
             del self._coordinators[broker]
@@ -228,7 +229,7 @@ class CoordinatorQuestions:
         finally:
             request = asyncio.current_task()
             assert request is not None
-            coordinator.requests.discard(request)
+            coordinator.requests.pop(request, None)
             coordinator.completed(questions)
             self._send(broker, coordinator)
 

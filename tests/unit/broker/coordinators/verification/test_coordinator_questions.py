@@ -137,6 +137,15 @@ async def test_who_waits_is_told_to_come_again_when_the_node_stops() -> None:
     assert await questions.ask(TRANSACTION, [T0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
+async def test_a_request_that_has_not_begun_when_the_node_stops_keeps_nobody_waiting() -> None:
+    questions = questions_to(ScriptedCoordinator())
+    asked = asyncio.ensure_future(questions.ask(TRANSACTION, [T0]))
+    # The question is lined up, then its request is scheduled; it would begin in the next turn.
+    await turns(2)
+    await questions.close()
+    assert await asyncio.wait_for(asked, 5) == {T0: ErrorCode.NETWORK_EXCEPTION}
+
+
 @pytest.mark.parametrize(
     ("brokers", "told"),
     [
