@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from tidelog.base.clock import Clock
+from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.error_responses import error_response_in_steps, needed_for_error
 from tidelog.broker.api.slices import Slices
 from tidelog.broker.network.request import Request
@@ -83,6 +84,7 @@ class Dispatcher:
         self._channel = channel
         self._metrics = metrics
         self._clock = clock
+        self._log_limit = LogLimit(clock.monotonic_ms)
         self.slices = slices
         self._entries: dict[int, _Entry] = {}
 
@@ -150,7 +152,7 @@ class Dispatcher:
                 result = await self.slices.complete(result)
             return result if isinstance(result, ApiMessage) else await result
         except Exception as error:
-            code, text = _code_of(error, entry, context.peer)
+            code, text = self._code_of(error, entry, context.peer)
             if code is ErrorCode.NOT_CONTROLLER:
                 raise
             entry.metrics.errors[code] += 1
@@ -184,12 +186,11 @@ class Dispatcher:
             return
         self._call(request, entry, message)
 
-    @staticmethod
-    def _cannot_decode(request: Request, entry: _Entry, error: Exception) -> None:
+    def _cannot_decode(self, request: Request, entry: _Entry, error: Exception) -> None:
         if isinstance(error, DecodeError):
             request.close(_malformed(request, entry, error))
         else:
-            logger.error("cannot decode %s from %s", entry.api.name, request.peer, exc_info=error)
+            self._log_error("cannot decode %s from %s", entry.api.name, request.peer, error=error)
             request.close(f"{entry.api.name} request cannot be decoded")
 
     def _call(self, request: Request, entry: _Entry, message: ApiMessage) -> None:
@@ -291,7 +292,7 @@ class Dispatcher:
         self, request: Request, entry: _Entry, message: ApiMessage | None, error: BaseException
     ) -> None:
         """Turn what a handler raised into an error response, or into the end of the connection."""
-        code, text = _code_of(error, entry, request.peer)
+        code, text = self._code_of(error, entry, request.peer)
         entry.metrics.errors[code] += 1
         if not request.is_open:
             return
@@ -299,7 +300,7 @@ class Dispatcher:
         def no_response(fault: Exception | None) -> None:
             if fault is not None:
                 name, version = entry.api.name, request.header.api_version
-                logger.error("no error response for %s version %d", name, version, exc_info=fault)
+                self._log_error("no error response for %s version %d", name, version, error=fault)
             request.close(f"{entry.api.name} failed with {code.name} and has no error response")
 
         def respond(response: ApiMessage | None) -> None:
@@ -309,6 +310,16 @@ class Dispatcher:
                 self._encode(request, response, no_response)
 
         self._run(request, _error_response(request, entry, message, code, text), respond, no_response)
+
+    def _code_of(self, error: BaseException, entry: _Entry, peer: str) -> tuple[ErrorCode, str]:
+        """Return what the client is told of an error; one that is our own fault is logged."""
+        if isinstance(error, KafkaError):
+            return error.code, str(error)
+        self._log_error("%s from %s failed", entry.api.name, peer, error=error)
+        return ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text
+
+    def _log_error(self, message: str, *arguments: object, error: BaseException) -> None:
+        self._log_limit.log(logger, logging.ERROR, message, *arguments, error=error)
 
     def _add(self, key: ApiKey) -> _Entry:
         assert key not in self._entries, f"{key.name} has a handler already"
@@ -344,14 +355,6 @@ def _refuse(request: Request, entry: _Entry | None) -> None:
             f"{entry.api.name} version {header.api_version} is not supported, "
             f"{entry.lowest} to {entry.highest} are"
         )
-
-
-def _code_of(error: BaseException, entry: _Entry, peer: str) -> tuple[ErrorCode, str]:
-    """What the asker is told of an error; one that is our own fault is logged."""
-    if isinstance(error, KafkaError):
-        return error.code, str(error)
-    logger.error("%s from %s failed", entry.api.name, peer, exc_info=error)
-    return ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text
 
 
 def _body(request: Request, entry: _Entry) -> ApiMessage:

@@ -292,7 +292,9 @@ class Connection(asyncio.BufferedProtocol):
         """Log why and close; what was answered before is still sent."""
         if self._stage is _ENDED:
             return
-        logger.warning(
+        self._listener.server.log_limit.log(
+            logger,
+            logging.WARNING,
             "closing connection from %s on listener %s: %s",
             self.peer,
             self.listener,
@@ -460,7 +462,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._stage is _ENDED:
             return
         if not isinstance(error, ConnectionError):
-            logger.error("answer to %s cannot be completed: %s", self.peer, error, extra={"peer": self.peer})
+            limit, extra = self._listener.server.log_limit, {"peer": self.peer}
+            limit.log(
+                logger, logging.ERROR, "answer to %s cannot be completed: %s", self.peer, error, extra=extra
+            )
         self.abort()
 
     def _close_if_done(self) -> None:

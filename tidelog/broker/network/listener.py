@@ -58,7 +58,7 @@ class Listener:
         refusal = self.server.socket_refusal
         if refusal is not None and (reason := refusal(accepted.fileno())) is not None:
             self.server.counters.connections_refused += 1
-            logger.warning("listener %s refuses a connection: %s", self.name, reason)
+            self._log(logging.WARNING, "listener %s refuses a connection: %s", self.name, reason)
             accepted.close()
             return
         try:
@@ -83,7 +83,7 @@ class Listener:
     def _opened(self, opening: asyncio.Task[object]) -> None:
         self._opening.discard(opening)
         if not opening.cancelled() and (error := opening.exception()) is not None:
-            logger.info("listener %s: a connection could not be opened: %s", self.name, error)
+            self._log(logging.INFO, "listener %s: a connection could not be opened: %s", self.name, error)
 
     def _connection(self, accepted: socket.socket) -> Connection:
         # Only where connections may have to wait it is asked at each request whether this one does.
@@ -106,21 +106,22 @@ class Listener:
                 self._count_in(connection)
                 return True
             if len(self._waiting) < self._accept_queue_size:
-                logger.warning(
+                self._log(
+                    logging.WARNING,
                     "connection from %s waits: there are %d already (max.connections)",
                     connection.peer,
                     server.quota.count,
-                    extra={"peer": connection.peer},
                 )
                 self._waiting[connection] = None
                 return True
             server.quota.release(connection.address)
             reason = f"{len(self._waiting)} others wait already (max.connections)"
         server.counters.connections_refused += 1
-        logger.warning(
-            "refusing connection from %s: %s", connection.peer, reason, extra={"peer": connection.peer}
-        )
+        self._log(logging.WARNING, "refusing connection from %s: %s", connection.peer, reason)
         return False
+
+    def _log(self, level: int, message: str, *arguments: object) -> None:
+        self.server.log_limit.log(logger, level, message, *arguments)
 
     def _count_in(self, connection: Connection) -> None:
         self.server.counters.connections_accepted += 1

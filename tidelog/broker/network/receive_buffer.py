@@ -178,7 +178,7 @@ class ReceiveBuffer:
             elif filled and capacity < NORMAL_BYTES:
                 self._replace(max(FIRST_BYTES, 2 * capacity))
             return
-        wanted = self.frame_bytes() or SIZE_BYTES
+        wanted = self._claimed_bytes()
         if wanted > NORMAL_BYTES and wanted - SIZE_BYTES > self.admitted_bytes:
             wanted = min(capacity, NORMAL_BYTES)
         if wanted > capacity:
@@ -190,6 +190,13 @@ class ReceiveBuffer:
             self._replace(2 * capacity)
         elif self._start + wanted > capacity or self._end == capacity:
             self._move_to_front()
+
+    def _claimed_bytes(self) -> int:
+        """Return the size of the next frame as far as it is known; one that is invalid is refused later."""
+        try:
+            return self.frame_bytes() or SIZE_BYTES
+        except InvalidFrameError:
+            return SIZE_BYTES
 
     def _room_for(self, wanted: int) -> int:
         """How large a buffer a frame of `wanted` bytes gets now."""

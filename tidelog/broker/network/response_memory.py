@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.base.log_limit import LogLimit
 from tidelog.base.size_classes import SizeClasses
 
 if TYPE_CHECKING:
@@ -21,9 +22,10 @@ logger = logging.getLogger(__name__)
 class ResponseMemory:
     """Counts what waits on connections that are blocked."""
 
-    __slots__ = ("_connections", "closed", "limit_bytes")
+    __slots__ = ("_connections", "_log_limit", "closed", "limit_bytes")
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, log_limit: LogLimit) -> None:
+        self._log_limit = log_limit
         self.limit_bytes = limit_bytes
         self.closed = 0
         """Connections that had to be closed."""
@@ -42,7 +44,9 @@ class ResponseMemory:
             largest, size_bytes = self._connections.largest()
             self._connections.remove(largest)
             self.closed += 1
-            logger.warning(
+            self._log_limit.log(
+                logger,
+                logging.WARNING,
                 "closing connection from %s: %d bytes of a response wait to be read, and all responses that "
                 "wait exceed max.unsent.response.bytes, %d",
                 largest.peer,

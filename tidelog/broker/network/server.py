@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from tidelog.base.clock import Clock, SystemClock
+from tidelog.base.log_limit import LogLimit
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota
@@ -50,7 +51,9 @@ class NetworkServer:
             if queued_bytes > 0
             else RequestMemory(config.max_large_request_bytes)
         )
-        self.response_memory = ResponseMemory(config.max_unsent_response_bytes)
+        self.log_limit = LogLimit(self.clock.monotonic_ms)
+        """For lines that clients can cause."""
+        self.response_memory = ResponseMemory(config.max_unsent_response_bytes, self.log_limit)
         self.listeners: dict[str, Listener] = {}
         self.socket_refusal: Callable[[int], str | None] | None = None
         """Why the process has no room for an accepted socket with this descriptor; None: it always has."""
@@ -91,7 +94,9 @@ class NetworkServer:
         ]
         candidates.sort(key=lambda each: (each.owes_answers or each.has_received, each.idle_since_ms))
         for connection in candidates[:missing]:
-            logger.warning(
+            self.log_limit.log(
+                logger,
+                logging.WARNING,
                 "closing connection from %s to make room (max.connections)",
                 connection.peer,
                 extra={"peer": connection.peer},
@@ -146,9 +151,9 @@ class NetworkServer:
                 connection.abort()
             elif 0 <= limit_ms <= idle_ms:
                 self.counters.connections_expired += 1
-                logger.info(
-                    "closing connection from %s: idle for %d ms", connection.peer, limit_ms,
-                    extra={"peer": connection.peer},
+                self.log_limit.log(
+                    logger, logging.INFO, "closing connection from %s: idle for %d ms",
+                    connection.peer, limit_ms, extra={"peer": connection.peer},
                 )  # fmt: skip
                 connection.abort()
 
@@ -166,7 +171,7 @@ class NetworkServer:
             for connection in list(self.connections()):
                 # Without a grace period nobody was slow: that is how the owner wants to end.
                 level = logging.WARNING if timeout_s > 0 else logging.DEBUG
-                logger.log(level, "aborting connection from %s at shutdown", connection.peer)
+                self.log_limit.log(logger, level, "aborting connection from %s at shutdown", connection.peer)
                 connection.abort()
             await self._wait_until_gone(1.0)
         self.watcher.close()
@@ -198,4 +203,5 @@ class NetworkServer:
 
     def _swept(self) -> None:
         self.sweep()
+        self.log_limit.report()
         self._sweep_later()

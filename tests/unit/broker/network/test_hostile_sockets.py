@@ -11,10 +11,12 @@ import pytest
 
 from tests.support.loops import on_both_loops, until
 from tests.support.network import Client, FakeClock, Served, echo, frame, serving
+from tidelog.base.log_limit import LINES_MAX, PERIOD_MS
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network.config import NetworkConfig
 from tidelog.broker.network.receive_buffer import GRANT_BYTES
 from tidelog.broker.network.request import Request
+from tidelog.broker.network.turns import CALLBACKS_NS
 
 MEBIBYTE = 1024 * 1024
 
@@ -94,6 +96,40 @@ async def test_an_impossible_frame_size_ends_that_connection_and_is_logged_once_
         assert len(lines) == 1
         assert bad.address in lines[0]
         assert await good.ask(b"good") == b"good"
+
+
+@on_both_loops
+async def test_a_bad_size_that_has_to_wait_for_its_turn_ends_its_connection_in_the_same_way(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving() as served:
+        bad = await served.connect()
+        (connection,) = served.server.connections()
+        served.server.turns.spent_ns = CALLBACKS_NS + 1
+        connection.get_buffer(-1)[:4] = struct.pack(">i", -1)
+        connection.buffer_updated(4)
+        connection.get_buffer(-1)[:4] = b"more"
+        connection.buffer_updated(4)
+        assert await bad.is_closed()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "frame of -1 bytes" in line
+
+
+@on_both_loops
+async def test_many_bad_connections_are_logged_a_few_times_and_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = FakeClock()
+    async with serving(clock=clock) as served:
+        with caplog.at_level(logging.WARNING):
+            for _ in range(3 * LINES_MAX):
+                bad = await served.connect()
+                await bad.send(struct.pack(">i", -1))
+                assert await bad.is_closed()
+            assert len(caplog.records) == LINES_MAX
+            clock.now_ms += PERIOD_MS
+            served.server.log_limit.report()
+        assert caplog.records[-1].getMessage().startswith(f"{2 * LINES_MAX} more messages were left out")
 
 
 @on_both_loops

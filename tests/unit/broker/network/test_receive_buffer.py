@@ -214,6 +214,14 @@ def test_after_a_frame_was_dropped_the_buffer_does_not_grow_before_its_request_i
     assert buffer.next_frame() == bytes(MEBIBYTE)
 
 
+def test_bytes_behind_an_invalid_size_are_received_until_it_is_refused() -> None:
+    buffer = buffer_of(frame_bytes_max=1_000)
+    feed(buffer, struct.pack(">i", -1))
+    assert feed(buffer, b"more") == 4
+    with pytest.raises(InvalidFrameError):
+        buffer.next_frame()
+
+
 class CountingBuffer(ReceiveBuffer):
     """Counts the bytes that are copied into another buffer."""
 

@@ -204,6 +204,18 @@ def test_a_full_group_takes_no_new_member_but_its_own() -> None:
     assert [j.error for j in joins] == [ErrorCode.NONE, ErrorCode.NONE]
 
 
+@pytest.mark.parametrize("version", [3, 9])
+def test_members_that_wait_in_a_join_count_towards_the_size_of_the_group(version: int) -> None:
+    bench = GroupBench(GroupConfig(group_max_size=3))
+    # From version 4 on each of them is given an id first; as in Kafka the ids alone do not count.
+    member_ids = ["" if version < 4 else bench.join(version=version).got.member_id for _ in range(10)]
+    joins = [bench.join(member_id=member_id, version=version) for member_id in member_ids]
+    assert [join.is_waiting for join in joins] == [True] * 3 + [False] * 7
+    assert {join.error for join in joins[3:]} == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    bench.pass_time(6_000)
+    assert {join.error for join in joins[:3]} == {ErrorCode.NONE}
+
+
 def test_members_that_hold_an_id_are_turned_away_when_the_group_filled_up_meanwhile() -> None:
     bench = GroupBench(GroupConfig(group_max_size=1))
     first = bench.join().got.member_id
