@@ -254,8 +254,14 @@ class Shard(Generic[CoordinatorT]):
         if committed.done():
             self._drain()
         else:
-            committed.add_done_callback(lambda _: self._drain())
+            committed.add_done_callback(self._on_committed)
         return ErrorCode.NONE
+
+    def _on_committed(self, committed: asyncio.Future[None]) -> None:
+        """Settle an append; its error is retrieved even if the shard was closed and does not wait for it."""
+        if not committed.cancelled():
+            committed.exception()
+        self._drain()
 
     def _drain(self) -> None:
         """Settle what is committed, in the order of the log."""
@@ -363,5 +369,8 @@ def _outcome_of(committed: asyncio.Future[None]) -> ErrorCode:
     error = committed.exception()
     if error is None:
         return ErrorCode.NONE
-    logger.error("appended records are not committed: %s", error)
-    return error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    # Leadership moves whenever a node stops.
+    level = logging.INFO if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else logging.ERROR
+    logger.log(level, "appended records are not committed: %s", error)
+    return code

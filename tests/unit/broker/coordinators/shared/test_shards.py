@@ -9,11 +9,13 @@ import pytest
 
 from tests.support.eventually import eventually
 from tests.support.state_log import MemoryStateLog
+from tests.support.unhandled import Unhandled
 from tests.support.virtual_timer import VirtualTime
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
 from tidelog.broker.coordinators.shared.shard import RecordForm, ShardState
 from tidelog.broker.coordinators.shared.shards import LOADS_AT_ONCE_MAX, Shards
+from tidelog.protocol.errors import ErrorCode
 
 PARTITIONS = LOADS_AT_ONCE_MAX + 1
 LAST = PARTITIONS - 1
@@ -85,3 +87,23 @@ async def test_a_partition_that_moves_before_it_is_committed_is_not_served(bench
     bench.shards.on_leadership(0)
     await eventually(lambda: bench.state(0) is ShardState.ACTIVE)
     assert shard.state is ShardState.CLOSED
+
+
+async def test_a_partition_that_moves_while_records_are_not_committed_leaves_no_error_behind(
+    bench: Bench,
+) -> None:
+    """The waiting append is refused by the metadata, and the shard closed, before its callbacks run."""
+    unhandled = Unhandled(asyncio.get_running_loop())
+    bench.shards.on_leadership(0)
+    await eventually(lambda: bench.state(0) is ShardState.ACTIVE)
+    shard = bench.shards.get(0)
+    assert shard is not None
+    bench.log.holds_commits = True
+    outcomes: list[ErrorCode] = []
+    for _ in range(2):
+        shard.perform(Writes(["a record"]), outcomes.append)
+    bench.log.fail_commits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    bench.shards.on_resignation(0)
+    assert outcomes == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
+    del shard
+    assert await unhandled.reports() == []

@@ -1,0 +1,32 @@
+"""What an event loop reports because nobody handled it: exceptions of futures, tasks that never ended."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+
+class Unhandled:
+    """Collects what `loop` reports from now on."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._found: list[str] = []
+        loop.set_exception_handler(self._report)
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        subject = context.get("future") or context.get("task") or context.get("handle")
+        self._found.append(f"{context['message']}: {context.get('exception')!r} of {subject!r}")
+
+    async def reports(self) -> list[str]:
+        """Return what was reported, after everything that nobody refers to is gone."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+            gc.collect()
+        return list(self._found)
+
+
+def other_tasks() -> list[asyncio.Task[Any]]:
+    """The tasks of the running loop but for the one that asks."""
+    current = asyncio.current_task()
+    return [task for task in asyncio.all_tasks() if task is not current]
