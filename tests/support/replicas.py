@@ -168,6 +168,7 @@ class FakeRequest(Request):
         self.closed: list[str] = []
         self.failed: list[BaseException] = []
         self.on_abandoned = None
+        self.on_lost = None
         self.has_gone = False
 
     @property
@@ -178,8 +179,9 @@ class FakeRequest(Request):
         """The peer goes away before the answer."""
         self.has_gone = True
         self.frame = self.body = memoryview(b"")
-        if self.on_abandoned is not None:
-            self.on_abandoned(self)
+        for callback in (self.on_abandoned, self.on_lost):
+            if callback is not None:
+                callback(self)
 
     @property
     def peer(self) -> str:

@@ -261,7 +261,7 @@ class Dispatcher:
         """Run steps for a request in hand; they end early when its client goes away."""
         work = self.slices.start(steps, done, failed)
         if work is not None:
-            request.on_abandoned = lambda _: work.cancel()
+            request.on_lost = lambda _: work.cancel()
 
     def _answer(self, request: Request, entry: _Entry, message: ApiMessage, response: ApiMessage) -> None:
         code: int = getattr(response, "error_code", 0)

@@ -184,8 +184,9 @@ class Connection(asyncio.BufferedProtocol):
             abandoned.append(self._request)
             self._request = None
         for request in abandoned:
-            if request.on_abandoned is not None:
-                request.on_abandoned(request)
+            for callback in (request.on_abandoned, request.on_lost):
+                if callback is not None:
+                    callback(request)
 
     # ---- called by requests
 
@@ -258,8 +259,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def has_peer_closed(self) -> bool:
-        """Whether nothing more will come than what the peer has sent already."""
-        return self._stage is not _OPEN
+        """Whether the peer has closed its side, and this side is open."""
+        return self._stage in (Stage.PEER_CLOSED, Stage.ALL_READ)
 
     def owes(self, request: Request) -> bool:
         """Whether this request can still be answered."""

@@ -46,7 +46,9 @@ class Request:
     views are writable and stay valid until `respond`, `release_frame`, `park` or `close`, not a moment
     longer: the memory is then used for the next request. `received_ms` is wall time, `started_ns` monotonic.
 
-    `on_abandoned` is called when the peer goes away before the answer; nobody need set it.
+    `on_abandoned` is set by who only waits, for others or for time: it is called when the peer has closed its
+    side before the answer. `on_lost` is set by who works on the request for long: it is called when the whole
+    connection has ended. Nobody need set them.
 
     Exactly one of `respond`, `fail` and `close` must be called, at once or later, from the event loop.
     """
@@ -58,6 +60,7 @@ class Request:
         "frame",
         "header",
         "on_abandoned",
+        "on_lost",
         "received_ms",
         "route",
         "started_ns",
@@ -74,6 +77,7 @@ class Request:
         self.throttle_time_ms = 0
         self.route: Route | None = None
         self.on_abandoned: Callable[[Request], None] | None = None
+        self.on_lost: Callable[[Request], None] | None = None
 
     @property
     def peer(self) -> str:

@@ -70,12 +70,15 @@ class Turns:
         """Serve the queues as they are now: who comes to their end meanwhile waits for the next call."""
         now_ns = self._clock.monotonic_ns
         ends_ns = now_ns() + SLICE_NS
-        self._serve(self._idle, ends_ns)
-        self._serve(self._busy, ends_ns)
-        self.spent_ns = 0
-        self._is_called = bool(self._idle or self._busy)
-        if self._is_called:
-            self._call_soon(self._run)
+        try:
+            self._serve(self._idle, ends_ns)
+            self._serve(self._busy, ends_ns)
+        finally:
+            # Also if a connection fails in its turn: the loop reports that, and the others are served.
+            self.spent_ns = 0
+            self._is_called = bool(self._idle or self._busy)
+            if self._is_called:
+                self._call_soon(self._run)
 
     def _serve(self, queue: deque[Served], ends_ns: int) -> None:
         for _ in range(len(queue)):

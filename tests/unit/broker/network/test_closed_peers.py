@@ -134,6 +134,23 @@ async def test_a_request_that_is_being_worked_on_is_answered_to_a_peer_that_stil
 
 
 @on_both_loops
+async def test_work_on_a_request_ends_with_the_connection_and_not_with_the_peers_side() -> None:
+    handler = Handler()
+    lost: list[Request] = []
+    async with serving(handler) as served:
+        client = await served.connect()
+        await client.send(frame(b"W"))
+        await until(lambda: bool(handler.working))
+        handler.working[0].on_lost = lost.append
+        client.writer.write_eof()
+        (connection,) = served.server.connections()
+        await until(lambda: connection.has_peer_closed)
+        assert not lost
+        connection.abort()
+        await until(lambda: bool(lost))
+
+
+@on_both_loops
 async def test_a_peer_that_has_gone_does_not_keep_its_connection_while_its_request_is_worked_on() -> None:
     clock = FakeClock()
     handler = Handler()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.loops import on_both_loops, until
 from tests.support.network import echo, frame, serving
 from tidelog.base.clock import SystemClock
@@ -97,6 +99,24 @@ def test_connections_that_were_idle_are_served_before_busy_ones_which_are_served
     while loop.called:
         loop.run()
     assert served.count("idle") == served.count("busy") == 100
+
+
+def test_a_connection_that_fails_in_its_turn_does_not_keep_others_from_theirs() -> None:
+    loop = Loop()
+    turns = Turns(loop, loop.call_soon)
+    served: list[str] = []
+
+    class Failing(Worker):
+        def next_turn(self) -> None:
+            raise AssertionError("it failed")
+
+    turns.wait(Failing("failing", loop, turns, served), is_busy=True)
+    turns.wait(Worker("other", loop, turns, served), is_busy=True)
+    with pytest.raises(AssertionError, match="it failed"):
+        loop.run()
+    loop.run()
+    assert served == ["other"]
+    assert not loop.called
 
 
 @on_both_loops

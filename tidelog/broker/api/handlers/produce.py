@@ -154,7 +154,7 @@ class ProduceHandler:
 
         work = self._slices.start(steps, lambda _: None, failed)
         if work is not None:
-            request.on_abandoned = lambda _: work.cancel()
+            request.on_lost = lambda _: work.cancel()
 
     def _append_in_transaction(self, request: Request, view: ProduceRequestView) -> None:
         """Append at once if the transaction is open everywhere; else its coordinator is asked before."""
