@@ -27,8 +27,8 @@ from confluent_kafka.admin import (
 from benchmarks.kafka.case import KIBIBYTE, Setup
 from benchmarks.processes import BenchmarkError, tree_cpu_seconds
 from benchmarks.tiered_broker import s3_store
-from harness.kafka.programs import Engine, Programs
-from harness.ports import free_ports
+from tests.harness.kafka.programs import Engine, Programs
+from tests.harness.ports import free_ports
 
 START_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 30.0

@@ -22,7 +22,7 @@ from benchmarks.kafka.noise import NOISY_FROM, NoiseMeter
 from benchmarks.kafka.results import Report, Row
 from benchmarks.kafka.warm_up import warm_up
 from benchmarks.processes import BenchmarkError
-from harness.kafka.programs import Engine
+from tests.harness.kafka.programs import Engine
 
 START_S: Final = {Engine.KAFKA: 6.0, Engine.TIDELOG: 2.0}
 """What formatting and starting one node is expected to take."""

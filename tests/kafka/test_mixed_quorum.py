@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.ports import free_ports
+from tests.harness.ports import free_ports
 from tests.kafka.test_kafka_tools import until
 from tests.kafka.tools import MAIN_CLASSES
 

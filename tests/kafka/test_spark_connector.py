@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from harness.ports import free_ports
+from tests.harness.ports import free_ports
 from tests.kafka.kafka_node import Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.support.local_spark import local_spark

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from harness.ports import free_ports
+from tests.harness.ports import free_ports
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.mixed_tiering import METADATA_TOPIC, TIERED, tiered_settings

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from harness.ports import free_ports
+from tests.harness.ports import free_ports
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.loops import until

@@ -66,7 +66,9 @@ class Broker:
             new_producer_id=self._new_producer_id,
             send_markers=lambda _: None,
         )
+        slices = Slices(node.clock)
         services: Any = SimpleNamespace(
+            slices=slices,
             replicas=node.replicas.manager,
             group_transactions=node.group_transactions,
             groups=node.groups,
@@ -81,7 +83,7 @@ class Broker:
             producer_ids=SimpleNamespace(next=self._new_producer_id),
         )
         self.channel = RequestChannel(limit=1)
-        self.dispatcher = Dispatcher(self.channel, RequestMetrics(), node.clock, Slices(node.clock))
+        self.dispatcher = Dispatcher(self.channel, RequestMetrics(), node.clock, slices)
         _register_parts_of_transactions(self.dispatcher, cast(Services, services))
         _register_transactions(self.dispatcher, cast(Services, services))
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.paths import ROOT
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.dynamic_keys import (
     CLUSTER_WIDE_KEYS,
@@ -337,7 +337,7 @@ def test_dynamic_keys_are_broker_keys() -> None:
 
 
 def test_the_budgets_in_the_document_of_memory_bounds_are_the_defaults() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "memory.md").read_text()
+    text = (ROOT / "docs" / "memory.md").read_text()
     rows = re.findall(r"\| `([a-z.]+)` \| (\d+) \|", text)
     assert len(rows) == 5
     for key, default in rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sim.replication.safeguards import Safeguard
+from tests.sim.replication.safeguards import Safeguard, without
 from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, Replicas
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
@@ -82,11 +82,11 @@ def test_kip_966_acks_1_appends_below_min_isr_but_the_high_watermark_rests() -> 
 
 def test_without_kip_966_the_lone_leader_commits() -> None:
     shared = Shared(isr=(1,), min_isr=2)
-    shared.replicas.leadership.disabled = frozenset({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK})
-    shared.change(leader=SECOND)
-    shared.change(leader=NODE, isr=(1,))
-    shared.append(2)
-    assert shared.high_watermark == 2
+    with without({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK}):
+        shared.change(leader=SECOND)
+        shared.change(leader=NODE, isr=(1,))
+        shared.append(2)
+        assert shared.high_watermark == 2
 
 
 def test_a_smaller_min_isr_lets_the_high_watermark_go_on() -> None:

@@ -55,6 +55,7 @@ class SlowDisk(OsFileSystem):
     """Syncs a partition's directory only when as many are synced at once as there are writers."""
 
     def __init__(self, writers: int) -> None:
+        super().__init__()
         self._together = threading.Barrier(writers)
 
     def fsync_dir(self, path: str) -> None:

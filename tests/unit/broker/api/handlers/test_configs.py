@@ -424,7 +424,8 @@ async def test_the_loggers_of_the_node_are_described_and_altered() -> None:
         levels = {entry.name: entry.value for entry in result.configs}
         assert levels == {
             "root": "INFO",
-            "broker": "INFO",
+            "tidelog": "INFO",
+            "tidelog.broker": "INFO",
             "tidelog.broker.network": "INFO",
             "tidelog.broker.network.listener": "INFO",
         }
@@ -436,7 +437,8 @@ async def test_the_loggers_of_the_node_are_described_and_altered() -> None:
         levels = {entry.name: entry.value for entry in node.describe(8, "1").configs}
         assert levels == {
             "root": "FATAL",
-            "broker": "FATAL",
+            "tidelog": "FATAL",
+            "tidelog.broker": "FATAL",
             "tidelog.broker.network": "TRACE",
             "tidelog.broker.network.listener": "TRACE",
         }
@@ -449,10 +451,10 @@ async def test_the_loggers_of_the_node_are_described_and_altered() -> None:
 @on_both_loops
 async def test_levels_of_loggers_change_together_or_not_at_all() -> None:
     async with admin() as node:
-        changes = (("broker", SET, "DEBUG"), ("not.there", SET, "DEBUG"))
+        changes = (("tidelog.broker", SET, "DEBUG"), ("not.there", SET, "DEBUG"))
         assert await node.change(8, "1", *changes) is ErrorCode.INVALID_CONFIG
         assert await node.change(8, "1", changes[0], validate_only=True) is ErrorCode.NONE
-        assert node.entry(8, "1", "broker").value == "INFO"
+        assert node.entry(8, "1", "tidelog.broker").value == "INFO"
 
 
 @on_both_loops
@@ -465,15 +467,15 @@ async def test_loggers_and_other_resources_change_in_one_request() -> None:
                 configs=(incremental_alter_configs.AlterableConfig(name=key, value=value),),
             )
             for kind, name, key, value in (
-                (8, "1", "broker", "DEBUG"),
+                (8, "1", "tidelog.broker", "DEBUG"),
                 (2, "orders", "retention.ms", "9"),
-                (8, "2", "broker", "DEBUG"),
+                (8, "2", "tidelog.broker", "DEBUG"),
                 (4, "", "num.io.threads", "9"),
             )
         ]
         codes = await node.change_all(*resources)
         assert codes == [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
-        assert node.entry(8, "1", "broker").value == "DEBUG"
+        assert node.entry(8, "1", "tidelog.broker").value == "DEBUG"
         assert node.store.image.topic_configs("orders") == {"retention.ms": "9"}
         assert node.store.image.cluster_configs()["num.io.threads"] == "9"
 
@@ -484,12 +486,12 @@ async def test_a_controller_changes_its_own_loggers_whether_it_is_active_or_not(
         resource = incremental_alter_configs.AlterConfigsResource(
             resource_type=8,
             resource_name="1",
-            configs=(incremental_alter_configs.AlterableConfig(name="broker", value="ERROR"),),
+            configs=(incremental_alter_configs.AlterableConfig(name="tidelog.broker", value="ERROR"),),
         )
         request = IncrementalAlterConfigsRequest(resources=(resource,))
         response = await node.controller.handle(request_context(1), over_the_wire(request, 1))
         assert [each.error_code for each in response.responses] == [0]
-        assert node.entry(8, "1", "broker").value == "ERROR"
+        assert node.entry(8, "1", "tidelog.broker").value == "ERROR"
 
 
 @on_both_loops

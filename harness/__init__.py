@@ -1,1 +1,0 @@
-"""Programs that tests and benchmarks both start; imports neither of them."""
