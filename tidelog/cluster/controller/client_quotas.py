@@ -8,6 +8,7 @@ Source: KIP-546; ClientQuotaControlManager of Apache Kafka 4.3.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -57,8 +58,8 @@ def _changes(
     hosts: Collection[str],
 ) -> list[ClientQuotaRecord]:
     """The records of one entity; what stays as it is gets none."""
-    named = [op.key for op in entry.ops]
-    repeated = sorted({each for each in named if named.count(each) > 1})
+    counts = Counter(op.key for op in entry.ops)
+    repeated = sorted(name for name, count in counts.items() if count > 1)
     if repeated:
         text = f"{', '.join(repeated)}: a quota of {dict(entity)} may be changed once"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)

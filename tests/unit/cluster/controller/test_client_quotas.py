@@ -91,6 +91,30 @@ def test_a_key_changes_once() -> None:
     assert (image.client_quotas, codes) == ({}, [ErrorCode.INVALID_REQUEST])
 
 
+class CountedKey(str):
+    """A key that counts how often one is compared with another."""
+
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedKey.comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_an_entity_with_thousands_of_keys_is_checked_in_one_pass() -> None:
+    CountedKey.comparisons = 0
+    keys = [CountedKey(f"no_quota_{number}") for number in range(2_000)]
+    many = RequestEntryData(
+        entity=(RequestEntityData(entity_type="user", entity_name="alice"),),
+        ops=tuple(OpData(key=key, value=1.0) for key in keys),
+    )
+    _, codes = altered(EMPTY, many)
+    assert codes == [ErrorCode.INVALID_REQUEST]
+    assert CountedKey.comparisons < 10 * len(keys)
+
+
 @pytest.mark.parametrize(
     "entity",
     [
