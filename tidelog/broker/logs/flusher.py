@@ -90,7 +90,8 @@ class Flusher:
             except Exception as error:
                 if not is_descriptor_shortage(error) or self._closing.is_set():
                     raise
-                logger.warning("%s is not flushed yet: %s", log.directory, error)
+                # It is reported by the log directory.
+                log.storage_error("flush", error)
             else:
                 return plan
             with suppress(TimeoutError):

@@ -8,6 +8,7 @@
     high watermarks      replica.high.watermark.checkpoint.interval.ms
     producer expiry      producer.id.expiration.check.interval.ms
     in-sync replicas     half of replica.lag.time.max.ms
+    faults of disks      FAULTS_INTERVAL_MS
 
 A job whose interval is 0 or less does not come round, as in Kafka; a stop does what it would have done.
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
@@ -29,6 +31,7 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.purgatory.timing_wheel import TimerEntry
+from tidelog.protocol.errors import KafkaError
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.directory_work import DirectoryWork
 from tidelog.storage.directories.log_manager import LogManager
@@ -40,6 +43,7 @@ DELETED_FILES_INTERVAL_MS = 15_000
 DELETED_FILES_INTERVAL_MS_MIN = 100
 # Sealed segments become durable soon after they are sealed, which keeps recovery short.
 FLUSH_INTERVAL_MS = 1_000
+FAULTS_INTERVAL_MS = 10_000
 
 Failed: TypeAlias = tuple[DirectoryWork, OSError | StorageFailure]
 
@@ -89,6 +93,7 @@ class Housekeeping:
                 self._remove_expired_producers,
             ),
         ]
+        self._jobs.append(("faults of disks", FAULTS_INTERVAL_MS, logs.report_faults))
         if check_isrs is not None:
             interval_ms = max(1, config.replica_lag_time_max_ms // 2)
             self._jobs.append(("in-sync replicas", interval_ms, check_isrs))
@@ -118,7 +123,9 @@ class Housekeeping:
     def _apply_retention(self) -> None:
         now_ms = self._clock.wall_ms()
         for log in list(self._logs.logs):
-            log.maybe_roll(now_ms)
+            # What keeps one from rolling is reported by its log directory.
+            with suppress(KafkaError):
+                log.maybe_roll(now_ms)
         deleted = self._logs.apply_retention(now_ms)
         if deleted:
             logger.info("retention deleted %d segments", deleted)

@@ -86,10 +86,11 @@ class LogMaker:
                 self._planned.extendleft(reversed(piece[len(outcomes) :]))
                 if self._closing.is_set():
                     self._forget_creations()
-                self._is_waiting = shortage is not None
+                was_waiting, self._is_waiting = self._is_waiting, shortage is not None
                 self._report(outcomes)
                 if shortage is not None:
-                    logger.warning("%d partitions wait for descriptors: %s", len(self._planned), shortage)
+                    level = logging.DEBUG if was_waiting else logging.WARNING
+                    logger.log(level, "%d partitions wait for descriptors: %s", len(self._planned), shortage)
                     with suppress(TimeoutError):
                         await asyncio.wait_for(self._closing.wait(), RETRY_S)
         finally:

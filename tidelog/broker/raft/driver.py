@@ -362,8 +362,11 @@ class RaftDriver:
         except OSError as error:
             if not is_descriptor_shortage(error):
                 raise
-            logger.warning("the metadata log is not synced yet: %s", error)
+            level = logging.DEBUG if self._waits_for_room else logging.WARNING
+            logger.log(level, "the metadata log is not synced yet: %s", error)
+            self._waits_for_room = True
             return False
+        self._waits_for_room = False
         return True
 
     def _end(self, error: BaseException) -> None:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.base.fault_log import FaultLog
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.config.log_config import LogConfig
@@ -87,6 +88,8 @@ class LogDirectory:
         self.lost: frozenset[TopicPartition] = frozenset()
         """What was here when the directory went offline."""
         self.offline_reason: str | None = None
+        self.faults = FaultLog(_log, f"log directory {path}")
+        """Operations that were refused while the directory stayed online."""
         self.found_out_of_use: list[tuple[TopicPartition, UUID]] = []
         """Deleted and stray partitions that were still on the disk at the start, by their topic ids."""
         self._is_loaded = False
@@ -360,6 +363,10 @@ class LogDirectory:
         """See LogObserver."""
         self.checkpoints.write(CheckpointKind.FIRST_DIRTY_OFFSET)
 
+    def operation_refused(self, text: str, *, is_shortage: bool) -> None:
+        """See LogObserver."""
+        self.faults.occurred(logging.WARNING if is_shortage else logging.ERROR, text)
+
     # -- closing
 
     def close(self, broker_epoch: int, now_ms: int) -> None:
@@ -389,6 +396,7 @@ class LogDirectory:
     def take_offline(self, reason: str) -> None:
         """Stop using the directory: its disk has failed. Its logs refuse every further write."""
         self.offline_reason = reason
+        self.faults.forget()
         self.lost = frozenset((*self.logs, *self.damaged, *self.being_made))
         for log in self.logs.values():
             log.failure = log.failure or StorageFailure(self.path, "use", reason)

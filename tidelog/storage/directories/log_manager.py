@@ -336,6 +336,11 @@ class LogManager:
             work.plan_again()
         self._failed(work.directory, error, work.name)
 
+    def report_faults(self) -> None:
+        """Log how often operations were refused since the last call, and faults that are over."""
+        for directory in self.online_directories:
+            directory.faults.report()
+
     def use_producer_id_expiration(self, expiration_ms: int) -> None:
         """Follow a changed producer.id.expiration.ms."""
         for directory in self.directories:
@@ -387,7 +392,7 @@ class LogManager:
         """Stop using a directory, unless the failure says nothing about its disk."""
         reason = f"{operation}: {error}" if operation else str(error)
         if is_descriptor_shortage(error):
-            _log.warning("%s: %s; trying again later", directory.path, reason)
+            directory.operation_refused(f"{reason}; trying again later", is_shortage=True)
         elif directory.offline_reason is None:
             self.take_offline(directory, reason)
 

@@ -26,6 +26,13 @@ class LogObserver(Protocol):
         """The log is about to be cut to `log.first_dirty_offset`: what comes there is not compacted."""
         ...
 
+    def operation_refused(self, text: str, *, is_shortage: bool) -> None:
+        """Report that the disk, or with `is_shortage` the lack of a descriptor, has made an operation fail.
+
+        The log is as it was before, and its directory stays online. Never raises.
+        """
+        ...
+
 
 class NoObserver:
     """For a log that stands alone, whose opener keeps no checkpoints."""
@@ -38,3 +45,6 @@ class NoObserver:
 
     def first_dirty_offset_lowered(self, log: PartitionLog) -> None:
         """Nothing is kept."""
+
+    def operation_refused(self, text: str, *, is_shortage: bool) -> None:
+        """The caller reports it."""

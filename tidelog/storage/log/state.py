@@ -173,7 +173,9 @@ class LogState:
         if isinstance(error, StorageFailure):
             self.failure = self.failure or error
             return error
-        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{operation} of {self.directory} failed: {error}")
+        text = f"{operation} of {self.directory} failed: {error}"
+        self.observer.operation_refused(text, is_shortage=is_descriptor_shortage(error))
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
 
     def refuse_after_failure(self) -> None:
         """Raise StorageFailure when an earlier failure left the log's files in doubt.

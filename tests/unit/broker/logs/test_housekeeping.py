@@ -138,7 +138,7 @@ def test_an_interval_of_0_keeps_no_job_going_round_and_round(executor: ThreadPoo
     executor.submit(lambda: None).result()
     assert not house.replicas.fs.exists("/data/recovery-point-offset-checkpoint")
     assert not house.replicas.fs.exists("/data/replication-offset-checkpoint")
-    assert sum(entry.is_pending for entry in house.housekeeping._entries.values()) == 4
+    assert sum(entry.is_pending for entry in house.housekeeping._entries.values()) == 5
 
 
 def test_a_failing_job_is_reported_and_comes_round_again(

@@ -73,12 +73,8 @@ NO_ANSWER: Final = 0
 ALLOWED_ACKS: Final = (ACKS_ALL, NO_ANSWER, 1)
 # Kafka's own tools may write to internal topics, by this client id.
 ADMIN_CLIENT_ID: Final = "__admin_client"
-# What a client can mend or wait out is not worth a line in the broker's log.
-QUIET_ERRORS: Final = frozenset(ErrorCode) - {
-    ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.KAFKA_STORAGE_ERROR,
-    ErrorCode.CORRUPT_MESSAGE,
-}
+# What a client can mend or wait out is not worth a line in the broker's log; storage reports its own errors.
+QUIET_ERRORS: Final = frozenset(ErrorCode) - {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CORRUPT_MESSAGE}
 
 Results = list[tuple[ProducePartition, ProducePartitionResult]]
 

@@ -243,7 +243,9 @@ class Shard(Generic[CoordinatorT]):
         try:
             appended = append()
         except KafkaError as error:
-            logger.warning("partition %s: records are not appended: %s", self.partition, error)
+            # Storage reports its errors itself, and a full disk makes every append fail.
+            level = logging.DEBUG if error.code is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
+            logger.log(level, "partition %s: records are not appended: %s", self.partition, error)
             return error.code
         except (OSError, ValueError) as error:
             logger.error("partition %s: records cannot be appended: %s", self.partition, error)

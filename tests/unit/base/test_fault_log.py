@@ -1,0 +1,50 @@
+"""A fault that lasts is logged when it begins, as numbers while it lasts, and when it is over."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tidelog.base.fault_log import FaultLog
+
+logger = logging.getLogger("tidelog.tests.fault_log")
+
+
+@pytest.fixture
+def faults(caplog: pytest.LogCaptureFixture) -> FaultLog:
+    caplog.set_level(logging.INFO)
+    return FaultLog(logger, "disk /data")
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+def test_a_fault_is_logged_once_then_counted_and_its_end_is_logged(
+    faults: FaultLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(100):
+        faults.occurred(logging.ERROR, f"append {number} failed")
+    assert lines(caplog) == ["ERROR disk /data: append 0 failed"]
+    faults.report()
+    assert lines(caplog) == ["ERROR disk /data: 99 more failures, the last: append 99 failed"]
+    faults.report()
+    assert lines(caplog) == ["INFO disk /data: no more failures after 100"]
+    faults.report()
+    assert lines(caplog) == []
+    faults.occurred(logging.WARNING, "another fault")
+    assert lines(caplog) == ["WARNING disk /data: another fault"]
+
+
+def test_nothing_is_logged_of_a_fault_that_another_line_has_ended(
+    faults: FaultLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults.occurred(logging.ERROR, "append failed")
+    faults.occurred(logging.ERROR, "append failed")
+    faults.forget()
+    lines(caplog)
+    faults.report()
+    assert lines(caplog) == []

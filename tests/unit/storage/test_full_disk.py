@@ -1,0 +1,72 @@
+"""A full disk: what it refuses is one line in the broker's log, and numbers while it lasts."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tests.support.crash_fs import CrashFileSystem
+from tests.support.log_managers import create, started
+from tests.support.logs import append
+from tests.support.short_of_descriptors import ShortOfDescriptors
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+def test_a_full_disk_is_reported_once_then_in_numbers_until_it_has_room(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    disk = CrashFileSystem()
+    manager = started(disk, "/a")
+    logs = [create(manager, partition=number) for number in range(3)]
+    for log in logs:
+        append(log, "before")
+    disk.free_bytes = 10
+    caplog.clear()
+    for number in range(60):
+        with pytest.raises(KafkaError) as refused:
+            append(logs[number % 3], "too long for the room that there is")
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    text = "append of /a/events-{} failed: [Errno 28] No space left on device: '/a/events-{}/{:020d}.log'"
+    assert lines(caplog) == [f"ERROR log directory /a: {text.format(0, 0, 0)}"]
+    manager.report_faults()
+    assert lines(caplog) == [f"ERROR log directory /a: 59 more failures, the last: {text.format(2, 2, 0)}"]
+    disk.free_bytes = None
+    append(logs[0], "after")
+    manager.report_faults()
+    assert lines(caplog) == ["INFO log directory /a: no more failures after 60"]
+
+
+def test_a_directory_that_goes_offline_says_so_in_a_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    disk = CrashFileSystem()
+    manager = started(disk, "/a", "/b")
+    log = create(manager)
+    append(log, "before")
+    disk.fail_next_fsync("events-0")
+    caplog.clear()
+    with pytest.raises(KafkaError):
+        log.flush(0)
+    manager.take_failed_offline()
+    manager.report_faults()
+    (line,) = lines(caplog)
+    assert line.startswith("ERROR log directory /a goes offline: fsync of /a/events-0/")
+
+
+def test_a_lack_of_descriptors_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    disk = ShortOfDescriptors()
+    manager = started(disk, "/a")
+    log = create(manager)
+    disk.become_short(1, 2)
+    for _ in range(2):
+        with pytest.raises(KafkaError):
+            append(log, "x")
+    (line,) = lines(caplog)
+    assert line.startswith("WARNING log directory /a: append of /a/events-0 failed: [Errno 24]")
