@@ -6,7 +6,7 @@ stay within the attack's bounds, and all is released. Times are only printed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,18 +15,6 @@ from tests.harness.hostile.attacks import ATTACKS
 from tests.harness.hostile.run import SHORT, Runner, started
 
 SHARING = [attack for attack in ATTACKS if attack.is_short and not attack.needs_own_target]
-_UNLIMITED_WARNINGS = "item 22: warnings per bad connection or batch are not limited"
-OPEN_DEFECTS: Mapping[str, str] = dict.fromkeys(
-    (
-        "apis-of-other-listeners",
-        "bad-frames-of-many-connections",
-        "batch-lies",
-        "garbage-frames",
-        "impossible-frame-sizes",
-        "tagged-fields",
-    ),
-    _UNLIMITED_WARNINGS,
-)
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +25,6 @@ def runner() -> Iterator[Runner]:
 
 @pytest.mark.parametrize("attack", SHARING, ids=lambda attack: attack.name)
 def test_a_hostile_client_is_survived_and_leaves_nothing_behind(attack: Attack, runner: Runner) -> None:
-    if attack.name in OPEN_DEFECTS:
-        pytest.skip(OPEN_DEFECTS[attack.name])
     row = runner.run(attack)
     assert row.measured is not None, row.failures
     print(f"{attack.name}: blocked {row.measured.blocked_ms:.1f} ms, {'; '.join(row.notes)}")

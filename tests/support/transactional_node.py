@@ -13,6 +13,7 @@ from uuid import UUID
 from tests.support.logs import batch, values_of
 from tests.support.replicas import NODE, FakeRequest, Replicas
 from tests.support.transaction_coordinators import ScriptedCoordinator, VerificationBench
+from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
@@ -104,6 +105,7 @@ class TransactionalNode:
             CurrentLeaders(lambda: self.replicas.image, manager),
             self._verification.verifier,
             Slices(self.clock),
+            LogLimit(self.clock.monotonic_ms),
         )
         self._fetch = FetchHandler(
             manager,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from tidelog.broker.api.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
@@ -105,6 +106,7 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         leaders,
         services.verifier,
         services.slices,
+        LogLimit(clock.monotonic_ms),
     )
     fetch = FetchHandler(
         replicas,

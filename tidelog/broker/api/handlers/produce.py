@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.verification.produce import (
     ProduceVerifications,
@@ -110,6 +111,7 @@ class ProduceHandler:
         leaders: CurrentLeaders,
         verifier: TransactionVerifier,
         slices: Slices,
+        log_limit: LogLimit,
     ) -> None:
         self._replicas = replicas
         self._produce_purgatory = produce_purgatory
@@ -119,6 +121,7 @@ class ProduceHandler:
         self._leaders = leaders
         self._verifier = verifier
         self._slices = slices
+        self._log_limit = log_limit
         self._verifying: set[asyncio.Task[Verifications]] = set()
 
     def handle(self, request: Request) -> None:
@@ -285,10 +288,27 @@ class ProduceHandler:
         return _Validated(partition, outcome)
 
     def _failed(self, request: Request, asked: ProducePartition, error: Exception) -> ProducePartitionResult:
-        result = _failed(request, asked, error)
-        if result.error_code not in EXPECTED_OF_PRODUCE:
+        """Return the result of a partition that took no records; what clients cannot mend is logged."""
+        if not isinstance(error, KafkaError):
+            self._log_limit.log(
+                logger, logging.ERROR, "produce to partition %d of %s",
+                asked.partition, asked.topic or asked.topic_id, error=error,
+            )  # fmt: skip
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text)
+        if error.code not in QUIET_ERRORS:
+            # A batch that is damaged on arrival is the peer's fault, or the network's.
+            is_damaged = error.code == ErrorCode.CORRUPT_MESSAGE
+            self._log_limit.log(
+                logger,
+                logging.WARNING if is_damaged else logging.ERROR,
+                "damaged batch from %s for partition %d of %s: %s: %s"
+                if is_damaged
+                else "produce from %s to partition %d of %s failed with %s: %s",
+                request.peer, asked.partition, asked.topic or asked.topic_id, error.code.name, error,
+            )  # fmt: skip
+        if error.code not in EXPECTED_OF_PRODUCE:
             self._traffic.failed_produce_requests += 1
-        return result
+        return ProducePartitionResult(error_code=error.code, error_message=str(error))
 
     def _park(
         self,
@@ -424,20 +444,3 @@ def _verification(
         text = "records of a transaction need a transactional id"
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
     return verifications.of(partition.topic_partition, asked)
-
-
-def _failed(request: Request, asked: ProducePartition, error: Exception) -> ProducePartitionResult:
-    if not isinstance(error, KafkaError):
-        logger.error(
-            "produce to partition %d of %s", asked.partition, asked.topic or asked.topic_id, exc_info=error
-        )
-        error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text)
-    if error.code not in QUIET_ERRORS:
-        # A batch that is damaged on arrival is the peer's fault, or the network's.
-        level = logging.WARNING if error.code == ErrorCode.CORRUPT_MESSAGE else logging.ERROR
-        logger.log(
-            level,
-            "produce from %s to partition %d of %s failed with %s: %s",
-            request.peer, asked.partition, asked.topic or asked.topic_id, error.code.name, error,
-        )  # fmt: skip
-    return ProducePartitionResult(error_code=error.code, error_message=str(error))

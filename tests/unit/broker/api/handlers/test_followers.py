@@ -11,6 +11,7 @@ from tests.support.logs import batch
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, Replicas
 from tests.support.transaction_coordinators import VerificationBench
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
 from tidelog.broker.api.handlers.fetch import FetchHandler
@@ -104,6 +105,7 @@ class Cluster:
             leaders,
             VerificationBench(self.replicas).verifier,
             Slices(self.replicas.clock),
+            LogLimit(self.replicas.clock.monotonic_ms),
         )
         self._fetch = FetchHandler(
             manager,

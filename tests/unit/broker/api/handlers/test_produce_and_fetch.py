@@ -11,6 +11,7 @@ import pytest
 from tests.support.logs import all_records, append, append_marker
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
 from tests.support.transaction_coordinators import VerificationBench
+from tidelog.base.log_limit import LINES_MAX, LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.slices import Slices
@@ -66,6 +67,7 @@ class Broker:
             leaders,
             self.verification.verifier,
             Slices(self.clock),
+            LogLimit(self.clock.monotonic_ms),
         )
         self._fetch = FetchHandler(
             manager,
@@ -213,6 +215,16 @@ def test_damaged_records_are_refused_and_nothing_is_appended(broker: Broker) -> 
     assert produced(broker.produce(bytes(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
     assert produced(broker.produce(None)).error_code == ErrorCode.INVALID_RECORD
     assert broker.replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
+
+
+def test_damaged_batches_without_end_do_not_fill_the_log(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = bytearray(batch())
+    damaged[8:12] = b"\0\0\0\0"
+    for _ in range(1_000):
+        assert produced(broker.produce(bytes(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert len(caplog.records) == LINES_MAX
 
 
 def test_kip_890_records_of_no_known_transaction_do_not_stop_read_committed(broker: Broker) -> None:

@@ -12,6 +12,7 @@ from tests.support.replicas import NOW_MS, FakeRequest, Replicas
 from tests.support.requests import request_context
 from tests.support.transaction_coordinators import VerificationBench
 from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
+from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
@@ -64,7 +65,15 @@ class Broker:
         verifier = VerificationBench(self.replicas).verifier
         flusher = cast(Flusher, None)
         self._produce = ProduceHandler(
-            manager, produces, self.fetches, traffic, flusher, leaders, verifier, self.slices
+            manager,
+            produces,
+            self.fetches,
+            traffic,
+            flusher,
+            leaders,
+            verifier,
+            self.slices,
+            LogLimit(self.replicas.clock.monotonic_ms),
         )
         self._fetch = FetchHandler(
             manager,
