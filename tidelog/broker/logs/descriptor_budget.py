@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 _PARTITION_SHARE: Final = 2
 _RESERVE_SHARE: Final = 16
 _RESERVE_MIN: Final = 32
+POOLED_MAX: Final = 1024
 # More than any system allows one process; macOS refuses "unlimited".
 _LIMIT_MAX: Final = 1 << 20
 
@@ -41,6 +42,11 @@ class DescriptorBudget:
     def reserve(self) -> int:
         """What connections leave free."""
         return max(_RESERVE_MIN, self.limit // _RESERVE_SHARE)
+
+    @property
+    def pooled_max(self) -> int:
+        """How many descriptors of files that were read lately are kept: half of the reserve at most."""
+        return min(POOLED_MAX, self.reserve // 2)
 
     @property
     def connections_max(self) -> int:

@@ -55,8 +55,8 @@ class Listener:
         logger.info("listener %s accepts connections on %s:%d", self.name, self._config.host, self.port)
 
     def _accepted(self, accepted: socket.socket) -> None:
-        refusal = self.server.socket_refusal
-        if refusal is not None and (reason := refusal(accepted.fileno())) is not None:
+        refusal, is_protected = self.server.socket_refusal, self.server.quota.is_protected(self.name)
+        if refusal is not None and (reason := refusal(accepted.fileno(), is_protected)) is not None:
             self.server.counters.connections_refused += 1
             self._log(logging.WARNING, "listener %s refuses a connection: %s", self.name, reason)
             accepted.close()
@@ -76,9 +76,9 @@ class Listener:
         opening.add_done_callback(self._opened)
 
     @property
-    def opening_count(self) -> int:
-        """Accepted sockets that are no connections yet."""
-        return len(self._opening)
+    def socket_count(self) -> int:
+        """Accepted sockets: connections, those that wait for a slot, and those that are being opened."""
+        return len(self.connections) + len(self._waiting) + len(self._opening)
 
     def _opened(self, opening: asyncio.Task[object]) -> None:
         self._opening.discard(opening)

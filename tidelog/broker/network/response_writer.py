@@ -27,6 +27,8 @@ from typing import Final
 from tidelog.broker.network.kept_files import KeptFiles
 from tidelog.broker.network.request import Answer
 from tidelog.broker.network.socket_watcher import WRITABLE, SocketWatcher
+from tidelog.storage.disk.files import File
+from tidelog.storage.disk.on_demand_file import OnDemandFile
 from tidelog.storage.segment.file_slice import FileSlice
 
 SENDFILE_BYTES: Final = 64 * 1024
@@ -42,22 +44,34 @@ class ShortFileError(OSError):
 
 
 class _SlicePart:
-    """A file slice on its way out; a kept descriptor keeps the bytes readable if it has to wait."""
+    """A file slice on its way out.
 
-    __slots__ = ("_kept", "left", "position", "source")
+    Where it has to wait, a kept descriptor keeps its bytes readable. A file that is opened on demand holds
+    none meanwhile: it is opened again, for as long as it is not removed.
+    """
+
+    __slots__ = ("_kept", "_opened", "left", "position", "source")
 
     def __init__(self, source: FileSlice) -> None:
         self.source = source
         self.position = source.position
         self.left = source.length
         self._kept = -1
+        self._opened: File | None = None
 
     def descriptor(self) -> int:
-        return self._kept if self._kept >= 0 else self.source.file.fileno()
+        """Return a descriptor for use in this turn of the loop."""
+        if self._kept >= 0:
+            return self._kept
+        # Held here, as another thread may take it out of the pool.
+        self._opened = self.source.held()
+        return self._opened.fileno()
 
     def keep(self, files: KeptFiles) -> None:
         """Keep the file, as its segment may be closed while this waits."""
-        if self._kept < 0:
+        self._opened = None
+        self.source.release()
+        if self._kept < 0 and not isinstance(self.source.file, OnDemandFile):
             self._kept = files.keep(self.source.file)
 
     def advance(self, sent: int) -> bool:
@@ -72,6 +86,7 @@ class _SlicePart:
         return self.left == 0
 
     def close(self, files: KeptFiles) -> None:
+        self._opened = None
         if self._kept >= 0:
             files.release(self.source.file)
             self._kept = -1

@@ -55,8 +55,8 @@ class NetworkServer:
         """For lines that clients can cause."""
         self.response_memory = ResponseMemory(config.max_unsent_response_bytes, self.log_limit)
         self.listeners: dict[str, Listener] = {}
-        self.socket_refusal: Callable[[int], str | None] | None = None
-        """Why the process has no room for an accepted socket with this descriptor; None: it always has."""
+        self.socket_refusal: Callable[[int, bool], str | None] | None = None
+        """Why there is no room for an accepted socket with this descriptor; True: it may be a broker's."""
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._all_gone: asyncio.Event | None = None
         self._is_closing = False

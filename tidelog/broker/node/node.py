@@ -22,7 +22,7 @@ from tidelog.base.config_definition import ConfigError
 from tidelog.broker.api.services import Services
 from tidelog.broker.api.slices import Slices
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
+from tidelog.broker.logs.descriptor_budget import process_budget, raise_open_file_limit
 from tidelog.broker.logs.directory_locks import DirectoryLocks
 from tidelog.broker.metadata.directories import Identity, prepare_directories
 from tidelog.broker.metadata.randomness import SystemRandomness
@@ -35,8 +35,9 @@ from tidelog.broker.observability.metrics_endpoint import MetricsEndpoint
 from tidelog.broker.raft.raft_node import RaftNode
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
-from tidelog.storage.disk.files import FileSystem, OsFileSystem
+from tidelog.storage.disk.files import File, FileSystem, OsFileSystem
 
 if TYPE_CHECKING:
     from tidelog.broker.tier.part import RemotePart
@@ -59,7 +60,8 @@ class BrokerNode:
         cluster_id: str | None = None,
     ) -> None:
         self.config = config
-        self._fs: FileSystem = fs or OsFileSystem(reserve=DescriptorReserve(DESCRIPTORS_RESERVED))
+        raise_open_file_limit()
+        self._fs: FileSystem = fs or _file_system()
         self._clock: Clock = clock or SystemClock()
         self._cluster_id = cluster_id
         self._randomness = SystemRandomness()
@@ -98,7 +100,6 @@ class BrokerNode:
         Errors: what keeps it from running. Everything is closed in order then, so that the next start
         needs no recovery.
         """
-        raise_open_file_limit()
         async with AsyncExitStack() as undo:
             undo.callback(self._threads.shut_down)
             self._loop_stalls = LoopStalls(self._clock)
@@ -230,3 +231,9 @@ class BrokerNode:
         self._slices.close()
         self._threads.shut_down()
         self._locks.release()
+
+
+def _file_system() -> FileSystem:
+    """Return the operating system's files, with as many descriptors as the process has for them."""
+    pool: DescriptorPool[File] = DescriptorPool(process_budget().pooled_max)
+    return OsFileSystem(pool, DescriptorReserve(DESCRIPTORS_RESERVED))

@@ -28,7 +28,7 @@ from tidelog.storage.directories.partition_directory import (
 )
 from tidelog.storage.disk.checkpoints import CleanShutdownMarker, PartitionMetadataFile
 from tidelog.storage.disk.deleted_files import DeletedFiles, remove_path
-from tidelog.storage.disk.errors import CorruptCheckpoint, CorruptFile, StorageFailure
+from tidelog.storage.disk.errors import CorruptCheckpoint, CorruptFile, InterruptedChange, StorageFailure
 from tidelog.storage.disk.files import FileSystem, parent_directory
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.tiered_retention import refuse_loss_of_tiering
@@ -399,7 +399,9 @@ class LogDirectory:
         self.faults.forget()
         self.lost = frozenset((*self.logs, *self.damaged, *self.being_made))
         for log in self.logs.values():
-            log.failure = log.failure or StorageFailure(self.path, "use", reason)
+            if log.failure is None or isinstance(log.failure, InterruptedChange):
+                log.failure = StorageFailure(self.path, "use", reason)
+            log.segments.retire()
         self.logs.clear()
 
     def require_usable(self, topic_partition: TopicPartition) -> None:

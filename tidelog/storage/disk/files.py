@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
@@ -25,6 +25,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 T = TypeVar("T")
 
 TEMPORARY_SUFFIX = ".tmp"
+
+_NO_MKNOD: Final = frozenset({errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 # Data and size are all that a log needs after a crash; where fdatasync is missing fsync does more.
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -300,7 +302,10 @@ class OsFileSystem(FileSystem):
     def create(self, path: str) -> None:
         try:
             os.mknod(path, 0o644 | stat.S_IFREG)
-        except (AttributeError, PermissionError):  # macOS: only root may, and for other kinds of files
+        except (AttributeError, OSError) as error:
+            # macOS lets only root do it, and some file systems nobody.
+            if isinstance(error, OSError) and error.errno not in _NO_MKNOD:
+                raise
             flags = os.O_WRONLY | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL
             os.close(self._with_descriptor(lambda: os.open(path, flags, 0o644)))
 

@@ -81,6 +81,7 @@ class OnDemandFile(File):
         return self.held().pread(length, position) if self._exists else b""
 
     def held(self) -> File:
+        assert self._exists, f"{self.path} does not exist"
         # Once read, as another thread may be told of its sync.
         unsynced = self._unsynced
         return self._file_system.pool.opened(self) if unsynced is None else unsynced

@@ -53,7 +53,8 @@ class ReadableLog(LogState):
                 if found is not None:
                     place = OffsetMetadata(offset, found.segment.base_offset, found.start)
                     if found.end > found.start:
-                        records = FileSlice(found.segment.file.held(), found.start, found.end - found.start)
+                        file = found.segment.file
+                        records = FileSlice(file, found.start, found.end - found.start, file.held())
                         if with_aborted_transactions:
                             aborted = log_read.aborted_transactions(self.segments, offset, found.end_offset)
         return ReadResult(

@@ -11,14 +11,26 @@ from tidelog.storage.disk.files import File
 class FileSlice:
     """`length` bytes from `position` of a segment file, which the network may send with sendfile.
 
-    The bytes never change, and stay readable while this object lives, even when the segment is
-    deleted meanwhile: it holds the open file, and an unlinked file lives as long as it is open.
+    The bytes never change, and stay readable while this object lives, even when the segment is deleted
+    meanwhile: it holds the open file, and an unlinked file lives as long as it is open. A slice of a sealed
+    segment that has to wait for a slow reader is released: it is opened again to be read, which is possible
+    until its file is removed, file.delete.delay.ms after it was deleted.
     """
 
     file: File
     position: int
     length: int
+    opened: File | None = None
+    """`file`, held open; None once it is released."""
+
+    def held(self) -> File:
+        """Return the file to read from. Errors: OSError when it has to be opened and cannot."""
+        return self.opened or self.file.held()
+
+    def release(self) -> None:
+        """Hold no descriptor while nothing is read, if the file can be opened again."""
+        self.opened = None
 
     def read(self) -> bytes:
         """The bytes themselves. I/O: one pread."""
-        return self.file.pread(self.length, self.position)
+        return (self.opened or self.file).pread(self.length, self.position)

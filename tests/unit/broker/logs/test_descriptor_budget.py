@@ -10,6 +10,7 @@ REFUSAL = "there are {} connections, allowed are 448 of the 1024 files that the 
 def test_partitions_get_half_of_the_descriptors_and_connections_what_the_reserve_leaves() -> None:
     budget = DescriptorBudget(1024)
     assert (budget.partitions_max, budget.reserve, budget.connections_max) == (512, 64, 448)
+    assert budget.pooled_max < budget.reserve, "files that were only read are paid for by the reserve"
     assert budget.connection_refusal(500, connections=447) is None
     assert budget.connection_refusal(500, connections=448) == REFUSAL.format(448)
 

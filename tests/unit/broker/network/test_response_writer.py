@@ -23,7 +23,9 @@ from tidelog.broker.network.kept_files import KeptFiles
 from tidelog.broker.network.request import AnswerPart, Request
 from tidelog.broker.network.response_writer import SENDFILE_BYTES, ResponseWriter
 from tidelog.broker.network.socket_watcher import SocketWatcher
+from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.files import File, OsFileSystem
+from tidelog.storage.disk.on_demand_file import OnDemandFile
 from tidelog.storage.segment.file_slice import FileSlice
 
 MEBIBYTE = 1024 * 1024
@@ -251,6 +253,41 @@ async def test_a_large_fetch_that_is_not_read_holds_no_descriptor_but_its_socket
             client.reset()
         await until(lambda: served.server.quota.count == 0)
         assert len(served.server.kept_files) == 0
+
+
+@on_both_loops
+async def test_unread_fetches_of_many_sealed_segments_hold_no_more_descriptors_than_the_pool(
+    tmp_path: Path, content: bytes
+) -> None:
+    """Else slow readers of old data use up what partitions need; what they are sent goes on all the same."""
+    pool: DescriptorPool[File] = DescriptorPool(2)
+    disk = OsFileSystem(pool)
+    for number in range(10):
+        (tmp_path / f"{number}.log").write_bytes(content[: 5 * MEBIBYTE])
+    sealed = [OnDemandFile(disk, str(tmp_path / f"{number}.log")) for number in range(10)]
+    slices = iter(sealed)
+
+    def answer(request: Request) -> None:
+        file = next(slices)
+        request.respond(with_size(FileSlice(file, 0, 5 * MEBIBYTE, file.held())))
+
+    async with serving(answer, NetworkConfig(socket_send_buffer_bytes=16_384)) as served:
+        clients = [await served.connect(receive_buffer_bytes=8_192) for _ in sealed]
+        before = len(os.listdir("/proc/self/fd"))
+        for client in clients:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await client.send(frame(b"fetch"))
+        await until(lambda: all(each.unsent_bytes for each in served.server.connections()))
+        assert len(os.listdir("/proc/self/fd")) <= before + pool.size_max
+        sealed[0].rename(str(tmp_path / "0.log.deleted"))
+        sealed[0].retire(has_path=True)
+        for client in (clients[0], clients[9]):
+            client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            received = await client.reader.readexactly(4 + 5 * MEBIBYTE)
+            assert digest(received[4:]) == digest(content[: 5 * MEBIBYTE])
+        for client in clients:
+            client.reset()
+        await until(lambda: served.server.quota.count == 0)
 
 
 class MemoryFile:

@@ -72,10 +72,10 @@ class BrokerPart:
         await self._logs.open(undo)
         await self._serve(undo)
 
-    def _socket_refusal(self, descriptor: int) -> str | None:
-        network = self._network
-        opening = sum(listener.opening_count for listener in network.listeners.values())
-        return self._descriptors.connection_refusal(descriptor, network.quota.count + opening)
+    def _socket_refusal(self, descriptor: int, is_protected: bool) -> str | None:
+        """Return why an accepted socket is one too many; brokers reach each other for longer than clients."""
+        listeners = () if is_protected else self._network.listeners.values()
+        return self._descriptors.connection_refusal(descriptor, sum(each.socket_count for each in listeners))
 
     async def _join_cluster(self, undo: AsyncExitStack) -> None:
         """Bind the listeners, whose ports the registration tells, register, and catch up."""
