@@ -14,6 +14,8 @@ TOPIC: Final = "warm-up"
 PARTITIONS: Final = 6
 CONNECTIONS: Final = 20
 SLICE_S: Final = 1.5
+SHORTEST_SLICE_S: Final = 0.1
+"""A load that runs for less sends nothing, and its rate has no meaning."""
 ACKS_ALL: Final = -1
 
 
@@ -23,9 +25,10 @@ def warm_up(brokers: Brokers, seconds: float) -> None:
     while True:
         for batch_bytes in (16 * KIBIBYTE, 64 * KIBIBYTE, MEBIBYTE):
             remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0:
+            slice_s = min(SLICE_S, remaining_s / 2)
+            if slice_s < SHORTEST_SLICE_S:
                 return
-            _slice(brokers, batch_bytes, min(SLICE_S, remaining_s / 2))
+            _slice(brokers, batch_bytes, slice_s)
 
 
 def _slice(brokers: Brokers, batch_bytes: int, seconds: float) -> None:
