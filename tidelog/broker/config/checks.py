@@ -1,4 +1,4 @@
-"""Settings that must fit together: the checks that look at more than one key.
+"""Checks that look at more than one key.
 
 Errors: ConfigError. Source: KafkaConfig.validateValues and its neighbours of Apache Kafka 4.3.
 """
@@ -7,41 +7,65 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.broker.config.listeners import SecurityProtocol
+from tidelog.broker.config.settings import BrokerSettings
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
 
-if TYPE_CHECKING:
-    from tidelog.broker.config.node_config import BrokerConfig
-
 STORAGE_MANAGER_CLASSES: Final = ("bundled", "io.aiven.kafka.tieredstorage.RemoteStorageManager")
-"""What means the storage manager of the box; so does giving nothing."""
+"""Class names that select the built-in storage manager, which is also the default."""
 METADATA_MANAGER_CLASSES: Final = (
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
     "bundled",
 )
-"""What means the metadata manager of the box."""
+"""Class names that select the built-in metadata manager."""
 
 _LISTENER_LIMIT: Final = re.compile(r"listener\.name\.[^.]+\.max\.connections")
 _INT_MAX: Final = 2**31 - 1
 _DEDUPE_BYTES_MIN: Final = 1024 * 1024
 
 
-def check_config(config: BrokerConfig) -> None:
-    """ConfigError for the first pair of settings that contradict each other."""
+def check_config(config: BrokerSettings) -> None:
+    """Raise ConfigError for the first setting that contradicts another one."""
     for check in _CHECKS:
         check(config)
 
 
-def _node(config: BrokerConfig) -> None:
+def check_listeners(config: BrokerSettings) -> None:
+    """Raise ConfigError for listeners that contradict each other or cannot be served."""
+    listed = ",".join(config.listeners)
+    if config.is_broker and not config.broker_listeners:
+        raise ConfigError("listeners", listed, "allowed is at least one that is not a controller's")
+    for listener in config.own_listeners:
+        if listener.security_protocol is not SecurityProtocol.PLAINTEXT:
+            allowed = "allowed is PLAINTEXT, the only security protocol that is served so far"
+            raise ConfigError("listeners", listener, f"{listener.security_protocol.name}: {allowed}")
+    names = [listener.name for listener in config.advertised("", {})]
+    for listener in config.advertised("localhost", {}):
+        if listener.host in ("0.0.0.0", "::"):
+            allowed = "clients cannot connect to this address, name one in advertised.listeners"
+            raise ConfigError("advertised.listeners", listener, allowed)
+        if listener.name not in {own.name for own in config.broker_listeners}:
+            allowed = f"allowed is a name that is among listeners, which are {listed}"
+            raise ConfigError("advertised.listeners", listener, allowed)
+    if config.is_broker and config.inter_broker_listener not in names:
+        allowed = f"allowed is one of the advertised listeners: {', '.join(names)}"
+        raise ConfigError("inter.broker.listener.name", config.inter_broker_listener, allowed)
+    if config.is_broker and config.remote_log_storage_system_enable and config.metadata_listener not in names:
+        allowed = f"allowed is one of the advertised listeners: {', '.join(names)}"
+        raise ConfigError("remote.log.metadata.manager.listener.name", config.metadata_listener, allowed)
+
+
+def _node(config: BrokerSettings) -> None:
     if config.node_id < 0:
         raise ConfigError("node.id", "", "must be set to a number of at least 0")
     if config.broker_id not in (-1, config.node_id):
         raise ConfigError("broker.id", config.broker_id, f"must be the node.id, which is {config.node_id}")
 
 
-def _directories(config: BrokerConfig) -> None:
+def _directories(config: BrokerSettings) -> None:
     key = "log.dirs" if config.log_dirs is not None else "log.dir"
     directories = config.log_directories
     if not directories or not all(directories):
@@ -54,7 +78,7 @@ def _directories(config: BrokerConfig) -> None:
         raise ConfigError("cordoned.log.dirs", ",".join(cordoned), allowed)
 
 
-def _retention(config: BrokerConfig) -> None:
+def _retention(config: BrokerSettings) -> None:
     keys = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     for key in keys:
         value = config.values[key]
@@ -64,19 +88,19 @@ def _retention(config: BrokerConfig) -> None:
             return
 
 
-def _topic_defaults(config: BrokerConfig) -> None:
+def _topic_defaults(config: BrokerSettings) -> None:
     try:
         log_config_from(config.topic_defaults())
     except ConfigError as error:
         raise ConfigError(_broker_key(config, error.key), error.value, error.allowed) from None
 
 
-def _broker_key(config: BrokerConfig, topic_key: str) -> str:
+def _broker_key(config: BrokerSettings, topic_key: str) -> str:
     synonym = config.effective_synonym(TOPIC_CONFIGS[topic_key])
     return synonym.key if synonym is not None else topic_key
 
 
-def _network(config: BrokerConfig) -> None:
+def _network(config: BrokerSettings) -> None:
     if config.inter_broker_listener_name is not None and "security.inter.broker.protocol" in config.explicit:
         allowed = "allowed is this or security.inter.broker.protocol, not both"
         raise ConfigError("inter.broker.listener.name", config.inter_broker_listener_name, allowed)
@@ -101,7 +125,7 @@ def _network(config: BrokerConfig) -> None:
     _listener_limits(config)
 
 
-def _listener_limits(config: BrokerConfig) -> None:
+def _listener_limits(config: BrokerSettings) -> None:
     for key, text in config.explicit.items():
         if _LISTENER_LIMIT.fullmatch(key):
             count = text.strip()
@@ -109,7 +133,7 @@ def _listener_limits(config: BrokerConfig) -> None:
                 raise ConfigError(key, text, f"allowed is a 32-bit number from 1 to {_INT_MAX}")
 
 
-def _connection_overrides(config: BrokerConfig) -> None:
+def _connection_overrides(config: BrokerSettings) -> None:
     key = "max.connections.per.ip.overrides"
     for item in config.max_connections_per_ip_overrides.split(","):
         address, _, count = item.strip().rpartition(":")
@@ -122,14 +146,14 @@ def _connection_overrides(config: BrokerConfig) -> None:
         raise ConfigError("max.connections.per.ip", 0, allowed)
 
 
-def _compaction(config: BrokerConfig) -> None:
+def _compaction(config: BrokerSettings) -> None:
     threads, size_bytes = config.log_cleaner_threads, config.log_cleaner_dedupe_buffer_size
     if threads > 0 and size_bytes // threads <= _DEDUPE_BYTES_MIN:
         allowed = f"allowed is more than {_DEDUPE_BYTES_MIN} for each of log.cleaner.threads, {threads}"
         raise ConfigError("log.cleaner.dedupe.buffer.size", size_bytes, allowed)
 
 
-def _replication(config: BrokerConfig) -> None:
+def _replication(config: BrokerSettings) -> None:
     if config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms:
         allowed = f"allowed is at least replica.fetch.wait.max.ms, {config.replica_fetch_wait_max_ms}"
         raise ConfigError("replica.socket.timeout.ms", config.replica_socket_timeout_ms, allowed)
@@ -144,7 +168,7 @@ def _replication(config: BrokerConfig) -> None:
         raise ConfigError("default.replication.factor", config.default_replication_factor, allowed)
 
 
-def _groups(config: BrokerConfig) -> None:
+def _groups(config: BrokerSettings) -> None:
     _ordered(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
     for kind in ("consumer", "share", "streams"):
         for setting in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):
@@ -157,7 +181,7 @@ def _groups(config: BrokerConfig) -> None:
         raise ConfigError("offsets.topic.compression.codec", config.offsets_topic_compression_codec, allowed)
 
 
-def _remote(config: BrokerConfig) -> None:
+def _remote(config: BrokerSettings) -> None:
     if not config.remote_log_storage_system_enable:
         return
     for key, allowed in (
@@ -169,14 +193,14 @@ def _remote(config: BrokerConfig) -> None:
             raise ConfigError(key, name, f"allowed is one of: {', '.join(allowed)}")
 
 
-def _ordered(config: BrokerConfig, lower: str, upper: str) -> None:
+def _ordered(config: BrokerSettings, lower: str, upper: str) -> None:
     below, above = config.values[lower], config.values[upper]
     assert isinstance(below, int) and isinstance(above, int)
     if below > above:
         raise ConfigError(lower, below, f"allowed is at most {upper}, {above}")
 
 
-_CHECKS: Final[tuple[Callable[[BrokerConfig], None], ...]] = (
+_CHECKS: Final[tuple[Callable[[BrokerSettings], None], ...]] = (
     _node,
     _directories,
     _retention,

@@ -23,7 +23,8 @@ from tidelog.broker.config.dynamic_keys import (
     is_of_one_broker,
     listener_and_base,
 )
-from tidelog.broker.config.node_config import BROKER_CONFIGS, BrokerConfig
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.settings import BROKER_CONFIGS
 from tidelog.cluster.controller.config_rules import check_local_retention
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -22,7 +22,8 @@ from tidelog.broker.config.dynamic_keys import (
     is_of_one_broker,
     listener_and_base,
 )
-from tidelog.broker.config.node_config import BROKER_CONFIGS, BrokerConfig
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.settings import BROKER_CONFIGS
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.effective_configs import BrokerLayers
 from tidelog.cluster.image import MetadataImage, ResourceType

@@ -14,18 +14,13 @@ Source: KafkaConfig.validateValues and QuorumConfig of Apache Kafka 4.3; KIP-853
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.broker.config.settings import BrokerSettings
 from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 from tidelog.protocol.ids import BrokerId
-
-if TYPE_CHECKING:
-    from tidelog.broker.config.node_config import BrokerConfig
-
-BROKER: Final = "broker"
-CONTROLLER: Final = "controller"
 
 _VOTERS: Final = "controller.quorum.voters"
 _SERVERS: Final = "controller.quorum.bootstrap.servers"
@@ -42,7 +37,7 @@ class VoterAddress(NamedTuple):
 
 
 def parse_voters(key: str, items: Iterable[str]) -> tuple[VoterAddress, ...]:
-    """`id@host:port` entries; every id once."""
+    """Parse `id@host:port` entries; every id must be unique."""
     voters: dict[BrokerId, VoterAddress] = {}
     for item in items:
         number, at, address = item.strip().partition("@")
@@ -50,13 +45,13 @@ def parse_voters(key: str, items: Iterable[str]) -> tuple[VoterAddress, ...]:
             raise ConfigError(key, item, "allowed is id@host:port, where the id is a number of at least 0")
         voter = VoterAddress(int(number), *_address(key, item, address))
         if voter.id in voters:
-            raise ConfigError(key, item, f"voter {voter.id} is there already")
+            raise ConfigError(key, item, f"voter {voter.id} is listed twice")
         voters[voter.id] = voter
     return tuple(voters.values())
 
 
 def parse_servers(key: str, items: Iterable[str]) -> tuple[tuple[str, int], ...]:
-    """`host:port` entries; an IPv6 host stands in brackets."""
+    """Parse `host:port` entries; an IPv6 host is written in brackets."""
     return tuple(_address(key, item, item.strip()) for item in items)
 
 
@@ -71,8 +66,8 @@ def _address(key: str, item: str, text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def check_roles(config: BrokerConfig) -> None:
-    """ConfigError for roles, voters and listeners that do not go together."""
+def check_roles(config: BrokerSettings) -> None:
+    """Raise ConfigError for roles, voters and listeners that contradict each other."""
     roles = ",".join(config.process_roles)
     if not config.process_roles or len(set(config.process_roles)) != len(config.process_roles):
         raise ConfigError("process.roles", roles, "allowed is broker, controller, or both")
@@ -91,7 +86,7 @@ def check_roles(config: BrokerConfig) -> None:
         _check_broker(config, voters)
 
 
-def _check_controller(config: BrokerConfig, voters: tuple[VoterAddress, ...]) -> None:
+def _check_controller(config: BrokerSettings, voters: tuple[VoterAddress, ...]) -> None:
     listed, names = ",".join(config.listeners), ",".join(config.controller_listener_names)
     if voters and config.node_id not in {voter.id for voter in voters}:
         allowed = f"must name this node too, {config.node_id}@host:port, for its role is controller"
@@ -103,7 +98,7 @@ def _check_controller(config: BrokerConfig, voters: tuple[VoterAddress, ...]) ->
         raise ConfigError("listeners", listed, allowed)
 
 
-def _check_broker(config: BrokerConfig, voters: tuple[VoterAddress, ...]) -> None:
+def _check_broker(config: BrokerSettings, voters: tuple[VoterAddress, ...]) -> None:
     if config.node_id in {voter.id for voter in voters}:
         allowed = f"is a voter of {_VOTERS}, so that process.roles must have controller"
         raise ConfigError("node.id", config.node_id, allowed)
@@ -113,10 +108,10 @@ def _check_broker(config: BrokerConfig, voters: tuple[VoterAddress, ...]) -> Non
         raise ConfigError("listeners", ",".join(config.listeners), allowed)
 
 
-def static_voters(config: BrokerConfig) -> VoterSet | None:
-    """The voters of `controller.quorum.voters`, or this node when it is a quorum of its own.
+def static_voters(config: BrokerSettings) -> VoterSet | None:
+    """Return the voters of `controller.quorum.voters`, or this node if it is its own quorum.
 
-    None when the voters are found in the log, by way of the bootstrap servers.
+    None if the voters are stored in the metadata log and found through the bootstrap servers.
     """
     if config.has_own_quorum:
         return VoterSet.of([Voter(key=ReplicaKey(config.node_id))])
@@ -130,13 +125,13 @@ def static_voters(config: BrokerConfig) -> VoterSet | None:
     )
 
 
-def bootstrap_servers(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
-    """Where a controller quorum with dynamic voters is first looked for."""
+def bootstrap_servers(config: BrokerSettings) -> tuple[tuple[str, int], ...]:
+    """Return the addresses at which a quorum with dynamic voters is first looked up."""
     return parse_servers(_SERVERS, config.controller_quorum_bootstrap_servers)
 
 
-def controller_listener_name(config: BrokerConfig) -> str:
-    """The listener on which nodes reach the controllers: the first of `controller.listener.names`."""
+def controller_listener_name(config: BrokerSettings) -> str:
+    """Return the listener of the controllers: the first of `controller.listener.names`."""
     return (
         config.controller_listener_names[0].upper()
         if config.controller_listener_names
@@ -144,8 +139,8 @@ def controller_listener_name(config: BrokerConfig) -> str:
     )
 
 
-def quorum_settings(config: BrokerConfig) -> QuorumSettings:
-    """The times and sizes of the quorum."""
+def quorum_settings(config: BrokerSettings) -> QuorumSettings:
+    """Return the timeouts and size limits of the quorum."""
     return QuorumSettings(
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,

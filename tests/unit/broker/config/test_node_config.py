@@ -19,7 +19,8 @@ from tidelog.broker.config.dynamic_keys import (
 )
 from tidelog.broker.config.keys.key import Key
 from tidelog.broker.config.keys.server import ServerKeys
-from tidelog.broker.config.node_config import BROKER_CONFIGS, BrokerConfig
+from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.settings import BROKER_CONFIGS
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
 
