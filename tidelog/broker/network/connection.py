@@ -33,20 +33,18 @@ import logging
 import socket
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from tidelog.broker.network.memory import Admission
 from tidelog.broker.network.owed_answers import OwedAnswers
 from tidelog.broker.network.reading import Reading
 from tidelog.broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
 from tidelog.broker.network.request import Answer, ClientInformation, Request
+from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_writer import ResponseWriter
 from tidelog.broker.network.socket_watcher import BROKEN
 from tidelog.broker.network.turns import CALLBACKS_NS
 from tidelog.protocol.registry import ApiKey
-
-if TYPE_CHECKING:
-    from tidelog.broker.network.listener import Listener
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +62,11 @@ _OPEN, _ENDED = Stage.OPEN, Stage.ENDED
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The protocol object of one accepted socket."""
+    """The protocol object of one accepted socket.
+
+    `on_connected` is called once the peer is known and returns whether the connection is admitted;
+    `on_closed` is called when an admitted connection has ended.
+    """
 
     __slots__ = (
         "_accepted",
@@ -72,13 +74,16 @@ class Connection(asyncio.BufferedProtocol):
         "_answered_ns",
         "_buffer",
         "_clock",
+        "_counters",
         "_draining",
         "_in_turn",
-        "_listener",
+        "_on_closed",
+        "_on_connected",
         "_on_request",
         "_owed",
         "_reading",
         "_request",
+        "_resources",
         "_responses",
         "_scheduled",
         "_stage",
@@ -97,21 +102,30 @@ class Connection(asyncio.BufferedProtocol):
     )
 
     def __init__(
-        self, listener: Listener, accepted: socket.socket, on_request: Callable[[Request], None]
+        self,
+        resources: NetworkResources,
+        listener: str,
+        accepted: socket.socket,
+        *,
+        on_request: Callable[[Request], None],
+        on_connected: Callable[[Connection], bool],
+        on_closed: Callable[[Connection], None],
     ) -> None:
-        server = listener.server
-        self._listener = listener
+        self._resources = resources
         self._accepted = accepted
-        self._reading = Reading(accepted, server.watcher, self._peer_closed)
+        self._reading = Reading(accepted, resources.watcher, self._peer_closed)
         self._on_request = on_request
-        self._turns = server.turns
-        self._clock = server.clock
-        memory = server.request_memory
-        self._admission = Admission(memory, server.clock.monotonic_ms, self._schedule)
+        self._on_connected = on_connected
+        self._on_closed = on_closed
+        self._turns = resources.turns
+        self._clock = resources.clock
+        self._counters = resources.counters
+        memory = resources.request_memory
+        self._admission = Admission(memory, resources.clock.monotonic_ms, self._schedule)
         self._buffer = ReceiveBuffer(
-            server.config.socket_request_max_bytes, server.spare_memory, memory.uncounted_bytes
+            resources.config.socket_request_max_bytes, resources.spare_memory, memory.uncounted_bytes
         )
-        self._responses = server.response_memory
+        self._responses = resources.response_memory
         self._request: Request | None = None
         self._owed = OwedAnswers()
         self._transport: asyncio.Transport | None = None
@@ -120,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self._in_turn = self._scheduled = self._waits_for_answers = False
         self._draining = False
         self._stage = _OPEN
-        self.listener = listener.name
+        self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.client = ClientInformation()
         self.address = self.peer = "?"
@@ -134,13 +148,13 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self.address, self.peer = _peer_of(self._transport)
-        if not self._listener.admit(self):
+        if not self._on_connected(self):
             self._stage = _ENDED
             self._transport.abort()
             return
-        server = self._listener.server
+        shared = self._resources
         self._writer = ResponseWriter(
-            self._transport, self._accepted, server.watcher, server.kept_files, self._resumed, self._broken
+            self._transport, self._accepted, shared.watcher, shared.kept_files, self._resumed, self._broken
         )
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -149,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         self._buffer.received(nbytes)
         self.has_received = True
-        self._listener.server.counters.bytes_in += nbytes
+        self._counters.bytes_in += nbytes
         if self._turns.spent_ns > CALLBACKS_NS:
             self._schedule()
         self._serve()
@@ -174,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._writer is None:
             return
         self._reading.unwatch()
-        self._listener.forget(self)
+        self._on_closed(self)
         self._writer.close()
         self._buffer.discard()
         self._admission.release()
@@ -293,7 +307,7 @@ class Connection(asyncio.BufferedProtocol):
         """Log why and close; what was answered before is still sent."""
         if self._stage is _ENDED:
             return
-        self._listener.server.log_limit.log(
+        self._resources.log_limit.log(
             logger,
             logging.WARNING,
             "closing connection from %s on listener %s: %s",
@@ -446,7 +460,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _release_memory(self) -> None:
         self._admission.release()
-        self._buffer.admitted_bytes = self._listener.server.request_memory.uncounted_bytes
+        self._buffer.admitted_bytes = self._resources.request_memory.uncounted_bytes
 
     def _flush(self, writer: ResponseWriter) -> None:
         writer.flush()
@@ -463,7 +477,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._stage is _ENDED:
             return
         if not isinstance(error, ConnectionError):
-            limit, extra = self._listener.server.log_limit, {"peer": self.peer}
+            limit, extra = self._resources.log_limit, {"peer": self.peer}
             limit.log(
                 logger, logging.ERROR, "answer to %s cannot be completed: %s", self.peer, error, extra=extra
             )

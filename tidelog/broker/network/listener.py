@@ -13,17 +13,31 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tidelog.broker.network.acceptor import Acceptor, accept_queue_size
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.connection_quota import ConnectionQuota
 from tidelog.broker.network.request import Request
-
-if TYPE_CHECKING:
-    from tidelog.broker.network.server import NetworkServer
+from tidelog.broker.network.resources import NetworkResources
 
 logger = logging.getLogger(__name__)
+
+
+class ListenerOwner(Protocol):
+    """The owner of all listeners of a broker; implemented by NetworkServer."""
+
+    quota: ConnectionQuota
+    socket_refusal: Callable[[int, bool], str | None] | None
+
+    def make_room(self) -> None:
+        """Close idle connections if there are more than max.connections."""
+        ...
+
+    def connection_gone(self, connection: Connection) -> None:
+        """Note that a connection that had a slot has ended."""
+        ...
 
 
 class Listener:
@@ -33,9 +47,16 @@ class Listener:
     """
 
     def __init__(
-        self, server: NetworkServer, config: ListenerConfig, on_request: Callable[[Request], None]
+        self,
+        owner: ListenerOwner,
+        resources: NetworkResources,
+        config: ListenerConfig,
+        on_request: Callable[[Request], None],
     ) -> None:
-        self.server = server
+        self._owner = owner
+        self._resources = resources
+        self._quota = owner.quota
+        self._loop = asyncio.get_running_loop()
         self.name = config.name
         self.connections: set[Connection] = set()
         self._config = config
@@ -44,10 +65,10 @@ class Listener:
         """Connections without a slot, the first to come first, each with its first request."""
         self._opening: set[asyncio.Task[object]] = set()
         """Tasks that make transports of accepted sockets."""
-        self._accept_queue_size = accept_queue_size(server.config.socket_listen_backlog_size)
-        bound = _bind(config, server.config)
+        self._accept_queue_size = accept_queue_size(resources.config.socket_listen_backlog_size)
+        bound = _bind(config, resources.config)
         self.port: int = bound.getsockname()[1]
-        self._acceptor = Acceptor(config.name, bound, server.loop, self._accepted)
+        self._acceptor = Acceptor(config.name, bound, self._loop, self._accepted)
 
     def start(self) -> None:
         """Accept connections; until then clients that connect are refused."""
@@ -55,20 +76,20 @@ class Listener:
         logger.info("listener %s accepts connections on %s:%d", self.name, self._config.host, self.port)
 
     def _accepted(self, accepted: socket.socket) -> None:
-        refusal, is_protected = self.server.socket_refusal, self.server.quota.is_protected(self.name)
+        refusal, is_protected = self._owner.socket_refusal, self._quota.is_protected(self.name)
         if refusal is not None and (reason := refusal(accepted.fileno(), is_protected)) is not None:
-            self.server.counters.connections_refused += 1
+            self._resources.counters.connections_refused += 1
             self._log(logging.WARNING, "listener %s refuses a connection: %s", self.name, reason)
             accepted.close()
             return
         try:
-            _set_options(accepted, self.server.config)
+            _set_options(accepted, self._resources.config)
         except OSError as error:
             logger.debug("listener %s: a connection failed when it was accepted: %s", self.name, error)
             accepted.close()
             return
-        opening = self.server.loop.create_task(
-            self.server.loop.connect_accepted_socket(
+        opening = self._loop.create_task(
+            self._loop.connect_accepted_socket(
                 lambda: self._connection(accepted), accepted, ssl=self._config.ssl_context
             )
         )
@@ -86,9 +107,19 @@ class Listener:
             self._log(logging.INFO, "listener %s: a connection could not be opened: %s", self.name, error)
 
     def _connection(self, accepted: socket.socket) -> Connection:
-        # Only where connections may have to wait it is asked at each request whether this one does.
-        on_request = self._kept_or_handled if self.server.quota.is_limited else self._on_request
-        return Connection(self, accepted, on_request)
+        def keep_or_handle(request: Request) -> None:
+            self._keep_or_handle(connection, request)
+
+        connection = Connection(
+            self._resources,
+            self.name,
+            accepted,
+            # Only with a limit of connections a request may belong to one that still waits for a slot.
+            on_request=keep_or_handle if self._quota.is_limited else self._on_request,
+            on_connected=self._admit,
+            on_closed=self._forget,
+        )
+        return connection
 
     def stop(self) -> None:
         """Accept no more; connections stay."""
@@ -96,13 +127,13 @@ class Listener:
         for opening in self._opening:
             opening.cancel()
 
-    def admit(self, connection: Connection) -> bool:
-        """Count a new connection in, let it wait for its turn, or refuse it."""
-        server = self.server
-        reason = server.quota.admit(connection.address)
+    def _admit(self, connection: Connection) -> bool:
+        """Give a new connection a slot, let it wait for one, or refuse it; return whether it may stay."""
+        quota = self._quota
+        reason = quota.admit(connection.address)
         if reason is None:
-            connection.idle_since_ms = server.clock.monotonic_ms()
-            if not self._waiting and server.quota.take_slot(self.name):
+            connection.idle_since_ms = self._resources.clock.monotonic_ms()
+            if not self._waiting and quota.take_slot(self.name):
                 self._count_in(connection)
                 return True
             if len(self._waiting) < self._accept_queue_size:
@@ -110,44 +141,45 @@ class Listener:
                     logging.WARNING,
                     "connection from %s waits: there are %d already (max.connections)",
                     connection.peer,
-                    server.quota.count,
+                    quota.count,
                 )
                 self._waiting[connection] = None
                 return True
-            server.quota.release(connection.address)
+            quota.release(connection.address)
             reason = f"{len(self._waiting)} others wait already (max.connections)"
-        server.counters.connections_refused += 1
+        self._resources.counters.connections_refused += 1
         self._log(logging.WARNING, "refusing connection from %s: %s", connection.peer, reason)
         return False
 
     def _log(self, level: int, message: str, *arguments: object) -> None:
-        self.server.log_limit.log(logger, level, message, *arguments)
+        self._resources.log_limit.log(logger, level, message, *arguments)
 
     def _count_in(self, connection: Connection) -> None:
-        self.server.counters.connections_accepted += 1
+        self._resources.counters.connections_accepted += 1
         self.connections.add(connection)
-        self.server.make_room()
+        self._owner.make_room()
 
-    def _kept_or_handled(self, request: Request) -> None:
-        if request.connection in self._waiting:
-            self._waiting[request.connection] = request
-            request.on_abandoned = self._forget_kept
-        else:
+    def _keep_or_handle(self, connection: Connection, request: Request) -> None:
+        if connection not in self._waiting:
             self._on_request(request)
+            return
 
-    def _forget_kept(self, request: Request) -> None:
-        if request.connection in self._waiting:
-            self._waiting[request.connection] = None
+        def forget_kept(_: Request) -> None:
+            if connection in self._waiting:
+                self._waiting[connection] = None
+
+        self._waiting[connection] = request
+        request.on_abandoned = forget_kept
 
     def admit_waiting(self) -> None:
         """Give slots that have become free to those that wait."""
-        while self._waiting and self.server.quota.take_slot(self.name):
+        while self._waiting and self._quota.take_slot(self.name):
             connection, request = next(iter(self._waiting.items()))
             del self._waiting[connection]
-            connection.idle_since_ms = self.server.clock.monotonic_ms()
+            connection.idle_since_ms = self._resources.clock.monotonic_ms()
             self._count_in(connection)
             if request is not None:
-                self.server.loop.call_soon(self._handle_kept, request)
+                self._loop.call_soon(self._handle_kept, request)
 
     def _handle_kept(self, request: Request) -> None:
         if request.is_open:
@@ -159,18 +191,18 @@ class Listener:
         for connection in list(self._waiting):
             connection.abort()
 
-    def forget(self, connection: Connection) -> None:
-        """An admitted connection is gone."""
-        server = self.server
-        server.quota.release(connection.address)
+    def _forget(self, connection: Connection) -> None:
+        """Release the slot of a connection that has ended."""
+        self._quota.release(connection.address)
         if connection in self._waiting:
             del self._waiting[connection]
             return
         self.connections.discard(connection)
-        server.quota.free_slot(self.name)
-        server.counters.connections_closed += 1
-        server.counters.bytes_out_before += connection.sent_bytes
-        server.connection_gone(connection)
+        self._quota.free_slot(self.name)
+        counters = self._resources.counters
+        counters.connections_closed += 1
+        counters.bytes_out_before += connection.sent_bytes
+        self._owner.connection_gone(connection)
 
 
 def _set_options(accepted: socket.socket, config: NetworkConfig) -> None:

@@ -1,19 +1,16 @@
-"""One request that a connection has received and nobody has answered yet."""
+"""One request that a connection has received and that has no response yet."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
+from tidelog.broker.network.request_metrics import ApiMetrics
 from tidelog.protocol.framing import RequestHeader
 from tidelog.storage.segment.file_slice import FileSlice
 
-if TYPE_CHECKING:
-    from tidelog.broker.network.connection import Connection
-    from tidelog.broker.network.request_metrics import ApiMetrics
-
-# What an answer is made of; the bytes of all parts together are whole frames, sizes included.
+# The parts of a response; the bytes of all parts together are whole frames, sizes included.
 AnswerPart: TypeAlias = bytes | bytearray | memoryview | FileSlice
 Answer: TypeAlias = bytes | Sequence[AnswerPart] | None
 
@@ -22,33 +19,63 @@ _NO_BODY = memoryview(b"")
 
 
 class Route(Protocol):
-    """Where the dispatcher has sent a request."""
+    """The handler of an API, as the dispatcher has chosen it for a request."""
 
     metrics: ApiMetrics
 
     def fail(self, request: Request, error: BaseException) -> None:
-        """Answer with what `error` means for this API."""
+        """Send the error response of this API for `error`."""
         ...
 
 
 @dataclass(slots=True)
 class ClientInformation:
-    """What the peer says it is (KIP-511); empty until it has sent ApiVersions 3 or later."""
+    """Name and version of the client's software (KIP-511); empty before ApiVersions 3 or later."""
 
     software_name: str = ""
     software_version: str = ""
 
 
+class RequestConnection(Protocol):
+    """The connection of a request, as far as its handlers use it; implemented by Connection."""
+
+    address: str
+    peer: str
+    listener: str
+    principal: str
+    client: ClientInformation
+
+    def owes(self, request: Request) -> bool:
+        """Return whether this request can still be answered."""
+        ...
+
+    def frame_released(self, request: Request, *, keeps_message: bool) -> None:
+        """Release the memory of the frame; see Request.release_frame."""
+        ...
+
+    def parked(self, request: Request) -> None:
+        """Park the request; see Request.park."""
+        ...
+
+    def answered(self, request: Request, answer: Answer) -> None:
+        """Send the response; see Request.respond."""
+        ...
+
+    def refused(self, request: Request, reason: str) -> None:
+        """Close the connection; see Request.close."""
+        ...
+
+
 class Request:
-    """A frame and what became of it.
+    """A frame and the state of its processing.
 
     `frame` is the whole frame without its size; the dispatcher fills in `header` and `body`. Both
     views are writable and stay valid until `respond`, `release_frame`, `park` or `close`, not a moment
     longer: the memory is then used for the next request. `received_ms` is wall time, `started_ns` monotonic.
 
-    `on_abandoned` is set by who only waits, for others or for time: it is called when the peer has closed its
-    side before the answer. `on_lost` is set by who works on the request for long: it is called when the whole
-    connection has ended. Nobody need set them.
+    Both callbacks are optional. `on_abandoned` is set while a request only waits for an event or a timeout:
+    it is called when the client closes its side before the response. `on_lost` is set while a handler works
+    on the request for long: it is called when the whole connection has ended.
 
     Exactly one of `respond`, `fail` and `close` must be called, at once or later, from the event loop.
     """
@@ -67,7 +94,9 @@ class Request:
         "throttle_time_ms",
     )
 
-    def __init__(self, connection: Connection, frame: memoryview, received_ms: int, started_ns: int) -> None:
+    def __init__(
+        self, connection: RequestConnection, frame: memoryview, received_ms: int, started_ns: int
+    ) -> None:
         self.connection = connection
         self.frame = frame
         self.received_ms = received_ms
@@ -81,57 +110,57 @@ class Request:
 
     @property
     def peer(self) -> str:
-        """The other side as host:port."""
+        """The address of the client, host:port."""
         return self.connection.peer
 
     @property
     def listener(self) -> str:
-        """The name of the listener the request came in by."""
+        """The name of the listener that received the request."""
         return self.connection.listener
 
     @property
     def principal(self) -> str:
-        """Who asks, e.g. User:ANONYMOUS."""
+        """The authenticated principal, for example User:ANONYMOUS."""
         return self.connection.principal
 
     @property
     def is_open(self) -> bool:
-        """Whether an answer is still owed and can still be given."""
+        """Whether the request has no response yet and can still get one."""
         return self.connection.owes(self)
 
     def release_frame(self, *, keeps_message: bool = False) -> None:
-        """Give the memory of the frame back: everything that is still needed has been read from it.
+        """Release the memory of the frame; everything that is still needed has been read from it.
 
-        `keeps_message`: a decoded message takes its place, and counts as memory of the request until the
-        response. Otherwise nothing does, as when the request is parked.
+        `keeps_message`: a decoded message replaces it, and counts as memory of the request until the
+        response. Otherwise nothing counts, as when the request is parked.
         """
         self.frame = self.body = _NO_BODY
         self.connection.frame_released(self, keeps_message=keeps_message)
 
     def park(self) -> None:
-        """The answer has to wait for others, and the frame is needed no more.
+        """Let the request wait for an event, and release its frame.
 
-        A Produce behind a parked Produce is handled meanwhile; the answers keep their order.
+        A Produce after a parked Produce is handled meanwhile; the responses keep their order.
         """
         self.frame = self.body = _NO_BODY
         self.connection.parked(self)
 
     def respond(self, answer: Answer) -> None:
-        """Answer with whole frames, or with None for a request that gets no answer (acks=0).
+        """Send the response, as whole frames; None for a request without a response (acks=0).
 
-        The parts are sent in their order and must not change afterwards. Without effect when the
-        peer has gone meanwhile.
+        The parts are sent in their order and must not change afterwards. Has no effect if the
+        client has disconnected.
         """
         self.connection.answered(self, answer)
 
     def fail(self, error: BaseException) -> None:
-        """Answer with an error response: the code of a KafkaError, else UNKNOWN_SERVER_ERROR, logged.
+        """Send an error response: the code of a KafkaError, else UNKNOWN_SERVER_ERROR, which is logged.
 
-        For handlers that find out later, when they can no longer raise to the dispatcher.
+        For handlers that fail later, when they can no longer raise to the dispatcher.
         """
         assert self.route is not None, "a request fails after it was dispatched"
         self.route.fail(self, error)
 
     def close(self, reason: str) -> None:
-        """Refuse to answer and end the connection; `reason` is logged with the peer's address."""
+        """Close the connection without a response; `reason` is logged with the client's address."""
         self.connection.refused(self, reason)

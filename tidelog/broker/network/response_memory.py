@@ -8,19 +8,27 @@ connection with the largest is closed; a peer that reads hardly ever has much wa
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import Protocol
 
 from tidelog.base.log_limit import LogLimit
 from tidelog.base.size_classes import SizeClasses
 
-if TYPE_CHECKING:
-    from tidelog.broker.network.connection import Connection
-
 logger = logging.getLogger(__name__)
 
 
+class BlockedConnection(Hashable, Protocol):
+    """A connection whose peer does not read; implemented by Connection."""
+
+    peer: str
+
+    def abort(self) -> None:
+        """Close the connection and drop its unsent bytes."""
+        ...
+
+
 class ResponseMemory:
-    """Counts what waits on connections that are blocked."""
+    """Counts the unsent bytes in memory of blocked connections."""
 
     __slots__ = ("_connections", "_log_limit", "closed", "limit_bytes")
 
@@ -29,15 +37,15 @@ class ResponseMemory:
         self.limit_bytes = limit_bytes
         self.closed = 0
         """Connections that had to be closed."""
-        self._connections: SizeClasses[Connection] = SizeClasses()
+        self._connections: SizeClasses[BlockedConnection] = SizeClasses()
 
     @property
     def used_bytes(self) -> int:
-        """What waits to be sent, as of when each connection was blocked."""
+        """The unsent bytes, as of when each connection was blocked."""
         return self._connections.total_bytes
 
-    def blocked(self, connection: Connection, unsent_bytes: int) -> None:
-        """Count what waits on a connection, in place of what was counted before."""
+    def blocked(self, connection: BlockedConnection, unsent_bytes: int) -> None:
+        """Count the unsent bytes of a connection; this replaces its previous count."""
         self.resumed(connection)
         self._connections.add(connection, unsent_bytes)
         while self.used_bytes > self.limit_bytes:
@@ -56,7 +64,7 @@ class ResponseMemory:
             )
             largest.abort()
 
-    def resumed(self, connection: Connection) -> None:
-        """Count nothing of a connection any more: it is not blocked, or it has ended."""
+    def resumed(self, connection: BlockedConnection) -> None:
+        """Stop counting a connection that is no longer blocked, or has ended."""
         if connection in self._connections:
             self._connections.remove(connection)

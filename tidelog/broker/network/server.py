@@ -16,6 +16,7 @@ from tidelog.broker.network.kept_files import KeptFiles
 from tidelog.broker.network.listener import Listener
 from tidelog.broker.network.memory import RequestMemory, SpareMemory
 from tidelog.broker.network.request import Request
+from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_memory import ResponseMemory
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.broker.network.turns import Turns
@@ -54,6 +55,18 @@ class NetworkServer:
         self.log_limit = LogLimit(self.clock.monotonic_ms)
         """For lines that clients can cause."""
         self.response_memory = ResponseMemory(config.max_unsent_response_bytes, self.log_limit)
+        self._resources = NetworkResources(
+            config=config,
+            clock=self.clock,
+            turns=self.turns,
+            counters=self.counters,
+            watcher=self.watcher,
+            kept_files=self.kept_files,
+            spare_memory=self.spare_memory,
+            request_memory=self.request_memory,
+            response_memory=self.response_memory,
+            log_limit=self.log_limit,
+        )
         self.listeners: dict[str, Listener] = {}
         self.socket_refusal: Callable[[int, bool], str | None] | None = None
         """Why there is no room for an accepted socket with this descriptor; True: it may be a broker's."""
@@ -69,7 +82,7 @@ class NetworkServer:
         Errors: OSError naming listener and address.
         """
         assert listener.name not in self.listeners, f"listener {listener.name} exists"
-        bound = self.listeners[listener.name] = Listener(self, listener, on_request)
+        bound = self.listeners[listener.name] = Listener(self, self._resources, listener, on_request)
         self.quota.listener_limits[listener.name] = listener.max_connections
         return bound
 
