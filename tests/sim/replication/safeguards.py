@@ -6,12 +6,12 @@ transcript runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
-from unittest.mock import patch
+from typing import Any, Final, TypeAlias
 
+from tests.sim.ablation import Ablation, replaced
 from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.replication import follower_fetcher
 from tidelog.cluster.replication.follower_aux import AuxBuilder, RestartAt
@@ -53,22 +53,9 @@ SafeguardSet: TypeAlias = frozenset[Safeguard]
 NONE_DISABLED: Final[SafeguardSet] = frozenset()
 
 
-class Ablation(NamedTuple):
-    """What replaces an attribute of `owner`."""
-
-    owner: Any
-    name: str
-    replacement: Any
-
-
-@contextmanager
-def without(disabled: Iterable[Safeguard]) -> Iterator[None]:
+def without(disabled: Iterable[Safeguard]) -> AbstractContextManager[None]:
     """Leave out the rules in `disabled` for the length of the block."""
-    with ExitStack() as stack:
-        for safeguard in disabled:
-            for ablation in _ABLATIONS[safeguard]:
-                stack.enter_context(patch.object(ablation.owner, ablation.name, ablation.replacement))
-        yield
+    return replaced(ablation for safeguard in disabled for ablation in _ABLATIONS[safeguard])
 
 
 def _always(value: object) -> Callable[..., object]:

@@ -20,7 +20,6 @@ from tests.sim.transactions.world import (
     World,
 )
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
-from tidelog.broker.coordinators.transactions.safeguards import NONE_DISABLED, SafeguardSet
 from tidelog.broker.coordinators.transactions.states import AT_REST
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
@@ -157,10 +156,10 @@ class Producer:
 class Run:
     """One seed."""
 
-    def __init__(self, seed: int, version: int, disabled: SafeguardSet) -> None:
+    def __init__(self, seed: int, version: int) -> None:
         self.world = World(seed)
         self.version = version
-        self.coordinator = Coordinator(self.world, version, TIMEOUT_MS, disabled)
+        self.coordinator = Coordinator(self.world, version, TIMEOUT_MS)
         self.partitions = [Partition(self.world, name, self.coordinator) for name in PARTITIONS]
         self.coordinator.partitions.update(zip(PARTITIONS, self.partitions, strict=True))
         self.transactions: list[Transaction] = []
@@ -199,11 +198,9 @@ class Run:
                 raise Violation(f"{entry.committed} has not come to rest")
 
 
-def run_seed(
-    seed: int, *, version: int = TRANSACTION_VERSION_2, disabled: SafeguardSet = NONE_DISABLED
-) -> Outcome:
+def run_seed(seed: int, *, version: int = TRANSACTION_VERSION_2) -> Outcome:
     """One run; Violation names the seed."""
-    run = Run(seed, version, disabled)
+    run = Run(seed, version)
     try:
         run.world.run_until(CHAOS_MS)
         run.world.is_calm = True

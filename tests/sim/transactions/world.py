@@ -24,7 +24,6 @@ from tidelog.broker.coordinators.transactions.coordinator import TransactionCoor
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
-from tidelog.broker.coordinators.transactions.safeguards import SafeguardSet
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.log.validation import AppendOrigin
@@ -179,14 +178,13 @@ class Partition:
 class Coordinator:
     """The real core on a log that is committed after a while, or forgotten in a crash."""
 
-    def __init__(self, world: World, version: int, timeout_ms: int, disabled: SafeguardSet) -> None:
+    def __init__(self, world: World, version: int, timeout_ms: int) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.core: TransactionCoordinator | None = None
         self.crashes = 0
         self._world = world
         self._version = version
         self._config = TransactionConfig(transaction_max_timeout_ms=timeout_ms)
-        self._disabled = disabled
         self._log: list[TransactionRecord] = []
         self._committed = 0
         self._epoch = 0
@@ -196,7 +194,7 @@ class Coordinator:
     def start(self) -> None:
         self._epoch += 1
         core = self.core = TransactionCoordinator(
-            0, self._epoch, self._config, lambda: self._version, self._send_markers, self._disabled
+            0, self._epoch, self._config, lambda: self._version, self._send_markers
         )
         for offset, record in enumerate(self._log):
             core.replay(record, offset)

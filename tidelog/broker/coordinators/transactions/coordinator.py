@@ -32,7 +32,6 @@ from tidelog.broker.coordinators.transactions.init_producer import InitProducerC
 from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
 from tidelog.broker.coordinators.transactions.registry import TransactionEntry, TransactionRegistry
-from tidelog.broker.coordinators.transactions.safeguards import NONE_DISABLED, Safeguard, SafeguardSet
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.broker.coordinators.transactions.upkeep import Upkeep
 from tidelog.protocol.errors import ErrorCode
@@ -54,13 +53,11 @@ class TransactionCoordinator:
         config: TransactionConfig,
         transaction_version: Callable[[], int],
         on_prepared: Callable[[Marking], None],
-        disabled: SafeguardSet = NONE_DISABLED,
     ) -> None:
         self.partition = partition
         self.coordinator_epoch = coordinator_epoch
         self.registry = TransactionRegistry()
         self._on_prepared = on_prepared
-        self._disabled = disabled
         self._is_loaded = False
         self._markings: dict[str, Marking] = {}
         self._marked: dict[str, None] = {}
@@ -74,7 +71,7 @@ class TransactionCoordinator:
         self.init_producer = InitProducerCommand(self.registry, config, transaction_version).init_producer
         self.add_partitions = adding.add_partitions
         self.verify_partitions = adding.verify_partitions
-        self.end_transaction = EndTransactionCommand(self.registry, disabled).end_transaction
+        self.end_transaction = EndTransactionCommand(self.registry).end_transaction
         self.is_settled_by_commit = self.registry.is_settled_by_commit
         self.expire = self._upkeep.expire
         self.describe = administration.describe
@@ -85,27 +82,27 @@ class TransactionCoordinator:
     def replay(self, record: TransactionRecord, record_offset: Offset) -> None:
         """Apply one record of the log."""
         self.registry.replay(record.transactional_id, record.metadata, record_offset)
-        if Safeguard.MARKERS_WAIT_FOR_THE_COMMIT in self._disabled and self._is_loaded:
-            self.advance(record_offset + 1)
 
     def advance(self, high_watermark: Offset) -> None:
-        """Records below `high_watermark` are committed; what is prepared by that gets its markers."""
+        """Note that records below `high_watermark` are committed; start markers of prepared transactions."""
         prepared = self.registry.advance(high_watermark)
         if self._is_loaded:
             for entry in prepared:
                 self._mark(entry)
 
     def finish_loading(self, now: Moment) -> list[Writes[TransactionRecord]]:
-        """All records are replayed and committed: go on with what the former coordinator had prepared."""
+        """Note that all records are replayed; resume the previous coordinator's transactions."""
         self._is_loaded = True
-        if Safeguard.A_NEW_COORDINATOR_ENDS_WHAT_IS_PREPARED in self._disabled:
-            return []
-        for entry in self.registry:
-            if entry.committed is not None and entry.committed.state.is_prepared:
-                self._mark(entry)
+        self._mark_prepared()
         return [*self._complete_marked(now), *self.abort_timed_out(now)]
 
     # Markers
+
+    def _mark_prepared(self) -> None:
+        """Start the markers of every transaction that the previous coordinator had prepared."""
+        for entry in self.registry:
+            if entry.committed is not None and entry.committed.state.is_prepared:
+                self._mark(entry)
 
     def _mark(self, entry: TransactionEntry) -> None:
         metadata = entry.committed

@@ -1,6 +1,6 @@
-"""EndTxn: the producer commits or aborts. The end of a transaction whose time is over is here, too.
+"""EndTxn: the producer commits or aborts; also the abort of a transaction that has timed out.
 
-Up to transaction.version 1 a producer keeps its epoch, and an end that is asked for twice is answered twice:
+Up to transaction.version 1 a producer keeps its epoch, and a repeated request gets the same response:
 
 | state | commit | abort |
 |-------|--------|-------|
@@ -9,18 +9,18 @@ Up to transaction.version 1 a producer keeps its epoch, and an end that is asked
 | CompleteAbort | INVALID_TXN_STATE | done |
 | Empty | INVALID_TXN_STATE | INVALID_TXN_STATE |
 
-From version 2 on every end gives the producer its next epoch. A request with the epoch before is the same
-one again, whatever has been decided since; it never ends the transaction that follows (KAFKA-17754):
+From version 2 on every end gives the producer its next epoch. A request with the previous epoch is a
+retry, whatever has been decided since; it never ends the next transaction (KAFKA-17754):
 
-| state | commit, present epoch | commit, epoch before | abort, present epoch | abort, epoch before |
+| state | commit, current epoch | commit, previous epoch | abort, current epoch | abort, previous epoch |
 |-------|---|---|---|---|
 | Ongoing | PrepareCommit | PRODUCER_FENCED | PrepareAbort | PRODUCER_FENCED |
 | CompleteCommit | INVALID_TXN_STATE | done | PrepareAbort | INVALID_TXN_STATE |
 | CompleteAbort | INVALID_TXN_STATE | INVALID_TXN_STATE | PrepareAbort | done |
 | Empty | INVALID_TXN_STATE | PRODUCER_FENCED | PrepareAbort | PRODUCER_FENCED |
 
-While a transaction is prepared both answer CONCURRENT_TRANSACTIONS. A producer whose epochs are used up gets
-a new id with the end; its last epoch of the former id is then the epoch before.
+While a transaction is prepared, both return CONCURRENT_TRANSACTIONS. A producer whose epochs are exhausted
+gets a new id with the end; the last epoch of the previous id is then the previous epoch.
 
 Source: KIP-890; TransactionCoordinator of Apache Kafka 4.3.
 """
@@ -39,7 +39,6 @@ from tidelog.broker.coordinators.transactions.metadata import (
 )
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
 from tidelog.broker.coordinators.transactions.registry import TransactionRegistry
-from tidelog.broker.coordinators.transactions.safeguards import NONE_DISABLED, Safeguard, SafeguardSet
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_PRODUCER_ID, ProducerId
@@ -48,11 +47,10 @@ NO_PRODUCER: Final = ProducerIdAndEpoch()
 
 
 class EndTransactionCommand:
-    """See the module."""
+    """Handles EndTxn requests of one coordinator; the tables above are its rules."""
 
-    def __init__(self, registry: TransactionRegistry, disabled: SafeguardSet = NONE_DISABLED) -> None:
+    def __init__(self, registry: TransactionRegistry) -> None:
         self._registry = registry
-        self._disabled = disabled
 
     def end_transaction(
         self,
@@ -63,7 +61,7 @@ class EndTransactionCommand:
         new_producer_id: ProducerId | None,
         now: Moment,
     ) -> Outcome[ProducerIdAndEpoch]:
-        """The id and epoch to go on with, once that is committed; none up to transaction.version 1.
+        """Return the id and epoch for the next transaction; none up to transaction.version 1.
 
         Errors: ProducerIdNeeded unless there is a `new_producer_id`; KafkaError as above, and
         INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED.
@@ -115,7 +113,7 @@ class EndTransactionCommand:
         return Outcome(reply, Writes((TransactionRecord(metadata.transactional_id, ended),)))
 
     def _is_retry(self, metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
-        """Whether the producer has not heard of the epoch, or the id, that the last end gave it."""
+        """Return whether the producer has not received the epoch, or id, that the last end gave it."""
         if metadata.producer_id == producer.producer_id:
             return metadata.producer_epoch == producer.epoch + 1
         return (
@@ -127,15 +125,16 @@ class EndTransactionCommand:
     def _check_producer(
         self, metadata: TransactionMetadata, producer: ProducerIdAndEpoch, is_retry: bool
     ) -> None:
-        completes = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
-        if is_retry and (
-            metadata.state in completes or Safeguard.AN_END_NEEDS_THE_PRESENT_EPOCH in self._disabled
-        ):
+        if is_retry and self._allows_previous_epoch(metadata):
             return
         if metadata.producer_id != producer.producer_id:
             raise _unknown_producer(metadata.transactional_id, producer)
         if metadata.producer_epoch != producer.epoch:
             raise _fenced(metadata, producer)
+
+    def _allows_previous_epoch(self, metadata: TransactionMetadata) -> bool:
+        """Return whether a retry of EndTxn may be answered: no other transaction has begun since."""
+        return metadata.state in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 def _prepared(is_commit: bool) -> TransactionState:
@@ -143,7 +142,7 @@ def _prepared(is_commit: bool) -> TransactionState:
 
 
 def _check_same_end(metadata: TransactionMetadata, is_commit: bool) -> None:
-    """INVALID_TXN_STATE unless the transaction has ended that way."""
+    """Raise INVALID_TXN_STATE unless the transaction has ended that way."""
     state = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
     if metadata.state is not state:
         raise _invalid_state(metadata, is_commit)
