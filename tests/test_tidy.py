@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tidelog"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 LINKS = ("broker", "cluster", "protocol", "remote", "spark_connector", "storage")
-MODULE_LINES_MAX = 500
+MODULE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 60
 BANNED_MODULE_NAMES = {"utils", "util", "helpers", "common", "misc"}
 
@@ -52,7 +52,7 @@ def public_definitions(
 
 
 def is_protocol_or_override(owner: ast.ClassDef) -> bool:
-    """Methods of a class with bases fulfil somebody's documented interface."""
+    """Return whether the methods implement an interface that is documented elsewhere."""
     return bool(owner.bases)
 
 

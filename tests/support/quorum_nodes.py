@@ -22,7 +22,7 @@ from tidelog.broker.raft.formatting import InitialVoter, format_directories
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.quorum import Quorum
-from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
+from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 from tidelog.protocol.codec import decode
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import encode_request, read_response_header

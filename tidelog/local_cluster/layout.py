@@ -29,6 +29,19 @@ CLUSTER_FILE: Final = "cluster.json"
 CLIENT_LISTENER: Final = "PLAINTEXT"
 CONTROLLER_LISTENER: Final = "CONTROLLER"
 REPLICAS_AT_MOST: Final = 3
+QUICK_TIMEOUTS: Final[Mapping[str, str]] = {
+    "broker.heartbeat.interval.ms": "100",
+    "broker.session.timeout.ms": "1000",
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "controller.quorum.fetch.timeout.ms": "800",
+    "controller.quorum.request.timeout.ms": "800",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "100",
+    "replica.fetch.backoff.ms": "50",
+    "replica.socket.timeout.ms": "2000",
+}
+"""Short timeouts for clusters whose nodes fail on purpose: a failover takes about a second."""
 
 
 @dataclass(frozen=True, slots=True)

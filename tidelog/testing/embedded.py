@@ -19,14 +19,20 @@ import uvloop
 
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
-from tidelog.local_cluster.layout import CLIENT_LISTENER, CLUSTER_FILE, ClusterLayout, new_layout, read_layout
+from tidelog.local_cluster.layout import (
+    CLIENT_LISTENER,
+    CLUSTER_FILE,
+    QUICK_TIMEOUTS,
+    ClusterLayout,
+    new_layout,
+    read_layout,
+)
 from tidelog.local_cluster.tiering import (
     HURRIED_SETTINGS,
     TIER_FOLDER,
     metadata_topic_settings,
     tiered_settings,
 )
-from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
 
 ResultT = TypeVar("ResultT")
 

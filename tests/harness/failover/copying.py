@@ -17,7 +17,7 @@ from tests.harness.failover.watch import Watch
 from tests.harness.soak.copies import PARTITIONS, SOURCE, TARGET, Copies
 from tidelog.clients.admin.admin import Admin, NewTopic
 from tidelog.local_cluster.cluster import LocalCluster
-from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
+from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 from tidelog.protocol.errors import KafkaError
 
 _NODES = 3

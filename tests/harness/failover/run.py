@@ -25,7 +25,7 @@ from tests.harness.soak.history import History, read_history
 from tests.harness.soak.load import MixedLoad
 from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
-from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
+from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 
 TOPIC: Final = "failover"
 NODES: Final = 3

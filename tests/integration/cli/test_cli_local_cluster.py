@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.local_cluster.cluster import LocalCluster
-from tidelog.local_cluster.timeouts import QUICK_TIMEOUTS
+from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 
 TIMEOUT_S = 120
 

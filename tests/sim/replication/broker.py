@@ -28,7 +28,7 @@ from tidelog.cluster.replication.follower_state import (
 )
 from tidelog.cluster.replication.leader_isr import IsrProposal
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_view import FetchPartition
+from tidelog.protocol.fetch_request_view import FetchPartition
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import (
     EpochEndOffset,

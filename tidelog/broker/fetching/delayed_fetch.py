@@ -8,7 +8,7 @@ from tidelog.broker.fetching.fetch_read import FetchLimits, FetchRead, read_part
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
-from tidelog.protocol.fetch_view import FetchPartition
+from tidelog.protocol.fetch_request_view import FetchPartition
 
 
 class DelayedFetch(DelayedOperation):

@@ -27,7 +27,8 @@ from tidelog.broker.partitions.partition import FetchIsolation
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_view import FetchPartition, FetchPartitionResult
+from tidelog.protocol.fetch_request_view import FetchPartition
+from tidelog.protocol.fetch_response_view import FetchPartitionResult
 from tidelog.protocol.ids import NO_LEADER_EPOCH, Offset
 from tidelog.remote.reader.requests import RemoteRead, RemoteReadRequest
 from tidelog.remote.segment_metadata import TopicIdPartition

@@ -23,7 +23,8 @@ from tidelog.broker.fetching.remote_fetch import RemoteReader
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_view import FetchPartition, FetchPartitionResult, Records
+from tidelog.protocol.fetch_request_view import FetchPartition
+from tidelog.protocol.fetch_response_view import FetchPartitionResult, Records
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 
 logger = logging.getLogger(__name__)

@@ -28,7 +28,8 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_view import FetchPartition, FetchPartitionResult, FetchRequestView
+from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView
+from tidelog.protocol.fetch_response_view import FetchPartitionResult
 
 SESSIONLESS = 0
 FINAL_EPOCH = -1

@@ -13,7 +13,8 @@ from tidelog.broker.fetching.fetch_sessions import (
     FetchSessionCache,
 )
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_view import FetchPartition, FetchPartitionResult, FetchRequestView
+from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView
+from tidelog.protocol.fetch_response_view import FetchPartitionResult
 
 VERSION = 12
 IDLE_MS = 120_001

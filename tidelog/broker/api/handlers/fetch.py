@@ -30,16 +30,10 @@ from tidelog.broker.replication.replica_selector import ReplicaSelector
 from tidelog.cluster.image import BrokerImage
 from tidelog.cluster.replication.throttle import ReplicationQuota
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.fetch_view import (
-    FetchPartition,
-    FetchPartitionResult,
-    FetchRequestView,
-    FetchResult,
-    NodeEndpoint,
-    encode_fetch_response,
-    read_fetch_request,
-)
+from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView, read_fetch_request
+from tidelog.protocol.fetch_response_view import FetchPartitionResult, FetchResult, encode_fetch_response
 from tidelog.protocol.ids import BrokerId, Offset
+from tidelog.protocol.response_parts import NodeEndpoint
 
 READ_COMMITTED = 1
 FIRST_VERSION_WITH_RACK: Final = 11
