@@ -186,6 +186,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stage = _ENDED
         if self._writer is None:
+            self._drop_references()
             return
         self._reading.unwatch()
         self._on_closed(self)
@@ -201,6 +202,12 @@ class Connection(asyncio.BufferedProtocol):
             for callback in (request.on_abandoned, request.on_lost):
                 if callback is not None:
                     callback(request)
+        self._drop_references()
+
+    def _drop_references(self) -> None:
+        """Break reference cycles, so that a closed connection does not wait for the garbage collector."""
+        self._transport = self._writer = None
+        del self._reading, self._admission, self._on_connected, self._on_closed
 
     # ---- called by requests
 
@@ -212,12 +219,12 @@ class Connection(asyncio.BufferedProtocol):
         elif not owed.has(request):
             assert self._stage is not _OPEN, f"a request of {self.peer} was answered twice"
             return
-        assert self._writer is not None
         now_ns = self._answered_ns = self._clock.monotonic_ns()
         if request.route is not None:
             request.route.metrics.answered(now_ns - request.started_ns)
         if self._stage is _ENDED:
             return
+        assert self._writer is not None
         try:
             if owed.count:
                 for one in owed.answered(request, answer):

@@ -1,0 +1,31 @@
+"""A closed connection leaves nothing behind that only the garbage collector could find."""
+
+from __future__ import annotations
+
+import gc
+
+from tests.support.loops import on_both_loops, until
+from tests.support.network import echo, serving
+from tidelog.broker.network.connection import Connection
+
+
+def connections_in_memory() -> int:
+    return sum(isinstance(each, Connection) for each in gc.get_objects())
+
+
+@on_both_loops
+async def test_closed_connections_are_freed_without_the_garbage_collector() -> None:
+    gc.collect()
+    before = connections_in_memory()
+    gc.disable()
+    try:
+        async with serving(echo) as served:
+            for _ in range(5):
+                client = await served.connect()
+                assert await client.ask(b"one") == b"one"
+                client.writer.close()
+                await client.writer.wait_closed()
+                await until(lambda: not list(served.server.connections()))
+            await until(lambda: connections_in_memory() == before)
+    finally:
+        gc.enable()
