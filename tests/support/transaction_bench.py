@@ -15,7 +15,6 @@ from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAnd
 from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
-from tidelog.broker.coordinators.transactions.safeguards import NONE_DISABLED, SafeguardSet
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import ProducerId, TopicPartition
@@ -38,7 +37,6 @@ class TransactionBench:
         config: TransactionConfig | None = None,
         *,
         transaction_version: int = 2,
-        disabled: SafeguardSet = NONE_DISABLED,
     ) -> None:
         self.config = config or TransactionConfig()
         self.transaction_version = transaction_version
@@ -48,13 +46,12 @@ class TransactionBench:
         self.holds_commits = False
         self.append_error: ErrorCode | None = None
         self.next_producer_id = 100
-        self._disabled = disabled
         self._held: list[Writes[TransactionRecord]] = []
         self.core = self._new_core(1)
 
     def _new_core(self, epoch: int) -> TransactionCoordinator:
         return TransactionCoordinator(
-            0, epoch, self.config, lambda: self.transaction_version, self.markings.append, self._disabled
+            0, epoch, self.config, lambda: self.transaction_version, self.markings.append
         )
 
     # Time and the log

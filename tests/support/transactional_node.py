@@ -17,7 +17,7 @@ from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
-from tidelog.broker.api.handlers.write_txn_markers import WriteTxnMarkersHandler
+from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
 from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.consumer_offsets import TransactionalOffsetsLog
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
@@ -124,11 +124,11 @@ class TransactionalNode:
         self._markers = WriteTxnMarkersHandler(
             manager,
             self.group_transactions,
-            self.produces,
-            self.fetches,
+            MarkerPurgatories(self.produces, self.fetches),
             flusher,
             self.clock,
             REQUEST_TIMEOUT_MS,
+            Slices(self.clock),
         )
         self._offset_commits = TxnOffsetCommitHandler(
             self.group_transactions, lambda: self.replicas.image, Slices(self.clock)

@@ -49,7 +49,7 @@ from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderE
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
-from tidelog.broker.api.handlers.write_txn_markers import WriteTxnMarkersHandler
+from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
 from tidelog.broker.api.services import Services
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
@@ -163,11 +163,11 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
     markers = WriteTxnMarkersHandler(
         services.replicas,
         groups,
-        services.produce_purgatory,
-        services.fetch_purgatory,
+        MarkerPurgatories(services.produce_purgatory, services.fetch_purgatory),
         services.flusher,
         services.clock,
         services.config.request_timeout_ms,
+        services.slices,
     )
     dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, parks=True)
     committing = TxnOffsetCommitHandler(groups, services.image, services.slices)
@@ -182,7 +182,7 @@ def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
     transactions, groups = services.transactions, services.groups
     init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions)
     dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, parks=True)
-    adding = AddPartitionsToTxnHandler(transactions, services.image)
+    adding = AddPartitionsToTxnHandler(transactions, services.image, services.slices)
     dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle, parks=True)
     adding_offsets = AddOffsetsToTxnHandler(
         transactions, groups.partition_for, services.image, services.topic_creation

@@ -10,11 +10,12 @@ OPERATION_NOT_ATTEMPTED. Internal topics take part by the brokers' own requests 
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 
+from tidelog.broker.api.bounded_gather import bounded_gather
 from tidelog.broker.api.handlers.fencing import fencing_error
+from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.metadata import TRANSACTION_VERSION_2
 from tidelog.broker.coordinators.transactions.service import TransactionService
@@ -31,6 +32,7 @@ from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from tidelog.protocol.steps import Steps
 
 PRODUCER_FENCED_FROM_VERSION = 2
 BATCHED_FROM_VERSION = 4
@@ -39,16 +41,19 @@ _Errors = Mapping[TopicPartition, ErrorCode]
 
 
 class AddPartitionsToTxnHandler:
-    """Asks the coordinator of each transaction."""
+    """Passes each transaction to its coordinator."""
 
-    def __init__(self, transactions: TransactionService, image: Callable[[], MetadataImage]) -> None:
+    def __init__(
+        self, transactions: TransactionService, image: Callable[[], MetadataImage], slices: Slices
+    ) -> None:
         self._transactions = transactions
         self._image = image
+        self._slices = slices
 
     async def handle(
         self, context: RequestContext, request: AddPartitionsToTxnRequest
     ) -> AddPartitionsToTxnResponse:
-        """Errors are in the reply, at each partition."""
+        """Return the error of each partition."""
         version = context.header.api_version
         if version < BATCHED_FROM_VERSION:
             transaction = AddPartitionsToTxnTransaction(
@@ -58,22 +63,22 @@ class AddPartitionsToTxnHandler:
                 topics=request.v3_and_below_topics,
             )
             errors = await self._errors(transaction, version)
-            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(errors))
-        found = await asyncio.gather(*(self._errors(each, version) for each in request.transactions))
-        return AddPartitionsToTxnResponse(
-            results_by_transaction=tuple(
-                AddPartitionsToTxnResult(
-                    transactional_id=transaction.transactional_id, topic_results=_results(errors)
-                )
-                for transaction, errors in zip(request.transactions, found, strict=True)
-            )
+            results = await self._slices.complete(_results(errors))
+            return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+        found = await bounded_gather(self._result(each, version) for each in request.transactions)
+        return AddPartitionsToTxnResponse(results_by_transaction=tuple(found))
+
+    async def _result(
+        self, transaction: AddPartitionsToTxnTransaction, version: int
+    ) -> AddPartitionsToTxnResult:
+        errors = await self._errors(transaction, version)
+        return AddPartitionsToTxnResult(
+            transactional_id=transaction.transactional_id,
+            topic_results=await self._slices.complete(_results(errors)),
         )
 
     async def _errors(self, transaction: AddPartitionsToTxnTransaction, version: int) -> _Errors:
-        partitions = frozenset(
-            TopicPartition(topic.name, index) for topic in transaction.topics for index in topic.partitions
-        )
-        refused = self._refused(partitions, version)
+        partitions, refused = await self._slices.complete(self._checked(transaction, version))
         if refused:
             return {each: refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions}
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -90,25 +95,34 @@ class AddPartitionsToTxnHandler:
             return dict.fromkeys(partitions, code)
         return dict.fromkeys(partitions, ErrorCode.NONE)
 
-    def _refused(self, partitions: Collection[TopicPartition], version: int) -> _Errors:
-        """The partitions that cannot be added, each with why not."""
+    def _checked(
+        self, transaction: AddPartitionsToTxnTransaction, version: int
+    ) -> Steps[tuple[Collection[TopicPartition], _Errors]]:
+        """Return the partitions, each once, and the error of each that cannot be added."""
         topics = self._image().topics_by_name
+        partitions: dict[TopicPartition, None] = {}
         refused: dict[TopicPartition, ErrorCode] = {}
-        for partition in partitions:
-            topic = topics.get(partition.topic)
-            if version < BATCHED_FROM_VERSION and is_internal(partition.topic):
-                refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif topic is None or partition.partition not in topic.partitions:
-                refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return refused
+        for requested in transaction.topics:
+            topic = topics.get(requested.name)
+            is_forbidden = version < BATCHED_FROM_VERSION and is_internal(requested.name)
+            for index in requested.partitions:
+                partition = TopicPartition(requested.name, index)
+                partitions[partition] = None
+                if is_forbidden:
+                    refused[partition] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif topic is None or index not in topic.partitions:
+                    refused[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                yield None
+        return tuple(partitions), refused
 
 
-def _results(errors: _Errors) -> tuple[AddPartitionsToTxnTopicResult, ...]:
+def _results(errors: _Errors) -> Steps[tuple[AddPartitionsToTxnTopicResult, ...]]:
     topics: defaultdict[str, list[AddPartitionsToTxnPartitionResult]] = defaultdict(list)
-    for (topic, index), code in sorted(errors.items()):
+    for (topic, index), code in errors.items():
         topics[topic].append(
             AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
         )
+        yield None
     return tuple(
         AddPartitionsToTxnTopicResult(name=topic, results_by_partition=tuple(results))
         for topic, results in topics.items()

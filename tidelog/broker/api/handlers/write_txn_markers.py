@@ -17,8 +17,11 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tidelog.base.clock import Clock
+from tidelog.broker.api.bounded_gather import bounded_gather
+from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.consumer_offsets import append_marker
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, GroupTransactions
 from tidelog.broker.logs.flusher import Flusher
@@ -38,6 +41,7 @@ from tidelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tidelog.protocol.produce_view import ProducePartitionResult
+from tidelog.protocol.steps import Steps, each_in_steps
 
 logger = logging.getLogger(__name__)
 
@@ -53,8 +57,16 @@ class _Markers:
     in_groups: list[tuple[int, EndOfTransaction, ProducePartitionResult]] = field(default_factory=list)
 
     def result(self, producer_id: ProducerId, topic_partition: TopicPartition) -> ProducePartitionResult:
+        """Return a new result for a partition."""
         result = self.results.setdefault(producer_id, {})[topic_partition] = ProducePartitionResult()
         return result
+
+
+class MarkerPurgatories(NamedTuple):
+    """The purgatories in which a marker waits for replicas, and in which it completes fetches."""
+
+    produce: Purgatory
+    fetch: Purgatory
 
 
 class WriteTxnMarkersHandler:
@@ -64,39 +76,34 @@ class WriteTxnMarkersHandler:
         self,
         replicas: ReplicaManager,
         groups: GroupTransactions,
-        produce_purgatory: Purgatory,
-        fetch_purgatory: Purgatory,
+        purgatories: MarkerPurgatories,
         flusher: Flusher,
         clock: Clock,
         request_timeout_ms: int,
+        slices: Slices,
     ) -> None:
         self._replicas = replicas
         self._groups = groups
-        self._produce_purgatory = produce_purgatory
-        self._fetch_purgatory = fetch_purgatory
+        self._purgatories = purgatories
         self._flusher = flusher
         self._clock = clock
         self._timeout_ms = request_timeout_ms
+        self._slices = slices
 
     async def handle(
         self, context: RequestContext, request: WriteTxnMarkersRequest
     ) -> WriteTxnMarkersResponse:
-        """Append all markers at once, in their order; errors are at their partitions."""
+        """Append all markers in their order; errors are at their partitions."""
         markers = _Markers()
-        for marker in request.markers:
-            self._write(marker, markers)
-        await asyncio.gather(
-            self._kept(markers.appended),
-            *(self._end_in_groups(index, end, result) for index, end, result in markers.in_groups),
+        await self._slices.complete(
+            each_in_steps(lambda marker: self._write(marker, markers), request.markers)
         )
-        return WriteTxnMarkersResponse(
-            markers=tuple(
-                WritableTxnMarkerResult(producer_id=producer_id, topics=_by_topic(results))
-                for producer_id, results in markers.results.items()
-            )
-        )
+        async with asyncio.TaskGroup() as waiting:
+            waiting.create_task(self._kept(markers.appended))
+            await bounded_gather(self._end_in_groups(*end) for end in markers.in_groups)
+        return await self._slices.complete(_response(markers.results))
 
-    def _write(self, marker: WritableTxnMarker, markers: _Markers) -> None:
+    def _write(self, marker: WritableTxnMarker, markers: _Markers) -> Steps[None]:
         end = EndOfTransaction(
             marker.producer_id,
             marker.producer_epoch,
@@ -113,6 +120,7 @@ class WriteTxnMarkersHandler:
                 markers.in_groups.append((topic_partition.partition, end, result))
             else:
                 self._append(topic_partition, end, result, markers.appended)
+            yield None
 
     def _append(
         self,
@@ -129,18 +137,19 @@ class WriteTxnMarkersHandler:
             result.error_code = _code(error, topic_partition)
             return
         appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
-        self._fetch_purgatory.check_and_complete(topic_partition)
+        self._purgatories.fetch.check_and_complete(topic_partition)
 
     async def _kept(self, appended: Sequence[Appended]) -> None:
         """Return when it is known of each marker whether it is durable and replicated as it must be."""
         unflushed = [one for one in appended if one.partition.log.must_flush]
-        outcomes = await asyncio.gather(
-            *(self._flusher.flush(one.partition.log) for one in unflushed), return_exceptions=True
-        )
-        for one, outcome in zip(unflushed, outcomes, strict=True):
-            if outcome is not None:
-                one.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        await bounded_gather(self._flush(one) for one in unflushed)
         await self._replicated([one for one in appended if not one.result.error_code])
+
+    async def _flush(self, appended: Appended) -> None:
+        try:
+            await self._flusher.flush(appended.partition.log)
+        except Exception:
+            appended.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     async def _replicated(self, appended: list[Appended]) -> None:
         known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -157,7 +166,7 @@ class WriteTxnMarkersHandler:
         operation = DelayedProduce(self._timeout_ms, appended, done, failed)
         keys = [one.partition.topic_partition for one in appended]
         if keys:
-            self._produce_purgatory.try_complete_else_watch(operation, keys)
+            self._purgatories.produce.try_complete_else_watch(operation, keys)
             await known
 
     async def _end_in_groups(
@@ -177,13 +186,23 @@ def _code(error: Exception, topic_partition: TopicPartition) -> ErrorCode:
     return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+def _response(results: _Results) -> Steps[WriteTxnMarkersResponse]:
+    markers = []
+    for producer_id, by_partition in results.items():
+        topics = yield from _by_topic(by_partition)
+        markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
+        yield None
+    return WriteTxnMarkersResponse(markers=tuple(markers))
+
+
 def _by_topic(
     results: dict[TopicPartition, ProducePartitionResult],
-) -> tuple[WritableTxnMarkerTopicResult, ...]:
+) -> Steps[tuple[WritableTxnMarkerTopicResult, ...]]:
     topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
     for (topic, index), result in results.items():
         found = WritableTxnMarkerPartitionResult(partition_index=index, error_code=result.error_code)
         topics.setdefault(topic, []).append(found)
+        yield None
     return tuple(
         WritableTxnMarkerTopicResult(name=name, partitions=tuple(partitions))
         for name, partitions in topics.items()

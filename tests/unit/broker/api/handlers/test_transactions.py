@@ -11,12 +11,14 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.state_log import MemoryStateLog
 from tests.support.virtual_timer import VirtualTime
+from tidelog.base.clock import SystemClock
 from tidelog.broker.api.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from tidelog.broker.api.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from tidelog.broker.api.handlers.describe_transactions import DescribeTransactionsHandler
 from tidelog.broker.api.handlers.end_txn import EndTxnHandler
 from tidelog.broker.api.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandler
+from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.service import TransactionService
@@ -89,7 +91,7 @@ class Bench:
         found: Any = SimpleNamespace(topics_by_name=self.topics)
         self.wanted_topics: list[str] = []
         self.initializing = InitProducerIdHandler(next_id, self.service)
-        self.adding = AddPartitionsToTxnHandler(self.service, lambda: found)
+        self.adding = AddPartitionsToTxnHandler(self.service, lambda: found, Slices(SystemClock()))
         self.adding_offsets = AddOffsetsToTxnHandler(
             self.service,
             lambda _: GROUP_PARTITION,
