@@ -102,7 +102,8 @@ def test_the_vocabulary_of_the_field_is_used() -> None:
     found: Counter[str] = Counter()
     for path in sorted(PACKAGE.rglob("*.py")):
         found[package_of(path)] += len(BANNED.findall(text_of(path)))
-    assert {name: count for name, count in found.items() if count} == OCCURRENCES, REPLACEMENTS
+    over = {name: count for name, count in found.items() if count > OCCURRENCES.get(name, 0)}
+    assert over == {}, REPLACEMENTS
 
 
 def package_of(path: Path) -> str:
