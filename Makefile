@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports unit test sim demo bench bench-kafka soak hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
+.PHONY: schemas help install lint types imports unit test test-all test-pythons sim demo bench bench-kafka soak hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,22 @@ unit: $(STAMP) ## the tests alone
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test: lint types imports unit ## everything CI checks
+
+test-all: lint types imports ## `make test` with the long tests and more seeds of the simulators
+	TIDELOG_SIM_SEEDS=3000 $(BIN)/pytest -n 2 --dist worksteal -m ''
+
+PYTHONS ?= 3.11 3.12 3.13 3.14
+
+# Each Python gets an environment of its own. One that is not installed is named and passed over.
+test-pythons: ## unit and interop tests with each Python from 3.11 to 3.14 that is installed
+	@set -e; for version in $(PYTHONS); do \
+	  if ! python$$version -c '' 2>/dev/null; then echo "python$$version is not installed: not tested"; continue; fi; \
+	  echo "python$$version"; \
+	  python$$version -m venv .cache/python-$$version; \
+	  .cache/python-$$version/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'; \
+	  .cache/python-$$version/bin/pytest -n 2 --dist worksteal -m 'not long and not spark' \
+	    tests/unit tests/model tests/scenarios tests/interop; \
+	done
 
 sim: $(STAMP) ## the metadata quorum under faults, 100,000 seeds on virtual time
 	$(BIN)/python -m tests.sim.quorum.run --seeds 100000

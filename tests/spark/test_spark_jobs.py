@@ -94,6 +94,7 @@ EXPECTED = {partition: [one.row() for one in records] for partition, records in 
 # --- archive ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_an_archive_goes_on_after_kill_9_and_has_every_record_once(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_query_that_is_killed_goes_on_where_it_was_across_the_border_of_the_ti
     assert sorted(row["value"] for row in rows) == values(first, second)
 
 
+@pytest.mark.long
 def test_a_query_from_topic_to_topic_that_is_killed_loses_nothing(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:

@@ -149,6 +149,7 @@ def planned_ends(folder: Path) -> dict[str, int]:
     return {topic: partitions["0"] for topic, partitions in offsets.items()}
 
 
+@pytest.mark.long
 def test_segments_are_read_while_queries_and_a_leader_die_and_when_no_broker_is_left(
     spark: SparkSession, tides: Tides, tmp_path: Path
 ) -> None:

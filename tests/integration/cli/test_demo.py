@@ -127,6 +127,7 @@ async def test_the_demo_fails_loudly_when_a_reader_got_anything_else(
     assert ("DIFFERS from" in output.getvalue()) is not equal
 
 
+@pytest.mark.long
 async def test_the_demo_runs_to_its_end_on_a_small_text(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.mkdir()

@@ -15,7 +15,7 @@ from tests.sim.replication.run import run_seed
 from tests.sim.replication.world import Swarm
 from tests.support.paths import ROOT
 
-SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "400"))
+SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "200"))
 CHUNK = 50
 
 

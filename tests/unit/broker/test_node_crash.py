@@ -262,7 +262,9 @@ async def operations_of_workload() -> int:
         return disk.operation_count
 
 
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize(
+    "part", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
+)
 async def test_a_broker_keeps_what_it_answered_wherever_the_power_is_cut(
     part: int, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -15,9 +15,14 @@ KINDS = {
     "pauses": (FaultKind.PAUSE,),
     "cuts": tuple(sorted(CUTS, key=lambda kind: kind.name)),
 }
+RUNS = [
+    pytest.param("crashes and restarts"),
+    pytest.param("pauses", marks=pytest.mark.long),
+    pytest.param("cuts", marks=pytest.mark.long),
+]
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", RUNS)
 async def test_what_was_acknowledged_survives_faults_of_a_cluster_under_load(
     name: str, tmp_path: Path
 ) -> None:
@@ -32,6 +37,7 @@ async def test_what_was_acknowledged_survives_faults_of_a_cluster_under_load(
     assert outcome.findings.acknowledged > 1000
 
 
+@pytest.mark.long
 async def test_a_rolling_restart_under_load_costs_producers_nothing_but_retries(tmp_path: Path) -> None:
     said: list[str] = []
     run = FailoverRun(Options(seconds=15, rate=60, kinds=(FaultKind.ROLL,)), tmp_path, said.append)

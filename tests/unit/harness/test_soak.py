@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.harness.soak.run import Options, SoakRun
 
 
+@pytest.mark.long
 async def test_what_was_acknowledged_survives_kill_9_under_mixed_load(tmp_path: Path) -> None:
     options = Options(seconds=10, kill_every_s=6, quiet_s=3, rate=150)
     outcome = await SoakRun(options, tmp_path, lambda text: None).run()

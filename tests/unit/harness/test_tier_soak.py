@@ -12,6 +12,7 @@ from tests.harness.tier_soak.records import VALUE_BYTES, Reader, value_of
 from tests.harness.tier_soak.run import Options, TierSoak
 
 
+@pytest.mark.long
 def test_every_record_is_read_once_from_a_store_that_misbehaves_while_nodes_are_killed(
     tmp_path: Path,
 ) -> None:
