@@ -88,7 +88,7 @@ fails_in_one_line 2 tidelog topic nonsense
 fails_in_one_line 2 tidelog log dump /nowhere
 fails_in_one_line 1 tidelog storage info --config /nowhere
 fails_in_one_line 1 tidelog spark stats nowhere -b localhost:9092
-fails_in_one_line 2 python -m broker --config /nowhere
+fails_in_one_line 2 python -m tidelog.broker --config /nowhere
 
 step "a topic of 6 partitions and 3 replicas, $RECORDS records"
 "${TIDELOG[@]}" topic create smoke -p 6 -r 3 -b "$ALL"

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "tidelog"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 LINKS = ("broker", "cluster", "protocol", "remote", "spark_connector", "storage")
+PROGRAM_FOLDERS = ("tidelog", "pyspark_tidelog", "tests", "benchmarks")
 MODULE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 60
 BANNED_MODULE_NAMES = {"utils", "util", "helpers", "common", "misc"}
@@ -134,17 +135,31 @@ def test_the_names_at_the_top_level_are_links_into_the_package() -> None:
 
 
 def test_nothing_imports_through_the_links() -> None:
-    importers = [
-        path
-        for folder in ("tidelog", "pyspark_tidelog", "tests", "benchmarks")
-        for path in (ROOT / folder).rglob("*.py")
-    ]
+    importers = [path for folder in PROGRAM_FOLDERS for path in (ROOT / folder).rglob("*.py")]
     found = [
         f"{name_of(path)}:{node.lineno} {name}"
         for path in importers
         for node in ast.walk(ast.parse(path.read_text()))
         for name in imported_modules(node)
         if name.partition(".")[0] in {*LINKS, "clients"}
+    ]
+    assert not found
+
+
+def test_nothing_starts_a_program_through_the_links() -> None:
+    command = re.compile(r"-m[\s\"',]+(?:" + "|".join(LINKS) + r")(?![\w.])")
+    folders = (*PROGRAM_FOLDERS, "docker", "docs", "examples", ".ci")
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in {".py", ".sh", ".yaml", ".yml", ".md", ".ipynb"}
+    ]
+    found = [
+        f"{name_of(path)}:{number}"
+        for path in (*files, ROOT / "Makefile", ROOT / "README.md", ROOT / "CONTRIBUTING.md")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if command.search(line)
     ]
     assert not found
 

@@ -143,7 +143,7 @@ class Target:
             "metrics.port": str(self._metrics_port),
             **self._settings,
         }
-        command = [sys.executable, "-m", "broker", "--log-level=WARNING"]
+        command = [sys.executable, "-m", "tidelog.broker", "--log-level=WARNING"]
         with self._log_path.open("a") as log:
             self._process = subprocess.Popen(
                 [*command, *(f"--override={key}={value}" for key, value in values.items())],

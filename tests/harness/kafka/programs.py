@@ -90,7 +90,7 @@ class Programs:
         if engine is Engine.KAFKA:
             command = [*self._java("broker", self.broker_options), "kafka.Kafka", str(config)]
         else:
-            command = [sys.executable, "-m", "broker", "--config", str(config)]
+            command = [sys.executable, "-m", "tidelog.broker", "--config", str(config)]
         if self.niceness:
             command = ["nice", "-n", str(self.niceness), *command]
         with output.open("ab") as log:

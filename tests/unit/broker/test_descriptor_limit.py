@@ -43,7 +43,7 @@ class Process:
     """A broker on `folder` that may open OPEN_FILES_MAX files."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "broker", "--override", f"log.dirs={folder / 'data'}"]
+        command = [sys.executable, "-m", "tidelog.broker", "--override", f"log.dirs={folder / 'data'}"]
         for key, value in SETTINGS.items():
             command += ["--override", f"{key}={value}"]
         self.log = folder / "broker.log"
