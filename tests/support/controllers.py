@@ -11,12 +11,12 @@ from tests.support.network import Served, serving
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.controller.envelope import EnvelopeHandler
 from tidelog.broker.controller.local import InProcessController
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.metadata.cluster_metadata import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings

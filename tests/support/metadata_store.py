@@ -13,7 +13,6 @@ from tests.support.eventually import eventually
 from tests.support.lonely_quorum import LonelyQuorum
 from tests.support.metadata import CLUSTER_ID, LISTENER, SeededRandomness
 from tidelog.base.clock import Clock
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.config.node_config import BrokerConfig
@@ -25,6 +24,7 @@ from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.raft_node import RaftConfig, RaftNode
 from tidelog.broker.registration.broker_registration import registration_request
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.transport.connecting import ConnectionSettings
 from tidelog.cluster.controller.bootstrap import bootstrap_records

@@ -13,7 +13,6 @@ from tests.support.replicas import NOW_MS, FakeRequest, Replicas
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
@@ -24,6 +23,7 @@ from tidelog.broker.replication.current_leaders import CurrentLeaders
 from tidelog.broker.replication.fetcher import FetcherPorts
 from tidelog.broker.replication.fetcher_manager import FetcherManager
 from tidelog.broker.replication.remote_tier import FollowersTier
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.throttle import ReplicationQuota

@@ -18,7 +18,6 @@ from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.consumer_offsets import TransactionalOffsetsLog
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.coordinators.groups.config import GroupConfig
@@ -35,6 +34,7 @@ from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.replication.current_leaders import CurrentLeaders
 from tidelog.broker.replication.leadership_lease import LeadershipLease
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode

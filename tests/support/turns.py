@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog.broker.api.slices import SLICE_NS, Slices
+from tidelog.broker.scheduling.slices import SLICE_NS, Slices
 
 STEPS_PER_SLICE = 10
 

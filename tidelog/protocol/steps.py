@@ -7,11 +7,9 @@ Steps are a generator. It yields wherever it may be interrupted, and returns the
     yield Heavy.BEGINS    what follows holds much memory, which only a few works may do at a time
     yield Heavy.ENDS      it holds none any more
 
-`tidelog.broker.api.slices` decides how many steps make a slice; `completed` runs them all at once. Between
-two
-steps any
-state may change: what was looked up before a yield must be looked up again, or be immutable. Steps that are
-not run to their end are closed: GeneratorExit is raised at the yield.
+`tidelog.broker.scheduling.slices` decides how many steps make a slice; `completed` runs them all at once.
+Between two steps any state may change: what was looked up before a yield must be looked up again, or be
+immutable. Steps that are not run to their end are closed: GeneratorExit is raised at the yield.
 
 I/O: none.
 """

@@ -11,9 +11,8 @@ or steps that return one of these. A *raw* one takes the Request and answers it 
 Coroutines run as tasks in the request channel, which bounds them; see `Dispatcher.register`.
 
 No request holds up the others for long: large requests are decoded, and large responses encoded, in slices
-(`tidelog.broker.api.slices`), in which steps run too. If the client goes away meanwhile, that ends between
-two
-steps.
+(`tidelog.broker.scheduling.slices`), in which steps run too. If the client goes away meanwhile, that ends
+between two steps.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 from tidelog.base.clock import Clock
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.error_responses import error_response_in_steps, needed_for_error
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import ApiMetrics, RequestMetrics
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.codec import decode_in_steps, decode_prefix, has_more_elements
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import encode_response, encode_response_in_steps, read_request_header

@@ -10,7 +10,6 @@ import logging
 
 from tidelog.base.clock import Clock
 from tidelog.broker.api.dispatch import Dispatcher
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.controller.local import InProcessController
 from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals
@@ -19,6 +18,7 @@ from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.cluster.controller.settings import Randomness
 from tidelog.protocol.ids import LeaderEpoch

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.base.clock import Clock, SystemClock
 from tidelog.base.config_definition import ConfigError
-from tidelog.broker.api.services import Services
-from tidelog.broker.api.slices import Slices
+from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.descriptor_budget import process_budget, raise_open_file_limit
 from tidelog.broker.logs.directory_locks import DirectoryLocks
@@ -33,6 +32,7 @@ from tidelog.broker.observability.loop_stalls import LoopStalls
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.metrics_endpoint import MetricsEndpoint
 from tidelog.broker.raft.raft_node import RaftNode
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.descriptor_pool import DescriptorPool

@@ -19,12 +19,12 @@ from tidelog.base.clock import SystemClock
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.error_responses import error_response_of
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
-from tidelog.broker.api.slices import HEAVY_MAX, Slices
 from tidelog.broker.network.receive_buffer import FIRST_BYTES
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.protocol.codec import decode
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import encode_request, encode_response, read_response_header

@@ -16,12 +16,12 @@ from tests.support.eventually import eventually
 from tests.support.network import Client, Served, serving
 from tests.support.requests import request_context
 from tidelog.broker.api.dispatch import Dispatcher
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.controller.envelope import FORWARDABLE, EnvelopeHandler
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import encode_request, read_response_header

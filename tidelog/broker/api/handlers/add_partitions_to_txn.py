@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 
-from tidelog.broker.api.bounded_gather import bounded_gather
 from tidelog.broker.api.handlers.fencing import fencing_error
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.metadata import TRANSACTION_VERSION_2
 from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.bounded_gather import bounded_gather
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import is_internal
 from tidelog.protocol.errors import ErrorCode, KafkaError

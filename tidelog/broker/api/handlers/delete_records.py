@@ -11,7 +11,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.delayed_delete_records import (
     NO_OFFSET,
@@ -21,6 +20,7 @@ from tidelog.broker.partitions.delayed_delete_records import (
 )
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.topic_names import is_internal
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition

@@ -17,12 +17,12 @@ import asyncio
 from collections import Counter, defaultdict
 from typing import TypeAlias
 
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.fetching.delayed_remote_list_offsets import DelayedRemoteListOffsets, RemoteLookUp
 from tidelog.broker.fetching.remote_fetch import RemoteAccess
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.protocol.messages.list_offsets import (

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage, TopicImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.offset_commit import (

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.offset_delete import (

@@ -19,11 +19,11 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.groups.offset_commands import ids_differ
 from tidelog.broker.coordinators.groups.offset_fetch import NO_OFFSET
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.offset_fetch import (

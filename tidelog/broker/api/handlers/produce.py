@@ -31,7 +31,6 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.base.log_limit import LogLimit
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.verification.produce import (
     ProduceVerifications,
     TransactionalBatches,
@@ -47,6 +46,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.topic_traffic import EXPECTED_OF_PRODUCE, TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.batch import claims_transaction
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.produce_view import (

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.txn_offset_commit import (

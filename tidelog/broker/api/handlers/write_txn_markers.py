@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tidelog.base.clock import Clock
-from tidelog.broker.api.bounded_gather import bounded_gather
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.consumer_offsets import append_marker
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, GroupTransactions
 from tidelog.broker.logs.flusher import Flusher
@@ -29,6 +27,8 @@ from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.delayed_produce import Appended, DelayedProduce
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.scheduling.bounded_gather import bounded_gather
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import ProducerId, TopicPartition

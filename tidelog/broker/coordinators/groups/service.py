@@ -20,7 +20,6 @@ from typing import TypeAlias, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
@@ -34,6 +33,7 @@ from tidelog.broker.coordinators.shared.outcome import error_of_append
 from tidelog.broker.coordinators.shared.shard import RecordForm, Shard, ShardState, Timer, TimerHandle
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.coordinators.shared.state_log import StateLog
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.delete_groups import DeletableGroupResult
 from tidelog.protocol.messages.describe_groups import DescribedGroup

@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.api.dispatch import Dispatcher
-from tidelog.broker.api.handlers_of_apis import register_apis
-from tidelog.broker.api.services import Services
+from tidelog.broker.api.handlers.registry import register_apis
+from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.channels.broker_channel import BrokerChannel
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.config.listeners import Listener

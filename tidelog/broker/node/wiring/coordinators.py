@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from tidelog.base.clock import Clock
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.channels.broker_channel import BrokerChannel
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
@@ -22,6 +21,7 @@ from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.leadership_lease import LeadershipLease
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.features import TRANSACTION_VERSION
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC

@@ -11,9 +11,9 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.base.clock import Clock
-from tidelog.broker.api.slices import HEAVY_MAX, Slices
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.clients.config.environment import Environment
 from tidelog.cluster.controller.settings import Randomness
 from tidelog.storage.disk.files import FileSystem

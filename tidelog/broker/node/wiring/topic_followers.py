@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from tidelog.broker.api.services import Services
+from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage

@@ -18,7 +18,6 @@ from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.list_offsets import LATEST, ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import ClientInformation
@@ -29,6 +28,7 @@ from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.replication.current_leaders import CurrentLeaders
 from tidelog.broker.replication.replica_selector import same_rack, selector_named
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.replication.throttle import ReplicationQuota
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import RequestHeader

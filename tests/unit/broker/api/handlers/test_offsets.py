@@ -11,11 +11,11 @@ from tidelog.broker.api.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.ids import TopicPartition

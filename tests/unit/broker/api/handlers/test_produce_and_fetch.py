@@ -14,7 +14,6 @@ from tests.support.transaction_coordinators import VerificationBench
 from tidelog.base.log_limit import LINES_MAX, LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
@@ -22,6 +21,7 @@ from tidelog.broker.partitions.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.replication.current_leaders import CurrentLeaders
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -8,7 +8,7 @@ from typing import cast
 from tests.support.replicas import FakeRequest
 from tests.support.transactional_node import T0, TransactionalNode, answered, request_context, turns
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
-from tidelog.broker.api.slices import Slices
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchResponse, PartitionData

@@ -14,12 +14,12 @@ from tests.support.tiering import FakeTier, move_to_remote, settled
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.ids import TopicPartition

@@ -18,12 +18,12 @@ from tidelog.broker.api.handlers.describe_transactions import DescribeTransactio
 from tidelog.broker.api.handlers.end_txn import EndTxnHandler
 from tidelog.broker.api.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandler
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import RequestHeader

@@ -29,12 +29,12 @@ from tidelog.broker.api.handlers.offset_commit import OffsetCommitHandler
 from tidelog.broker.api.handlers.offset_delete import OffsetDeleteHandler
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.shared.partitioning import partition_for
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -10,7 +10,6 @@ import pytest
 
 from tests.support.state_log import MemoryStateLog
 from tests.support.virtual_timer import VirtualTime
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.records import (
@@ -23,6 +22,7 @@ from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.node.wiring.topic_followers import CoordinatorRoles
 from tidelog.broker.partitions.role_changes import RoleChanges
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
 from tidelog.protocol.coordinator_records.group_metadata import (

@@ -19,13 +19,13 @@ from tests.support.network import Client, serving
 from tests.support.state_log import MemoryStateLog
 from tests.support.transactional_node import TransactionalNode
 from tidelog.broker.api.dispatch import Dispatcher
-from tidelog.broker.api.handlers_of_apis import _register_parts_of_transactions, _register_transactions
-from tidelog.broker.api.services import Services
-from tidelog.broker.api.slices import Slices
+from tidelog.broker.api.handlers.registry import _register_parts_of_transactions, _register_transactions
+from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

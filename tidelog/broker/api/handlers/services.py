@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
-from tidelog.broker.api.slices import Slices
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.config.node_config import BrokerConfig
@@ -24,6 +23,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.throttles import ReplicationThrottles
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.settings import Randomness
 from tidelog.cluster.image import MetadataImage
 from tidelog.storage.directories.log_manager import LogManager
@@ -31,7 +31,7 @@ from tidelog.storage.directories.log_manager import LogManager
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """One node's long-lived parts; `broker.node` makes them, `broker.api_wiring` hands them on."""
+    """The long-lived objects of one node that handlers use; `tidelog.broker.node` creates them."""
 
     config: BrokerConfig
     clock: Clock

@@ -1,4 +1,4 @@
-"""Many calls of one request, not all at once: the event loop serves other requests in between."""
+"""Runs the many calls of one request in groups, so that the event loop serves other requests in between."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 CALLS_AT_ONCE: Final = 100
-"""Each call runs for some 20 us before it waits, so that these take about 2 ms of the event loop."""
+"""The size of a group. A call runs for about 20 us before it waits, so a group takes about 2 ms."""
 
 
 async def bounded_gather(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Return the results of `calls` in their order; CALLS_AT_ONCE of them wait at the same time.
+    """Return the results of `calls` in their order, awaiting CALLS_AT_ONCE of them at a time.
 
-    A call is created when its turn comes, if `calls` is a generator. The first error of a call is raised.
+    If `calls` is a generator, a call is created just before its group starts. Raise the first error of a
+    call.
     """
     remaining = iter(calls)
     results: list[T] = []

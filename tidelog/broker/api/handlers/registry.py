@@ -47,10 +47,10 @@ from tidelog.broker.api.handlers.offset_delete import OffsetDeleteHandler
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
-from tidelog.broker.api.services import Services
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.replication.current_leaders import CurrentLeaders

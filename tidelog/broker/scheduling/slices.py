@@ -1,16 +1,15 @@
-"""Long work on the event loop, divided into slices between which everybody else gets a turn.
+"""Long work on the event loop, divided into slices between which other callbacks run.
 
-Work is given as steps (`tidelog.protocol.steps`). Its first slice runs at once, so small work is done at
-once. What
-remains waits in a queue, of which the loop runs one slice in each of its turns: however much work there is,
-no other callback waits longer than one slice and one step.
+The caller passes steps (`tidelog.protocol.steps`). The first slice runs at once, so small work completes
+before `start` returns. The remaining steps wait in a queue. The loop runs one slice of the queue in each of
+its turns: however much work there is, no other callback waits longer than one slice and one step.
 
-    steps yield None            continue until SLICE_NS are used up, then go to the end of the queue
-    steps yield a function      it runs in a thread; then go to the end of the queue
-    steps yield Heavy.BEGINS    continue if fewer than HEAVY_MAX works are heavy, else wait until one ends
+    steps yield None            continue until SLICE_NS are used up, then wait at the end of the queue
+    steps yield a function      run it in a thread, then wait at the end of the queue
+    steps yield Heavy.BEGINS    continue if fewer than HEAVY_MAX pieces of work are heavy, else wait for one
 
-Bounds: HEAVY_MAX heavy works, and as many threads. The queue is as long as there are requests being handled,
-at most one per connection.
+Bounds: HEAVY_MAX heavy pieces of work, and as many threads. The queue holds at most one piece of work for
+each request that is being handled, which is one per connection.
 I/O: a shell; the functions run in the executor.
 """
 
@@ -32,86 +31,96 @@ HEAVY_MAX: Final = 2
 
 
 class Work:
-    """Steps that are being run; `done` or `failed` is called at their end, unless they are cancelled."""
+    """Steps that are being run. `on_completed` or `on_failed` is called at their end, if not cancelled."""
 
-    __slots__ = ("_owner", "answer", "done", "error", "failed", "is_ended", "is_heavy", "is_running", "steps")
+    __slots__ = (
+        "_owner",
+        "error",
+        "is_ended",
+        "is_heavy",
+        "is_running",
+        "on_completed",
+        "on_failed",
+        "result_of_thread",
+        "steps",
+    )
 
     def __init__(
         self,
         owner: Slices,
         steps: Steps[Any],
-        done: Callable[[Any], None],
-        failed: Callable[[Exception], None],
+        on_completed: Callable[[Any], None],
+        on_failed: Callable[[Exception], None],
     ) -> None:
         self._owner = owner
         self.steps = steps
-        self.done = done
-        self.failed = failed
-        self.answer: Any = None
+        self.on_completed = on_completed
+        self.on_failed = on_failed
+        self.result_of_thread: Any = None
         self.error: Exception | None = None
         self.is_ended = False
         self.is_heavy = False
         self.is_running = False
 
     def cancel(self) -> None:
-        """Run no further step; neither `done` nor `failed` is called."""
+        """Run no further step; neither `on_completed` nor `on_failed` is called."""
         if not self.is_ended:
             self.is_ended = True
-            self._owner.cancelled(self)
+            self._owner.on_cancelled(self)
 
     def resume(self) -> Step:
         """Run to the next yield."""
-        answer, error = self.answer, self.error
-        self.answer = self.error = None
-        return self.steps.send(answer) if error is None else self.steps.throw(error)
+        result, error = self.result_of_thread, self.error
+        self.result_of_thread = self.error = None
+        return self.steps.send(result) if error is None else self.steps.throw(error)
 
 
 class Slices:
-    """All the work of one event loop; `count` is how many slices there have been."""
+    """The pieces of work of one event loop; `count` is the number of slices that have been run."""
 
     def __init__(self, clock: Clock, executor: Executor | None = None, slice_ns: int = SLICE_NS) -> None:
-        """`executor` None: the loop's own."""
+        """Use `executor` for functions that steps yield, or the loop's own executor if it is None."""
         self.count = 0
         self._now_ns = clock.monotonic_ns
         self._executor = executor
         self._slice_ns = slice_ns
         self._ready: deque[Work] = deque()
         self._waiting_to_be_heavy: deque[Work] = deque()
-        self._aside: set[Work] = set()
+        self._in_threads: set[Work] = set()
         self._heavy = 0
         self._is_scheduled = False
 
     @property
     def pending(self) -> int:
-        """Pieces of work that have begun and not ended."""
-        return len(self._ready) + len(self._waiting_to_be_heavy) + len(self._aside)
+        """The number of pieces of work that have started and not ended."""
+        return len(self._ready) + len(self._waiting_to_be_heavy) + len(self._in_threads)
 
     @property
     def heavy(self) -> int:
-        """Pieces of work that hold much memory now; at most HEAVY_MAX."""
+        """The number of pieces of work that hold much memory now; at most HEAVY_MAX."""
         return self._heavy
 
     def start(
-        self, steps: Steps[T], done: Callable[[T], None], failed: Callable[[Exception], None]
+        self, steps: Steps[T], on_completed: Callable[[T], None], on_failed: Callable[[Exception], None]
     ) -> Work | None:
-        """Run the first slice; None when that was all, and `done` or `failed` has been called."""
-        work = Work(self, steps, done, failed)
+        """Run the first slice. Return None if the work has ended and one of the callbacks has been called."""
+        work = Work(self, steps, on_completed, on_failed)
         self._run_slice(work)
         return None if work.is_ended else work
 
     async def complete(self, steps: Steps[T]) -> T:
-        """Return the result of `steps`; a caller that is cancelled cancels them."""
+        """Return the result of `steps`. If the caller is cancelled, the steps are cancelled too."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
-        def done(outcome: T) -> None:
+        def on_completed(outcome: T) -> None:
             if not result.done():
                 result.set_result(outcome)
 
-        def failed(error: Exception) -> None:
+        def on_failed(error: Exception) -> None:
             if not result.done():
                 result.set_exception(error)
 
-        work = self.start(steps, done, failed)
+        work = self.start(steps, on_completed, on_failed)
         try:
             return result.result() if work is None else await result
         finally:
@@ -119,49 +128,49 @@ class Slices:
                 work.cancel()
 
     def close(self) -> None:
-        """Cancel everything."""
-        for work in (*self._ready, *self._waiting_to_be_heavy, *self._aside):
+        """Cancel all work."""
+        for work in (*self._ready, *self._waiting_to_be_heavy, *self._in_threads):
             work.cancel()
 
-    def cancelled(self, work: Work) -> None:
-        """Called by work that is to go no further."""
-        if work.is_running or work in self._aside:
-            return  # The slice, or the thread, is waited for.
+    def on_cancelled(self, work: Work) -> None:
+        """Remove cancelled work from its queue and close its steps."""
+        if work.is_running or work in self._in_threads:
+            return  # Its steps are closed when the slice or the thread has ended.
         if work in self._waiting_to_be_heavy:
             self._waiting_to_be_heavy.remove(work)
         elif work in self._ready:
             self._ready.remove(work)
-        self._let_go(work)
+        self._close(work)
 
     # ---- slices
 
     def _run_slice(self, work: Work) -> None:
-        """Run steps until their time is up, they have to wait, or they have ended."""
+        """Run steps until the slice's time is used up, they have to wait, or they have ended."""
         self.count += 1
         now_ns = self._now_ns
         ends_ns = now_ns() + self._slice_ns
         work.is_running = True
         try:
             step = work.resume()
-            while not work.is_ended and (step is None or self._goes_on(work, step)):
+            while not work.is_ended and (step is None or self._can_continue(work, step)):
                 if now_ns() >= ends_ns:
                     self._ready.append(work)
                     self._schedule()
                     break
                 step = work.steps.send(None)
         except StopIteration as end:
-            self._ended(work, work.done, end.value)
+            self._end(work, work.on_completed, end.value)
             return
         except Exception as error:
-            self._ended(work, work.failed, error)
+            self._end(work, work.on_failed, error)
             return
         finally:
             work.is_running = False
         if work.is_ended:
-            self._let_go(work)
+            self._close(work)
 
-    def _goes_on(self, work: Work, step: Step) -> bool:
-        """Whether the next step may be run at once."""
+    def _can_continue(self, work: Work, step: Step) -> bool:
+        """Return whether the next step may run at once; otherwise the work waits."""
         if step is Heavy.BEGINS:
             if self._heavy < HEAVY_MAX:
                 self._heavy += 1
@@ -169,26 +178,26 @@ class Slices:
                 return True
             self._waiting_to_be_heavy.append(work)
         elif step is Heavy.ENDS:
-            self._not_heavy(work)
+            self._end_heavy_part(work)
             return True
         elif callable(step):
-            self._run_aside(work, step)
+            self._run_in_thread(work, step)
         return False
 
-    def _ended(self, work: Work, tell: Callable[[Any], None], outcome: Any) -> None:
+    def _end(self, work: Work, on_end: Callable[[Any], None], outcome: Any) -> None:
         was_cancelled, work.is_ended = work.is_ended, True
-        self._not_heavy(work)
+        self._end_heavy_part(work)
         if not was_cancelled:
-            tell(outcome)
+            on_end(outcome)
 
-    def _let_go(self, work: Work) -> None:
-        """End cancelled work where it stands."""
+    def _close(self, work: Work) -> None:
+        """Close the steps of cancelled work at their last yield."""
         try:
             work.steps.close()
         finally:
-            self._not_heavy(work)
+            self._end_heavy_part(work)
 
-    def _not_heavy(self, work: Work) -> None:
+    def _end_heavy_part(self, work: Work) -> None:
         if not work.is_heavy:
             return
         work.is_heavy = False
@@ -216,20 +225,20 @@ class Slices:
 
     # ---- threads
 
-    def _run_aside(self, work: Work, function: Callable[[], Any]) -> None:
+    def _run_in_thread(self, work: Work, function: Callable[[], Any]) -> None:
         running = asyncio.get_running_loop().run_in_executor(self._executor, function)
-        self._aside.add(work)
+        self._in_threads.add(work)
 
-        def returned(outcome: asyncio.Future[Any]) -> None:
-            self._aside.discard(work)
+        def on_returned(outcome: asyncio.Future[Any]) -> None:
+            self._in_threads.discard(work)
             error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
             if work.is_ended or not isinstance(error, Exception | None):
                 work.is_ended = True
-                self._let_go(work)
+                self._close(work)
                 return
             work.error = error
-            work.answer = outcome.result() if error is None else None
+            work.result_of_thread = outcome.result() if error is None else None
             self._ready.append(work)
             self._schedule()
 
-        running.add_done_callback(returned)
+        running.add_done_callback(on_returned)
