@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from benchmarks.loads.options import main, percentile
 from tidelog.clients.config.environment import SystemEnvironment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.protocol.errors import ErrorCode

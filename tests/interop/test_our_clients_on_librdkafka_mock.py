@@ -17,8 +17,9 @@ import pytest
 
 from tests.support.librdkafka_mock import keep_to_sound_versions, mock_cluster
 from tidelog.clients.consumer.consumer import Consumer
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata
+from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.clients.consumer.partition_reader import PartitionReader
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition

@@ -18,7 +18,7 @@ from tests.support.three_nodes import ThreeNodes
 from tidelog.broker.node.node import BrokerNode
 from tidelog.clients.admin.admin import Admin, TransactionDescription, UpgradeType
 from tidelog.clients.consumer.consumer import Consumer
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError, FatalTransactionError
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -18,7 +18,7 @@ from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import SystemEnvironment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.registry import ApiKey

@@ -14,7 +14,7 @@ from tests.support.transactional_producers import (
     offsets_committed,
     partitions_added,
 )
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition

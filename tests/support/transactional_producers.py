@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.accumulators import P0, P1, Outcome, cluster, core, must_put
-from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.clients.producer.produce_core import ProduceCore
 from tidelog.clients.transactions.transaction_life import TransactionState
 from tidelog.clients.transactions.transaction_manager import Step, TransactionManager

@@ -11,7 +11,7 @@ from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
 from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import Admin, GroupDescription, GroupMember, ListedOffset, OffsetSpec
-from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.protocol.ids import Offset, TopicPartition
 
 app = typer.Typer(

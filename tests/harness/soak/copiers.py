@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from tests.harness.soak.history import Event
 from tidelog.clients.consumer.consumer import Consumer, Records
-from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.clients.producer.producer import DeliveryFuture, Producer
 from tidelog.clients.transactions.transaction_errors import FatalTransactionError
 from tidelog.protocol.errors import ErrorCode, KafkaError

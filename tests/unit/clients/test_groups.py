@@ -15,7 +15,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from tests.support.eventually import eventually
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
-from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.clients.groups.rebalance_listener import RebalanceListener
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -160,9 +160,9 @@ async def test_a_topic_that_is_none_is_refused_and_spoils_nothing(
 @pytest.mark.parametrize(
     ("offset", "said"),
     [
-        (2.0, "2.0: a float, expected a whole number"),
-        ("2", "'2': a str, expected a whole number"),
-        (None, "None: a NoneType"),
+        (2.0, "2.0: expected an integer, not float"),
+        ("2", "'2': expected an integer, not str"),
+        (None, "None: expected an integer, not NoneType"),
         (-5, "to -5"),
         (2**63, "to 9223372036854775808"),
     ],

@@ -16,7 +16,7 @@ from tests.harness.soak.transaction_checker import Anomaly, Violation, check
 from tests.support.accumulators import P0, P1, Outcome, cluster, drain, must_put
 from tests.support.naive_transactions import NaiveCluster, sent
 from tests.support.transactional_producers import TransactionalBench
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.producer.produce_core import BatchAnswer
 from tidelog.clients.producer.producer_batch import ProducerBatch
 from tidelog.clients.transactions.transaction_life import Operation, TransactionState

@@ -22,7 +22,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from tidelog.clients.config.environment import Environment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.image import MetadataImage

@@ -16,7 +16,7 @@ from tidelog.broker.channels.node_connections import node_connection_settings
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.clients.config.environment import Environment, SystemEnvironment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.cluster.quorum.voter_set import Endpoint
 from tidelog.protocol.ids import BrokerId
 

@@ -26,9 +26,9 @@ from typing import Final, Protocol, TypeVar
 from tidelog.base.clock import Clock
 from tidelog.broker.api.response_errors import mentions
 from tidelog.clients.config.environment import Environment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
 from tidelog.clients.transport.api_versions import ApiVersions
 from tidelog.clients.transport.backoff import ExponentialBackoff
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.clients.config.environment import Environment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.cluster.quorum.effects import Send

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from tidelog.clients.config.client_config import AdminConfig, make_config
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.groups.coordinator_lookup import GROUP_KEY_TYPE, CoordinatorLookup
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.transport.connection import Authenticator, BrokerConnection
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId
@@ -53,7 +53,7 @@ class AdminBase:
         """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
         if self._started:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "an admin client is started once")
-        self._client = ClientBase(
+        self._client = ClusterClient(
             self.config,
             self._environment,
             self._authenticator,

@@ -16,9 +16,9 @@ from tidelog.clients.admin.types import (
     LogDirPartition,
     ResourceType,
 )
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.failures import failure
-from tidelog.clients.transport.leader_requests import partitions_by_topic
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.protocol.messages import alter_configs, incremental_alter_configs

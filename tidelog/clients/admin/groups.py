@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from tidelog.clients.admin.base import COORDINATOR_MOVED, AdminBase, name_tuple
 from tidelog.clients.admin.types import GroupDescription, GroupListing, GroupMember
-from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
 from tidelog.clients.groups.assignors.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from tidelog.clients.groups.committed_offsets import Committer, commit_once, fetch_committed
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
+from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.clients.transport.failures import failure, raise_for
-from tidelog.clients.transport.leader_requests import partitions_by_topic
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

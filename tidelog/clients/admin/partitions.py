@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tidelog.clients.admin.base import AdminBase
+from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.clients.transport.failures import failure, raise_for
-from tidelog.clients.transport.leader_requests import partitions_by_topic
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.protocol.messages.alter_partition_reassignments import (

@@ -15,9 +15,9 @@ from tidelog.clients.admin.types import (
     TopicListing,
 )
 from tidelog.clients.consumer.offset_questions import EpochEnds, OffsetsByTimestamp
-from tidelog.clients.metadata.cluster_metadata import PartitionMetadata
+from tidelog.clients.metadata.cluster_metadata import PartitionMetadata, partitions_by_topic
+from tidelog.clients.metadata.leader_requests import ask_leaders
 from tidelog.clients.transport.failures import failure
-from tidelog.clients.transport.leader_requests import ask_leaders, partitions_by_topic
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.protocol.messages.create_partitions import (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tidelog.clients.admin.base import AdminBase, name_tuple
 from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE, CoordinatorLookup
+from tidelog.clients.metadata.leader_requests import ask_leaders
 from tidelog.clients.transport.failures import raise_for
-from tidelog.clients.transport.leader_requests import ask_leaders
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from tidelog.protocol.messages.describe_transactions import (

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.clients.groups.assignors import Assignment, Subscription
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress, PartitionMetadata
+from tidelog.clients.metadata.cluster_metadata import PartitionMetadata
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.protocol.schema import ZERO_UUID

@@ -21,18 +21,13 @@ from typing import Any
 
 from tidelog.clients.config.client_config import ConsumerConfig, make_config
 from tidelog.clients.config.environment import Environment
+from tidelog.clients.consumer.consumer_coordinator import ConsumerCoordinator
 from tidelog.clients.consumer.consumer_life import ConsumerLife, Stage, deadline_ms
 from tidelog.clients.consumer.consumer_positions import ConsumerPositions
-from tidelog.clients.consumer.consumer_types import (
-    ConsumerGroupMetadata,
-    ConsumerRecord,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-)
+from tidelog.clients.consumer.consumer_types import ConsumerRecord, OffsetAndTimestamp
 from tidelog.clients.consumer.fetch_driver import FetchDriver
 from tidelog.clients.consumer.fetcher import Fetcher
 from tidelog.clients.consumer.handed_out import HandedOut
-from tidelog.clients.consumer.offset_checks import require_offset
 from tidelog.clients.consumer.partition_state import (
     AssignedPartitions,
 )
@@ -40,11 +35,11 @@ from tidelog.clients.consumer.position_initializer import PositionInitializer
 from tidelog.clients.consumer.topic_subscription import TopicSubscription
 from tidelog.clients.groups.committed_offsets import fetch_committed
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
-from tidelog.clients.groups.group_coordinator import GroupCoordinator
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, require_offset
 from tidelog.clients.groups.offset_committer import OffsetCommitter
 from tidelog.clients.groups.rebalance_listener import NoListener, RebalanceListener, require_listener
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.metadata.topic_names import require_topic_name
-from tidelog.clients.transport.client import ClientBase
 from tidelog.clients.transport.connection import Authenticator
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -89,7 +84,7 @@ class Consumer:
         self._assigned = AssignedPartitions()
         self._handed_out = HandedOut(self._assigned)
         self._subscription: TopicSubscription | None = None
-        self._group: GroupCoordinator | None = None
+        self._group: ConsumerCoordinator | None = None
         self._lookup: CoordinatorLookup | None = None
         self._life = ConsumerLife()
 
@@ -99,7 +94,7 @@ class Consumer:
         """Connect to the cluster; KafkaError when none of the bootstrap servers answers in time."""
         self._life.require_new()
         config = self.config
-        self._client = ClientBase(
+        self._client = ClusterClient(
             config,
             self._environment,
             self._authenticator,
@@ -188,7 +183,7 @@ class Consumer:
         if self._group is None:
             if len(self._assigned):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
-            self._group = GroupCoordinator(
+            self._group = ConsumerCoordinator(
                 self._client, config, self._lookup, self._committer, self._assigned, self._wake_poll
             )
         updater = self._client.updater

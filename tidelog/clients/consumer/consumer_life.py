@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.fetch_driver import FetchDriver
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
@@ -60,7 +60,7 @@ class ConsumerLife:
         self.require_open(driver)
 
 
-def deadline_ms(client: ClientBase, config: ConsumerConfig, timeout_ms: int | None = None) -> int:
+def deadline_ms(client: ClusterClient, config: ConsumerConfig, timeout_ms: int | None = None) -> int:
     """Return when a call with `timeout_ms` (None: `default_api_timeout_ms`) ends, in the client's time."""
     return client.now_ms() + (config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
 

@@ -9,7 +9,6 @@ from tidelog.clients.consumer.consumer_life import ConsumerLife, deadline_ms
 from tidelog.clients.consumer.consumer_types import FetchPosition, OffsetAndTimestamp
 from tidelog.clients.consumer.fetch_driver import FetchDriver
 from tidelog.clients.consumer.handed_out import HandedOut
-from tidelog.clients.consumer.offset_checks import require_offset
 from tidelog.clients.consumer.offset_questions import OffsetsByTimestamp
 from tidelog.clients.consumer.partition_state import (
     EARLIEST_TIMESTAMP,
@@ -19,8 +18,9 @@ from tidelog.clients.consumer.partition_state import (
     PartitionState,
 )
 from tidelog.clients.consumer.position_initializer import PositionInitializer
-from tidelog.clients.transport.client import ClientBase
-from tidelog.clients.transport.leader_requests import ask_leaders
+from tidelog.clients.groups.group_offsets import require_offset
+from tidelog.clients.metadata.cluster_client import ClusterClient
+from tidelog.clients.metadata.leader_requests import ask_leaders
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 
@@ -34,7 +34,7 @@ class ConsumerPositions:
     def __init__(
         self,
         config: ConsumerConfig,
-        client: ClientBase,
+        client: ClusterClient,
         assigned: AssignedPartitions,
         handed_out: HandedOut,
         driver: FetchDriver,

@@ -35,23 +35,6 @@ class ConsumerRecord(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class OffsetAndMetadata(NamedTuple):
-    """A committed position: the next offset to read, with a note of the committer."""
-
-    offset: Offset
-    metadata: str = ""
-    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
-
-
-class ConsumerGroupMetadata(NamedTuple):
-    """In whose name a transaction commits offsets (KIP-447); the defaults stand for "no member"."""
-
-    group_id: str
-    generation: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-
-
 class OffsetAndTimestamp(NamedTuple):
     """Where a timestamp was found: the record's offset and its own timestamp."""
 

@@ -14,9 +14,9 @@ from tidelog.clients.consumer.consumer_types import FetchPosition
 from tidelog.clients.consumer.fetcher import Fetcher
 from tidelog.clients.consumer.offset_questions import EpochEnds, OffsetsByTimestamp
 from tidelog.clients.consumer.partition_state import AssignedPartitions, FetchState, PartitionState
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.metadata.cluster_client import ClusterClient
+from tidelog.clients.metadata.leader_requests import ask_leaders
 from tidelog.clients.transport.connection import BrokerConnection
-from tidelog.clients.transport.leader_requests import ask_leaders
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -35,7 +35,7 @@ class FetchDriver:
 
     def __init__(
         self,
-        client: ClientBase,
+        client: ClusterClient,
         config: ConsumerConfig,
         assigned: AssignedPartitions,
         fetcher: Fetcher,

@@ -26,8 +26,9 @@ from tidelog.clients.consumer.partition_state import (
     FetchState,
     PartitionState,
 )
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress, ClusterMetadata
+from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.transport.backoff import ExponentialBackoff, RandomSource
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.failures import STALE_METADATA, failure, known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition

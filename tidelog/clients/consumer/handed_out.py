@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from tidelog.clients.consumer.consumer_types import ConsumerRecord, FetchPosition, OffsetAndMetadata
+from tidelog.clients.consumer.consumer_types import ConsumerRecord, FetchPosition
 from tidelog.clients.consumer.partition_state import AssignedPartitions, FetchState, PartitionState
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.protocol.ids import TopicPartition
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidelog.clients.consumer.consumer_types import OffsetAndTimestamp
-from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
-from tidelog.clients.transport.leader_requests import partitions_by_topic
+from tidelog.clients.metadata.cluster_metadata import ClusterMetadata, partitions_by_topic
 from tidelog.protocol.ids import LeaderEpoch, TopicPartition
 from tidelog.protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -25,10 +25,10 @@ from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.clients.consumer.fetched_data import FetchedData
 from tidelog.clients.consumer.offset_questions import OffsetsByTimestamp
 from tidelog.clients.consumer.partition_state import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.metadata.cluster_client import ClusterClient
+from tidelog.clients.metadata.leader_requests import ask_leaders
 from tidelog.clients.transport.connection import Authenticator
 from tidelog.clients.transport.failures import STALE_METADATA, failure
-from tidelog.clients.transport.leader_requests import ask_leaders
 from tidelog.protocol.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, Offset, ProducerId, TopicPartition
@@ -93,7 +93,7 @@ class PartitionReader:
         self._near: BrokerId | None = None
 
     async def __aenter__(self) -> PartitionReader:
-        self._client = ClientBase(
+        self._client = ClusterClient(
             self.config,
             self._environment,
             self._authenticator,

@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from tidelog.clients.consumer.consumer_types import FetchPosition, OffsetAndMetadata
+from tidelog.clients.consumer.consumer_types import FetchPosition
 from tidelog.clients.consumer.partition_state import AssignedPartitions, FetchState, PartitionState
 from tidelog.clients.groups.committed_offsets import fetch_committed
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 
@@ -26,7 +27,7 @@ class PositionInitializer:
 
     def __init__(
         self,
-        client: ClientBase,
+        client: ClusterClient,
         assigned: AssignedPartitions,
         lookup: CoordinatorLookup | None,
         reset_timestamp: int | None,

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
+from tidelog.clients.metadata.cluster_client import ClusterClient
+from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.clients.transport.failures import failure, known_code
-from tidelog.clients.transport.leader_requests import partitions_by_topic
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.offset_commit import (
@@ -87,7 +87,7 @@ async def commit_once(
 
 
 async def fetch_committed(
-    client: ClientBase,
+    client: ClusterClient,
     coordinator: CoordinatorLookup,
     topic_partitions: Iterable[TopicPartition] | None,
     deadline_ms: int,

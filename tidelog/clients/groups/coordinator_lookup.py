@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.metadata.cluster_client import ClusterClient
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.failures import COORDINATOR_LOST, failure
 from tidelog.clients.transport.network import COORDINATION
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -28,7 +28,7 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 class CoordinatorLookup:
     """The coordinator of a group or transactional id; looked up when needed, forgotten when it errs."""
 
-    def __init__(self, client: ClientBase, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
+    def __init__(self, client: ClusterClient, key: str, key_type: int = GROUP_KEY_TYPE) -> None:
         self.key = key
         self.node_id: BrokerId | None = None
         self._client = client

@@ -10,7 +10,7 @@ from contextlib import suppress
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.membership import Membership, Step
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.transport.failures import known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.heartbeat import HeartbeatResponse
@@ -29,7 +29,7 @@ class Heartbeater:
 
     def __init__(
         self,
-        client: ClientBase,
+        client: ClusterClient,
         config: ConsumerConfig,
         lookup: CoordinatorLookup,
         membership: Membership,

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Mapping
 
 from tidelog.clients.config.client_config import ConsumerConfig
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.groups.committed_offsets import Committer, commit_once
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.groups.membership import Membership, MemberState
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.transport.failures import failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -29,7 +29,7 @@ class OffsetCommitter:
 
     def __init__(
         self,
-        client: ClientBase,
+        client: ClusterClient,
         config: ConsumerConfig,
         lookup: CoordinatorLookup,
         positions: Callable[[], dict[TopicPartition, OffsetAndMetadata]],

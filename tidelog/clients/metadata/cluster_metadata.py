@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, TopicPartition
 from tidelog.protocol.messages.metadata import (
@@ -23,15 +24,6 @@ from tidelog.protocol.messages.metadata import (
 from tidelog.protocol.schema import ZERO_UUID
 
 NO_LEADER: BrokerId = -1
-
-
-class BrokerAddress(NamedTuple):
-    """Where a broker listens."""
-
-    node_id: BrokerId
-    host: str
-    port: int
-    rack: str | None = None
 
 
 class PartitionMetadata(NamedTuple):
@@ -195,3 +187,11 @@ def _newer(known: PartitionMetadata | None, answer: MetadataResponsePartition) -
         answer.offline_replicas,
         answer.error_code,
     )
+
+
+def partitions_by_topic(topic_partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Return the partition numbers by topic; both keep the order of `topic_partitions`."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in topic_partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return grouped

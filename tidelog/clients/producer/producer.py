@@ -19,7 +19,8 @@ from typing import Any
 
 from tidelog.clients.config.client_config import ProducerConfig, make_config
 from tidelog.clients.config.environment import Environment
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.producer.accumulator import RecordAccumulator, record_size_bound
 from tidelog.clients.producer.memory_line import MemoryLine
 from tidelog.clients.producer.partitioner import partition_for_key
@@ -27,12 +28,11 @@ from tidelog.clients.producer.produce_core import ProduceCore
 from tidelog.clients.producer.producer_batch import RecordMetadata
 from tidelog.clients.producer.producer_identity import ProducerIdentity
 from tidelog.clients.producer.producer_topics import ProducerTopics, TopicState
+from tidelog.clients.producer.producer_transactions import ProducerTransactions
 from tidelog.clients.producer.record_checks import refuse_bad_record, refuse_bad_timestamp, too_large
 from tidelog.clients.producer.sender import Sender
-from tidelog.clients.transactions.producer_transactions import ProducerTransactions
-from tidelog.clients.transactions.transaction_driver import TransactionDriver
+from tidelog.clients.producer.transaction_driver import TransactionDriver
 from tidelog.clients.transactions.transaction_manager import TransactionManager
-from tidelog.clients.transport.client import ClientBase
 from tidelog.clients.transport.connection import Authenticator
 from tidelog.clients.transport.progress import Progress
 from tidelog.protocol.compression import Compression
@@ -88,7 +88,7 @@ class Producer:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer is started once")
         config = self.config
         self._loop = asyncio.get_running_loop()
-        self._client = ClientBase(
+        self._client = ClusterClient(
             config,
             self._environment,
             self._authenticator,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tidelog.clients.config.client_config import ProducerConfig
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.metadata.cluster_metadata import TopicMetadata
 from tidelog.clients.producer.accumulator import PartitionQueue, RecordAccumulator
 from tidelog.clients.producer.partitioner import StickyPartitioner
-from tidelog.clients.transport.client import ClientBase
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 
@@ -30,7 +30,7 @@ class ProducerTopics:
         self,
         states: dict[str, TopicState],
         config: ProducerConfig,
-        client: ClientBase,
+        client: ClusterClient,
         accumulator: RecordAccumulator,
     ) -> None:
         """`states` is the producer's own, which looks there for every record."""

@@ -14,7 +14,6 @@ from functools import partial
 
 from tidelog.clients.config.client_config import ProducerConfig
 from tidelog.clients.config.environment import Environment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
 from tidelog.clients.metadata.metadata_updater import MetadataUpdater
 from tidelog.clients.producer.accumulator import Readiness
 from tidelog.clients.producer.produce_core import BatchAnswer, ProduceCore, produce_request
@@ -22,6 +21,7 @@ from tidelog.clients.producer.producer_batch import ProducerBatch
 from tidelog.clients.transactions.transaction_manager import TransactionManager
 from tidelog.clients.transactions.transaction_requests import PRODUCE_HIGHEST_V1
 from tidelog.clients.transport.backoff import ExponentialBackoff
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.clients.transport.failures import failure, is_retriable
 from tidelog.clients.transport.network import Network

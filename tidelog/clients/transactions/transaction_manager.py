@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.producer.producer_batch import ProducerBatch
+from tidelog.clients.producer.transactional_identity import TransactionalIdentity
 from tidelog.clients.transactions.transaction_errors import Verdict, verdict_of, verdict_of_batch, worst_of
 from tidelog.clients.transactions.transaction_life import Operation, TransactionLife, TransactionState
 from tidelog.clients.transactions.transaction_requests import (
@@ -28,7 +29,6 @@ from tidelog.clients.transactions.transaction_requests import (
     end_transaction,
     init_producer_id,
 )
-from tidelog.clients.transactions.transactional_identity import TransactionalIdentity
 from tidelog.clients.transport.failures import failure, known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_PRODUCER_ID, TopicPartition

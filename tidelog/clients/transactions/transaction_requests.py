@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
-from tidelog.clients.transport.leader_requests import partitions_by_topic
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import ProducerEpoch, ProducerId, TopicPartition
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ssl import SSLContext
 
 from tidelog.clients.config.environment import Environment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connection import Authenticator, BrokerConnection
 
 

@@ -15,9 +15,9 @@ from typing import TypeVar
 
 from tidelog.clients.config.client_config import ClientConfig
 from tidelog.clients.config.environment import Environment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
 from tidelog.clients.transport.api_versions import FinalizedFeatures
 from tidelog.clients.transport.backoff import ExponentialBackoff
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import Authenticator, BrokerConnection
 from tidelog.protocol.errors import ErrorCode, KafkaError

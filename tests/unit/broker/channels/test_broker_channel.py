@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 from tidelog.broker.api.in_process import InProcessRequests
 from tidelog.broker.channels.broker_channel import CONNECTIONS_MAX, BrokerChannel
 from tidelog.clients.config.environment import SystemEnvironment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.protocol.registry import ApiKey

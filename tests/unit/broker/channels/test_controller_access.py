@@ -13,7 +13,7 @@ from tests.support.metadata import CLUSTER_ID
 from tidelog.base.clock import SystemClock
 from tidelog.broker.channels.controller_access import ControllerAccess, voter_addresses
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.voter_set import Endpoint
 from tidelog.protocol.metadata_records.register_controller_record import (

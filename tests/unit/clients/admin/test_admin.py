@@ -19,7 +19,7 @@ from tidelog.clients.admin.admin import (
     ResourceType,
 )
 from tidelog.clients.consumer.consumer import Consumer
-from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition

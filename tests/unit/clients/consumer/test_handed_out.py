@@ -1,13 +1,9 @@
 from __future__ import annotations
 
-from tidelog.clients.consumer.consumer_types import (
-    ConsumerRecord,
-    FetchPosition,
-    OffsetAndMetadata,
-    TimestampType,
-)
+from tidelog.clients.consumer.consumer_types import ConsumerRecord, FetchPosition, TimestampType
 from tidelog.clients.consumer.handed_out import HandedOut
 from tidelog.clients.consumer.partition_state import AssignedPartitions, PartitionState
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.protocol.ids import TopicPartition
 
 P0, P1 = TopicPartition("tides", 0), TopicPartition("tides", 1)

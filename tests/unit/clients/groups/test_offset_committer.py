@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.clients.groups.test_membership import OFFERS, joined, member
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata
 from tidelog.clients.groups.membership import Membership
 from tidelog.clients.groups.offset_committer import OffsetCommitter
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress, ClusterMetadata
+from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.metadata import (

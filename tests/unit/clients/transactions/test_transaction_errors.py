@@ -22,7 +22,7 @@ from tests.support.transactional_producers import (
     put,
     ready,
 )
-from tidelog.clients.consumer.consumer_types import OffsetAndMetadata
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.clients.producer.produce_core import BatchAnswer
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError
 from tidelog.clients.transactions.transaction_life import TransactionState

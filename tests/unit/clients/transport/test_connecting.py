@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
 from tidelog.clients.config.environment import SystemEnvironment
-from tidelog.clients.metadata.cluster_metadata import BrokerAddress
+from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.protocol.registry import ApiKey
 

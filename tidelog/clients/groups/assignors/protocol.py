@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from typing import Final, TypeVar
 
 from tidelog.clients.groups.assignors.subscription import Assignment, Subscription
+from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.consumer_protocol import (
     AssignmentTopicPartition,
@@ -101,14 +102,6 @@ def decode_assignment(data: bytes | memoryview) -> Assignment:
         ),
         user_data=message.user_data,
     )
-
-
-def partitions_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition indexes grouped by topic, both in the order in which they come."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        grouped.setdefault(topic, []).append(partition)
-    return grouped
 
 
 def _decode(cls: type[M], data: bytes | memoryview) -> M:

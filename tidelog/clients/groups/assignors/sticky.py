@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from tidelog.clients.groups.assignors.protocol import partitions_by_topic
 from tidelog.clients.groups.assignors.sticky_claims import Claim, Ownership, settle
 from tidelog.clients.groups.assignors.sticky_equal import assign_equally
 from tidelog.clients.groups.assignors.sticky_general import GeneralAssignment
@@ -28,6 +27,7 @@ from tidelog.clients.groups.assignors.subscription import (
     Subscription,
     subscribed_topics,
 )
+from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import TopicPartition

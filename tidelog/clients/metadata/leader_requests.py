@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.transport.failures import failure, is_retriable
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
@@ -48,7 +48,7 @@ class LeaderAnswers(Generic[ResultT]):
 
 
 async def ask_leaders(
-    client: ClientBase,
+    client: ClusterClient,
     topic_partitions: Iterable[TopicPartition],
     question: PartitionQuestion[ResponseT, ResultT],
     deadline_ms: int,
@@ -73,7 +73,7 @@ async def ask_leaders(
 
 
 async def _ask_once(
-    client: ClientBase,
+    client: ClusterClient,
     left: Mapping[TopicPartition, None],
     question: PartitionQuestion[ResponseT, ResultT],
     answers: LeaderAnswers[ResultT],
@@ -116,7 +116,7 @@ async def _ask_once(
 
 
 async def _known_problem(
-    client: ClientBase, topic_partition: TopicPartition, deadline_ms: int
+    client: ClusterClient, topic_partition: TopicPartition, deadline_ms: int
 ) -> KafkaError | None:
     """Why the partition cannot be asked about at all; makes sure that its topic's metadata is there."""
     try:
@@ -130,7 +130,7 @@ async def _known_problem(
 
 
 async def _ask_one(
-    client: ClientBase,
+    client: ClusterClient,
     leader: BrokerId,
     topic_partitions: list[TopicPartition],
     question: PartitionQuestion[ResponseT, ResultT],
@@ -139,11 +139,3 @@ async def _ask_one(
         return await client.network.request(leader, question.request(topic_partitions), question.response)
     except KafkaError as error:
         return error
-
-
-def partitions_by_topic(topic_partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers grouped by topic, in the order in which they come."""
-    grouped: dict[str, list[int]] = {}
-    for topic, partition in topic_partitions:
-        grouped.setdefault(topic, []).append(partition)
-    return grouped

@@ -12,7 +12,7 @@ from tidelog.clients.transport.connection import Authenticator
 from tidelog.clients.transport.network import Network
 
 
-class ClientBase:
+class ClusterClient:
     """Network and metadata of one client; `open` before use, `close` at the end.
 
     `max_idle_ms`: topics that nobody used for that long are forgotten (None: never).

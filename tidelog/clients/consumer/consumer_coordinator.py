@@ -28,7 +28,7 @@ from tidelog.clients.groups.heartbeater import Heartbeater
 from tidelog.clients.groups.membership import Membership, MemberState, Step
 from tidelog.clients.groups.offset_committer import OffsetCommitter
 from tidelog.clients.groups.rebalance_listener import NoListener, RebalanceListener, settle
-from tidelog.clients.transport.client import ClientBase
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.join_group import JoinGroupResponse
@@ -38,7 +38,7 @@ from tidelog.protocol.registry import ApiKey
 _log = logging.getLogger("tidelog.clients.group")
 
 
-class GroupCoordinator:
+class ConsumerCoordinator:
     """The group side of one subscribed consumer; joins once `subscribe` was called.
 
     `on_change` runs when `poll` should call `advance` again.
@@ -46,7 +46,7 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        client: ClientBase,
+        client: ClusterClient,
         config: ConsumerConfig,
         lookup: CoordinatorLookup,
         committer: OffsetCommitter,

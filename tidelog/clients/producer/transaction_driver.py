@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 from tidelog.clients.config.client_config import ProducerConfig
 from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE, CoordinatorLookup
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.producer.produce_core import ProduceCore
 from tidelog.clients.transactions.transaction_manager import Step, TransactionManager
 from tidelog.clients.transactions.transaction_requests import CoordinatorRequest
-from tidelog.clients.transport.client import ClientBase
 from tidelog.clients.transport.progress import Progress
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.schema import ApiMessage
@@ -28,7 +28,7 @@ class TransactionDriver:
         self,
         manager: TransactionManager,
         core: ProduceCore,
-        client: ClientBase,
+        client: ClusterClient,
         config: ProducerConfig,
         on_progress: Callable[[], None],
     ) -> None:

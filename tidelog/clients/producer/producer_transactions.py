@@ -15,9 +15,8 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from tidelog.clients.consumer.consumer_types import ConsumerGroupMetadata, OffsetAndMetadata
-from tidelog.clients.consumer.offset_checks import require_offset
-from tidelog.clients.transactions.transaction_driver import TransactionDriver
+from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata, require_offset
+from tidelog.clients.producer.transaction_driver import TransactionDriver
 from tidelog.clients.transactions.transaction_life import Operation
 from tidelog.clients.transactions.transaction_manager import TransactionManager
 from tidelog.protocol.errors import ErrorCode, KafkaError
