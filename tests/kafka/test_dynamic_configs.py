@@ -57,7 +57,7 @@ DIFFERENT = frozenset(
         ("listener.name.plaintext.controller.quorum.voters", "a"),
     }
 )
-"""What docs/gaps.md states."""
+"""What docs/differences.md states."""
 
 
 PREFIX = "listener.name.plaintext."
