@@ -64,7 +64,7 @@ OCCURRENCES = {
     "clients/transport": 17,
     "cluster": 13,
     "cluster/controller": 61,
-    "cluster/quorum": 98,
+    "cluster/quorum": 97,
     "cluster/replication": 39,
     "demo": 7,
     "local_cluster": 9,

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.cluster.quorum.effects import (
-    Appended,
-    AppendRefused,
+    AppendRejected,
     Effect,
     HighWatermark,
     LeaderChanged,
     Persist,
+    RecordsAppended,
 )
-from tidelog.cluster.quorum.events import Append, Event, Persisted, Resign, Tick
+from tidelog.cluster.quorum.events import Append, Event, PersistCompleted, Resign, Tick
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.voter_set import VoterSet
 from tidelog.protocol.control_batch import ControlRecordType, control_batch
@@ -47,9 +47,9 @@ class LonelyQuorum:
             return self._elect(now_ms)
         if isinstance(event, Append):
             if not self.leads or event.epoch != self.epoch:
-                return [AppendRefused(event.context, f"epoch {self.epoch}")]
+                return [AppendRejected(event.context, f"epoch {self.epoch}")]
             return self._append(event, now_ms)
-        if isinstance(event, Persisted):
+        if isinstance(event, PersistCompleted):
             self._log.advance_high_watermark(self._log.end_offset)
             return [HighWatermark(self._log.end_offset)]
         if isinstance(event, Resign):
@@ -79,7 +79,7 @@ class LonelyQuorum:
             builder.append(now_ms, None, value)
         self._log.append(builder.build(), self.epoch)
         last = self._log.end_offset - 1
-        return [Appended(event.context, first, last, self.epoch), self._persist(None)]
+        return [RecordsAppended(event.context, first, last, self.epoch), self._persist(None)]
 
     def _persist(self, record: QuorumRecord | None) -> Persist:
         self._ticket += 1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.sim.quorum.faults import live_majority, possible_voter_sets
 from tests.sim.quorum.identity import CLIENT, CLUSTER_ID
 from tests.sim.quorum.network import Request
-from tidelog.cluster.quorum.events import Received, UpgradeVoters
+from tidelog.cluster.quorum.events import RequestReceived, UpgradeVoters
 from tidelog.cluster.quorum.voter_set import VoterSet
 from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
 from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -93,7 +93,7 @@ class Operator:
             return
         world.proposed_voter_sets = [*world.proposed_voter_sets[-3:], voters]
         source = Request(CLIENT, 0, 0, leader.id, request)
-        leader.handle(Received(source, request))
+        leader.handle(RequestReceived(source, request))
 
     def _answered(self, request: Request, message: Any) -> None:
         self.answers.append(message.error_code)

@@ -12,17 +12,24 @@ from tests.sim.quorum.invariants import an_epoch_is_led_in_one_life
 from tests.sim.quorum.memory_log import MemoryLog, StoredBatch
 from tests.sim.quorum.network import Request
 from tidelog.cluster.quorum.effects import (
-    Appended,
-    AppendRefused,
+    AppendRejected,
     Effect,
     HighWatermark,
     LeaderChanged,
     Persist,
+    RecordsAppended,
     Respond,
     Send,
     SnapshotLoaded,
 )
-from tidelog.cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
+from tidelog.cluster.quorum.events import (
+    Append,
+    Event,
+    PersistCompleted,
+    RequestReceived,
+    ResponseReceived,
+    Tick,
+)
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch
@@ -175,13 +182,13 @@ class SimNode:
 
     def received(self, request: Request) -> None:
         """A request has arrived."""
-        self._handle(Received(request, request.message))
+        self._handle(RequestReceived(request, request.message))
 
     def answered(self, life: int, request_id: int, message: ApiMessage | None) -> None:
         """An answer, or the end of waiting for one; what comes late or twice is nobody's."""
         if life == self.life and request_id in self.waiting:
             self.waiting.discard(request_id)
-            self._handle(Answered(request_id, message))
+            self._handle(ResponseReceived(request_id, message))
 
     def append(self, values: list[bytes]) -> None:
         """A client has records for whoever leads."""
@@ -220,7 +227,7 @@ class SimNode:
 
     def _step(self, event: Event) -> list[Effect]:
         assert self.quorum is not None
-        if isinstance(event, Received) and not isinstance(event.message, MAY_TAKE_LONG):
+        if isinstance(event, RequestReceived) and not isinstance(event.message, MAY_TAKE_LONG):
             assert isinstance(event.source, Request)
             self.open_requests[event.source] = self.world.now
         effects = self.quorum.step(event, self.clock())
@@ -249,7 +256,7 @@ class SimNode:
                 return
             self._do(effect, epoch)
         if self._tickets:
-            self._inbox.extendleft(Persisted(ticket) for ticket in reversed(self._tickets))
+            self._inbox.extendleft(PersistCompleted(ticket) for ticket in reversed(self._tickets))
             self._tickets.clear()
 
     def _written(self, life: int) -> None:
@@ -285,7 +292,7 @@ class SimNode:
                 assert isinstance(effect.source, Request)
                 self.open_requests.pop(effect.source, None)
                 self.world.responded(self, effect)
-            case Appended():
+            case RecordsAppended():
                 self.unacknowledged.append((effect.last_offset, effect.epoch, effect.context))
             case HighWatermark():
                 self._committed(effect.offset)
@@ -297,7 +304,7 @@ class SimNode:
                 self.loaded_snapshot = True
                 self.snapshot_at = effect.snapshot_id.end_offset
                 self.world.ledger.check_snapshot(self, effect.snapshot_id)
-            case AppendRefused():
+            case AppendRejected():
                 pass
 
     def _speak(self, epoch: LeaderEpoch) -> None:

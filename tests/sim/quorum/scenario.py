@@ -40,7 +40,7 @@ from tests.sim.quorum.node import SimNode
 from tests.sim.quorum.safeguards import Safeguard
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.world import World
-from tidelog.cluster.quorum.events import Received, Resign, UpgradeVoters
+from tidelog.cluster.quorum.events import RequestReceived, Resign, UpgradeVoters
 from tidelog.cluster.quorum.fetching import CommittedRecordsLost
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest, Listener
@@ -231,7 +231,7 @@ class Scenario:
     def _request(self, at: str, request: ApiMessage) -> None:
         (node,) = self._nodes(at)
         source = Request(CLIENT, 0, 0, node.id, request)
-        node.handle(Received(source, request))
+        node.handle(RequestReceived(source, request))
 
     def answered(self, expected: str) -> None:
         if expected == "nothing":

@@ -29,7 +29,7 @@ from tests.sim.quorum.safeguards import Safeguard, rules_without
 from tests.sim.quorum.swarm import Swarm, Voters
 from tests.sim.quorum.violation import Violation
 from tidelog.cluster.quorum.effects import Effect, Respond, Send
-from tidelog.cluster.quorum.events import Event, Received
+from tidelog.cluster.quorum.events import Event, RequestReceived
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.cluster.quorum.settings import QuorumSettings
@@ -236,7 +236,7 @@ class World:
         self.trace = crc32(mark.encode(), self.trace)
         if self.log is not None:
             self.log.append(f"{mark}\n    {event}" + "".join(f"\n    -> {effect}" for effect in effects))
-        if type(event) is Received and isinstance(event.message, FetchRequest | FetchSnapshotRequest):
+        if type(event) is RequestReceived and isinstance(event.message, FetchRequest | FetchSnapshotRequest):
             assert isinstance(event.source, Request)
             self.history.heard.setdefault(node.id, {})[event.source.sender] = self.now
         for invariant in self.invariants:

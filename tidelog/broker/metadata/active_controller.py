@@ -19,7 +19,7 @@ from tidelog.broker.metadata.batches import encode_records
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.metadata_loader import MetadataLoader, Published
-from tidelog.cluster.quorum.effects import Appended
+from tidelog.cluster.quorum.effects import RecordsAppended
 from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 _RECORD_OVERHEAD: Final = 7
 
 Command: TypeAlias = Callable[[MetadataImage], ControllerResult[Any]]
-Appender: TypeAlias = Callable[[list[bytes], LeaderEpoch], Appended]
+Appender: TypeAlias = Callable[[list[bytes], LeaderEpoch], RecordsAppended]
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tidelog.broker.raft.driver import Turn
-from tidelog.cluster.quorum.effects import Appended
+from tidelog.cluster.quorum.effects import RecordsAppended
 from tidelog.protocol.ids import LeaderEpoch
 
 
@@ -15,7 +15,7 @@ class Quorum(Protocol):
     def in_turn(self, turn: Turn) -> None:
         """Have `turn` called when the log may be appended to."""
 
-    def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> Appended:
+    def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> RecordsAppended:
         """Append one batch, within a turn."""
 
     @property
@@ -25,7 +25,7 @@ class Quorum(Protocol):
     def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
         """Why the voters cannot become dynamic now; None when they can."""
 
-    def upgrade_voters_now(self, epoch: LeaderEpoch) -> Appended:
+    def upgrade_voters_now(self, epoch: LeaderEpoch) -> RecordsAppended:
         """Write the voters into the log, within a turn."""
 
     def give_up(self) -> None:

@@ -1,6 +1,6 @@
 """The one task that lets the quorum's state machine take steps, and does what it asks for.
 
-    events wait -> step, step, ... -> effects up to the first Persist -> durable -> the rest -> Persisted
+    events wait -> step, step, ... -> effects up to the first Persist -> durable -> rest -> PersistCompleted
 
 While something is being made durable in a thread, events and appends wait; then all that came
 meanwhile is worked off together, so that one sync serves many. What another node sends or the disk
@@ -27,17 +27,17 @@ from tidelog.base.clock import Clock
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.cluster.quorum.effects import (
-    Appended,
-    AppendRefused,
+    AppendRejected,
     Effect,
     HighWatermark,
     LeaderChanged,
     Persist,
+    RecordsAppended,
     Respond,
     Send,
     SnapshotLoaded,
 )
-from tidelog.cluster.quorum.events import Append, Event, Persisted, Resign, Tick, UpgradeVoters
+from tidelog.cluster.quorum.events import Append, Event, PersistCompleted, Resign, Tick, UpgradeVoters
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -152,7 +152,7 @@ class RaftDriver:
         self._work.append(turn)
         self._wake.set()
 
-    def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> Appended:
+    def append_now(self, records: list[bytes], epoch: LeaderEpoch) -> RecordsAppended:
         """Within a turn: put records into the log as one batch.
 
         Errors: KafkaError NOT_CONTROLLER when this node does not lead `epoch` any more, or gives that up
@@ -170,7 +170,7 @@ class RaftDriver:
         """Why the voters cannot become dynamic now; None when they can."""
         return self._machine.upgrade_refusal(epoch)
 
-    def upgrade_voters_now(self, epoch: LeaderEpoch) -> Appended:
+    def upgrade_voters_now(self, epoch: LeaderEpoch) -> RecordsAppended:
         """Within a turn: write the static voters into the log, which makes them dynamic.
 
         Errors: as of `append_now`, and NOT_CONTROLLER for whatever else `upgrade_refusal` says.
@@ -178,8 +178,8 @@ class RaftDriver:
         context = object()
         return self._appended(UpgradeVoters(epoch, context), context)
 
-    def _appended(self, event: Append | UpgradeVoters, context: object) -> Appended:
-        outcome: Appended | None = None
+    def _appended(self, event: Append | UpgradeVoters, context: object) -> RecordsAppended:
+        outcome: RecordsAppended | None = None
         try:
             effects = self._machine.step(event, self._clock.monotonic_ms())
         except KafkaError as error:
@@ -193,9 +193,9 @@ class RaftDriver:
             self._fault = error
             raise
         for effect in effects:
-            if isinstance(effect, Appended) and effect.context is context:
+            if isinstance(effect, RecordsAppended) and effect.context is context:
                 outcome = effect
-            elif isinstance(effect, AppendRefused) and effect.context is context:
+            elif isinstance(effect, AppendRejected) and effect.context is context:
                 raise append_error(effect)
             else:
                 self._effects.append(effect)
@@ -301,7 +301,7 @@ class RaftDriver:
                 await self._persist([each for each in effects if isinstance(each, Persist)])
                 is_durable = True
         for ticket in tickets:
-            self._step(Persisted(ticket))
+            self._step(PersistCompleted(ticket))
 
     def _do(self, effect: Effect) -> None:
         if isinstance(effect, Send):
@@ -408,6 +408,6 @@ def respond(source: object, message: ApiMessage) -> None:
         waiting.set_result(message)
 
 
-def append_error(refused: AppendRefused) -> KafkaError:
+def append_error(refused: AppendRejected) -> KafkaError:
     """What whoever wanted to append hears."""
     return KafkaError(ErrorCode.NOT_CONTROLLER, refused.reason)

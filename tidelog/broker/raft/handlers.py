@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.cluster.quorum.events import Event, Received
+from tidelog.cluster.quorum.events import Event, RequestReceived
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.registry import APIS, ApiKey
 from tidelog.protocol.schema import ApiMessage
@@ -62,7 +62,7 @@ class RaftHandlers:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata quorum on this node has ended")
         require_one_partition(request)
         answer: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
-        self._post(Received(answer, request, context.header.api_version, context.listener))
+        self._post(RequestReceived(answer, request, context.header.api_version, context.listener))
         return answer
 
 

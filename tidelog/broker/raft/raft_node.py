@@ -25,7 +25,7 @@ from tidelog.broker.raft.peers import Peers
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.connecting import ConnectionSettings
-from tidelog.cluster.quorum.events import Answered
+from tidelog.cluster.quorum.events import ResponseReceived
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
 from tidelog.protocol.ids import BrokerId, Offset
@@ -152,7 +152,7 @@ class RaftNode:
         return machine.leader_endpoints if machine.leader_id == self.store.leader else ()
 
     def _answered(self, request_id: int, message: ApiMessage | None) -> None:
-        self.driver.post(Answered(request_id, message))
+        self.driver.post(ResponseReceived(request_id, message))
 
     def _failed(self, error: BaseException) -> None:
         self.store.fail(error)

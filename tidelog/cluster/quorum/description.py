@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from tidelog.cluster.quorum.answers import NO_HIGH_WATERMARK
-from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.leader_news import leader_refusal
 from tidelog.cluster.quorum.leading import Leading, Position
 from tidelog.cluster.quorum.replica import Replica
+from tidelog.cluster.quorum.responses import NO_HIGH_WATERMARK
 from tidelog.cluster.quorum.topic import METADATA_PARTITION, only_partition
 from tidelog.cluster.quorum.voter_set import VoterSet
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
@@ -91,7 +91,7 @@ def _described(replica: Replica, position: Position, now_ms: int) -> ReplicaDesc
     )
 
 
-def handle_request(replica: Replica, received: Received, now_ms: int) -> None:
+def handle_request(replica: Replica, received: RequestReceived, now_ms: int) -> None:
     """DescribeQuorum, which only a leader answers."""
     request = received.message
     assert isinstance(request, DescribeQuorumRequest)

@@ -1,13 +1,14 @@
-"""What a replica of the metadata quorum wants done, in the order in which it stands in the list.
+"""The effects that a step of the metadata quorum returns, in the order in which they must be performed.
 
-Rules for whoever performs them:
+Rules for the caller that performs them:
 
-1. Nothing behind a `Persist` is done before it is durable. When it is, the rest of the list is done
-   and then `Persisted` is told. Events that come in meanwhile wait: `step` is not called between.
-2. The lists of consecutive steps may be joined, and then a later `Persist` merged into an earlier one
-   (the later record, the higher `flush_to`): to have something durable early does no harm. Tell
-   `Persisted` for each ticket. So one fsync serves many appends.
-3. When durability fails, the process ends: nothing behind that `Persist` may be done, ever.
+1. No effect after a `Persist` is performed before that `Persist` is durable. Then the rest of the list is
+   performed, and then the event `PersistCompleted` is passed to `step`. Events that arrive in the meantime
+   wait: `step` is not called in between.
+2. The caller may join the lists of consecutive steps, and then merge a later `Persist` into an earlier one
+   (the later record, the higher `flush_to`): it is harmless to make something durable early. It passes
+   one `PersistCompleted` for each ticket. One fsync thus serves many appends.
+3. If a `Persist` fails, the process ends: no effect after it may ever be performed.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ class Persist:
 
 @dataclass(slots=True)
 class Send:
-    """A request to another node; `Answered` with its id is expected.
+    """Send a request to another node; one `ResponseReceived` with its id must follow.
 
-    `endpoints`: all that are known of the node, in its order; `to_node` is negative for a bootstrap
-    server, of which only the address is known.
+    `endpoints` are all known endpoints of the node, in its own order. `to_node` is negative for a
+    bootstrap server, of which only the address is known.
     """
 
     request_id: int
@@ -47,15 +48,15 @@ class Send:
 
 @dataclass(slots=True)
 class Respond:
-    """The answer to the request `Received` from `source`."""
+    """Send the response to the `RequestReceived` with this `source`."""
 
     source: object
     message: ApiMessage
 
 
 @dataclass(slots=True)
-class Appended:
-    """The records of an `Append` are in the log (not yet committed)."""
+class RecordsAppended:
+    """The records of an `Append` are in the log, but not yet committed."""
 
     context: object
     base_offset: Offset
@@ -64,8 +65,8 @@ class Appended:
 
 
 @dataclass(slots=True)
-class AppendRefused:
-    """The records of an `Append` were not appended: not the leader of that epoch, or they are too many."""
+class AppendRejected:
+    """The records of an `Append` were not appended; `reason` says why."""
 
     context: object
     reason: str
@@ -73,7 +74,7 @@ class AppendRefused:
 
 @dataclass(slots=True)
 class LeaderChanged:
-    """The epoch or its leader is another one."""
+    """The epoch or its leader has changed; `leader_id` is None while the leader is unknown."""
 
     epoch: LeaderEpoch
     leader_id: BrokerId | None
@@ -81,18 +82,25 @@ class LeaderChanged:
 
 @dataclass(slots=True)
 class HighWatermark:
-    """The log is committed up to `offset` and may be applied so far."""
+    """The log is committed up to `offset` (exclusive), and its records may be applied up to there."""
 
     offset: Offset
 
 
 @dataclass(slots=True)
 class SnapshotLoaded:
-    """A snapshot was fetched and is now where the log begins: replace all state by it."""
+    """A snapshot was fetched and the log now starts at its end: replace all applied state by its content."""
 
     snapshot_id: SnapshotId
 
 
 Effect: TypeAlias = (
-    Persist | Send | Respond | Appended | AppendRefused | LeaderChanged | HighWatermark | SnapshotLoaded
+    Persist
+    | Send
+    | Respond
+    | RecordsAppended
+    | AppendRejected
+    | LeaderChanged
+    | HighWatermark
+    | SnapshotLoaded
 )

@@ -5,11 +5,11 @@ Source: KIP-595 (Vote), KIP-996 (pre-vote), KIP-853 (voters by directory id).
 
 from __future__ import annotations
 
-from tidelog.cluster.quorum.answers import top_level_error, vote_response
-from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.leader_news import is_our_cluster, observe_answer
 from tidelog.cluster.quorum.replica import Replica
 from tidelog.cluster.quorum.requests import vote_request
+from tidelog.cluster.quorum.responses import top_level_error, vote_response
 from tidelog.cluster.quorum.states import Nominee, State
 from tidelog.cluster.quorum.topic import only_partition
 from tidelog.cluster.quorum.voter_set import ReplicaKey
@@ -73,7 +73,7 @@ def _ask(replica: Replica, nominee: Nominee, voter_id: BrokerId, now_ms: int) ->
     replica.connections.send(voter_id, voter.endpoints, request, now_ms)
 
 
-def handle_request(replica: Replica, received: Received, now_ms: int) -> None:
+def handle_request(replica: Replica, received: RequestReceived, now_ms: int) -> None:
     """Vote, or do not."""
     request = received.message
     assert isinstance(request, VoteRequest)

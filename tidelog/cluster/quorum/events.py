@@ -1,4 +1,4 @@
-"""What can happen to a replica of the metadata quorum."""
+"""The events that a replica of the metadata quorum handles."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from tidelog.protocol.schema import ApiMessage
 
 @dataclass(slots=True)
 class Tick:
-    """Time has passed: `Quorum.deadline_ms` is reached. At any other moment it does no harm."""
+    """The time `Quorum.deadline_ms` has been reached. An earlier tick has no effect."""
 
 
 @dataclass(slots=True)
-class Received:
-    """A request of another node.
+class RequestReceived:
+    """A request of another node or of a client.
 
-    `source` comes back in `Respond`, once for every request. `version` is of the request: what its
-    answer cannot carry is left out; None stands for the newest. `listener_name` is where it came in.
+    The quorum returns exactly one `Respond` with the same `source`. `version` is the request's API
+    version: the response omits fields that this version lacks. None means the newest version.
+    `listener_name` is the listener that received the request.
     """
 
     source: object
@@ -29,8 +30,8 @@ class Received:
 
 
 @dataclass(slots=True)
-class Answered:
-    """The answer to a `Send`; None when it failed or timed out. Every `Send` is answered once."""
+class ResponseReceived:
+    """The end of a `Send`: its response, or None if it failed or timed out. There is one for each `Send`."""
 
     request_id: int
     message: ApiMessage | None
@@ -38,12 +39,11 @@ class Answered:
 
 @dataclass(slots=True)
 class Append:
-    """Records for the log, from whoever leads: encoded values, all in one batch or none of them.
+    """Records to append if this replica is the leader: all in one batch, or none.
 
-    Each of `records` is the value of one record, as it stands in the log (for metadata: frame, type,
-    version and message). They get null keys. `epoch` is the one in which they were decided on; when
-    this replica does not lead it any more they are refused. `context` comes back in `Appended` or
-    `AppendRefused`.
+    Each of `records` is the encoded value of one record with a null key. For metadata it contains frame,
+    type, version and message. `epoch` is the epoch in which the records were decided: they are rejected
+    if this replica is no longer its leader. `context` is returned in `RecordsAppended` or `AppendRejected`.
     """
 
     records: list[bytes]
@@ -52,19 +52,20 @@ class Append:
 
 
 @dataclass(slots=True)
-class Persisted:
-    """The `Persist` with this ticket is done."""
+class PersistCompleted:
+    """The `Persist` with this ticket is durable."""
 
     ticket: int
 
 
 @dataclass(slots=True)
 class UpgradeVoters:
-    """Write the static voters to the log: kraft.version 0 becomes 1 (the feature, as UpdateFeatures sets it).
+    """Write the static voters to the log, which raises kraft.version from 0 to 1 (UpdateFeatures).
 
-    Answered like an `Append`. Refused until each voter has fetched and so told its directory id. A voter
-    that has not fetched the record yet goes on knowing the others by id alone: until all have it, no
-    voter may lose its directory, as with static voters.
+    The result is `RecordsAppended` or `AppendRejected`. The upgrade is rejected until each voter has
+    fetched and so reported its directory id. A voter that has not fetched the record yet still identifies
+    the other voters by id only. Until all voters have the record, no voter may lose its directory; the
+    same holds for static voters.
     """
 
     epoch: LeaderEpoch
@@ -73,7 +74,9 @@ class UpgradeVoters:
 
 @dataclass(slots=True)
 class Resign:
-    """Give up leadership and let the others elect (a graceful stop); a replica that follows does nothing."""
+    """End this replica's leadership, so that the other voters elect a leader; ignored by a follower."""
 
 
-Event: TypeAlias = Tick | Received | Answered | Append | Persisted | UpgradeVoters | Resign
+Event: TypeAlias = (
+    Tick | RequestReceived | ResponseReceived | Append | PersistCompleted | UpgradeVoters | Resign
+)

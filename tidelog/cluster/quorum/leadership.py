@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.cluster.quorum import serving, voter_changes
-from tidelog.cluster.quorum.answers import begin_epoch_response, end_epoch_response, top_level_error
 from tidelog.cluster.quorum.control import data_batch
-from tidelog.cluster.quorum.effects import Appended, AppendRefused
-from tidelog.cluster.quorum.events import Append, Received
+from tidelog.cluster.quorum.effects import AppendRejected, RecordsAppended
+from tidelog.cluster.quorum.events import Append, RequestReceived
 from tidelog.cluster.quorum.leader_news import contradicts, is_our_cluster, learn, observe_answer
 from tidelog.cluster.quorum.leading import Leading
 from tidelog.cluster.quorum.replica import Replica
 from tidelog.cluster.quorum.requests import begin_epoch_request, end_epoch_request
+from tidelog.cluster.quorum.responses import begin_epoch_response, end_epoch_response, top_level_error
 from tidelog.cluster.quorum.states import Following, Resigned, State
 from tidelog.cluster.quorum.topic import only_partition
 from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey
@@ -32,7 +32,7 @@ def append(replica: Replica, event: Append, now_ms: int) -> None:
     leading = replica.role
     reason = _refusal(replica, event)
     if reason is not None or not isinstance(leading, Leading):
-        replica.outbox.add(AppendRefused(event.context, reason or "not the leader"))
+        replica.outbox.add(AppendRejected(event.context, reason or "not the leader"))
         return
     log = replica.log
     base_offset = log.end_offset
@@ -40,7 +40,7 @@ def append(replica: Replica, event: Append, now_ms: int) -> None:
         event.records, base_offset=base_offset, epoch=replica.epoch, timestamp=replica.wall_ms()
     )
     replica.append(batch, replica.epoch)
-    replica.outbox.add(Appended(event.context, base_offset, log.end_offset - 1, replica.epoch))
+    replica.outbox.add(RecordsAppended(event.context, base_offset, log.end_offset - 1, replica.epoch))
     # Others write it to their disks while this one does to its own.
     serving.answer_parked(replica, now_ms)
     replica.flush_as_leader()
@@ -132,7 +132,7 @@ def poll_resigned(replica: Replica, resigned: Resigned, now_ms: int) -> int:
     return due_ms
 
 
-def handle_begin(replica: Replica, received: Received, now_ms: int) -> None:
+def handle_begin(replica: Replica, received: RequestReceived, now_ms: int) -> None:
     """BeginQuorumEpoch: somebody was elected."""
     request = received.message
     assert isinstance(request, BeginQuorumEpochRequest)
@@ -150,7 +150,7 @@ def handle_begin(replica: Replica, received: Received, now_ms: int) -> None:
 
 def _heard_from_leader(
     replica: Replica,
-    received: Received,
+    received: RequestReceived,
     request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
     now_ms: int,
 ) -> tuple[Any, ErrorCode] | None:
@@ -178,7 +178,7 @@ def _hear_leader(
     return ErrorCode.NONE
 
 
-def handle_end(replica: Replica, received: Received, now_ms: int) -> None:
+def handle_end(replica: Replica, received: RequestReceived, now_ms: int) -> None:
     """EndQuorumEpoch: the leader resigned; the better a successor this is, the sooner it stands."""
     request = received.message
     assert isinstance(request, EndQuorumEpochRequest)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
-from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.voter_set import ReplicaKey, Voter, VoterSet
 from tidelog.protocol.ids import BrokerId, Offset
 from tidelog.protocol.messages.fetch import FetchPartition
@@ -48,7 +48,7 @@ class Position:
 class ParkedFetch:
     """A fetch that waits for data or for the high watermark."""
 
-    request: Received
+    request: RequestReceived
     replica: ReplicaKey
     partition: FetchPartition
     deadline_ms: int
@@ -58,7 +58,7 @@ class ParkedFetch:
 class AddingVoter:
     """AddRaftVoter under way."""
 
-    request: Received
+    request: RequestReceived
     voter: Voter
     deadline_ms: int
     ack_when_committed: bool
@@ -70,7 +70,7 @@ class AddingVoter:
 class RemovingVoter:
     """RemoveRaftVoter under way."""
 
-    request: Received
+    request: RequestReceived
     deadline_ms: int
     offset: Offset
 

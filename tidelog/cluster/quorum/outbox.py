@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidelog.cluster.quorum.effects import Effect, Persist, Respond, Send
-from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.voter_set import Endpoint
 from tidelog.protocol.ids import BrokerId, Offset
@@ -42,7 +42,7 @@ class Outbox:
         """Any other effect."""
         self._effects.append(effect)
 
-    def respond(self, request: Received, message: ApiMessage) -> None:
+    def respond(self, request: RequestReceived, message: ApiMessage) -> None:
         """Answer a request."""
         self._effects.append(Respond(request.source, message))
 

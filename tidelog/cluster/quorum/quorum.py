@@ -19,7 +19,15 @@ from tidelog.cluster.quorum import description, elections, fetching, leadership,
 from tidelog.cluster.quorum.connections import Asked
 from tidelog.cluster.quorum.description import QuorumDescription
 from tidelog.cluster.quorum.effects import Effect
-from tidelog.cluster.quorum.events import Answered, Append, Event, Persisted, Received, Resign, UpgradeVoters
+from tidelog.cluster.quorum.events import (
+    Append,
+    Event,
+    PersistCompleted,
+    RequestReceived,
+    Resign,
+    ResponseReceived,
+    UpgradeVoters,
+)
 from tidelog.cluster.quorum.leading import Leading
 from tidelog.cluster.quorum.log import RaftLog
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
@@ -100,13 +108,13 @@ class Quorum:
     def step(self, event: Event, now_ms: int) -> list[Effect]:
         """Let `event` happen, and all that is due at `now_ms`; what is to be done, in order."""
         replica = self._replica
-        if isinstance(event, Received):
+        if isinstance(event, RequestReceived):
             self._received(event, now_ms)
-        elif isinstance(event, Answered):
+        elif isinstance(event, ResponseReceived):
             self._answered(event.request_id, event.message, now_ms)
         elif isinstance(event, Append):
             leadership.append(replica, event, now_ms)
-        elif isinstance(event, Persisted):
+        elif isinstance(event, PersistCompleted):
             leadership.persisted(replica, event.ticket, now_ms)
         elif isinstance(event, UpgradeVoters):
             voter_changes.upgrade(replica, event)
@@ -192,7 +200,7 @@ class Quorum:
 
     # ---- inside
 
-    def _received(self, received: Received, now_ms: int) -> None:
+    def _received(self, received: RequestReceived, now_ms: int) -> None:
         replica = self._replica
         match received.message:
             case VoteRequest():

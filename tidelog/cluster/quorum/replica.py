@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from tidelog.cluster.quorum.answers import Leadership, fetch_response
 from tidelog.cluster.quorum.connections import Connections
 from tidelog.cluster.quorum.control import kraft_version_record, leader_change, voters_record
 from tidelog.cluster.quorum.effects import LeaderChanged
-from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.leading import AddingVoter, Leading, Position, VoterChange
 from tidelog.cluster.quorum.log import RaftLog
 from tidelog.cluster.quorum.outbox import Outbox
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.responses import Leadership, fetch_response
 from tidelog.cluster.quorum.rules import QuorumRules
 from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.states import TRANSITIONS, Following, Nominee, Resigned, Role, State, Unattached
@@ -175,7 +175,7 @@ class Replica:
             endpoints = self.endpoints_of(leader_id)
         return Leadership(self.epoch, leader_id, endpoints)
 
-    def leader_endpoint(self, request: Received) -> Endpoint | None:
+    def leader_endpoint(self, request: RequestReceived) -> Endpoint | None:
         """The leader's address for the answer to `request`."""
         return self.leadership().endpoint_for(request, self.settings.listener_name)
 

@@ -6,13 +6,13 @@ Source: KIP-595 (Fetch), KIP-630 (snapshots), KIP-1166 (a fetch waits for the hi
 from __future__ import annotations
 
 from tidelog.cluster.quorum import voter_changes
-from tidelog.cluster.quorum.answers import fetch_response, fetch_snapshot_response, top_level_error
 from tidelog.cluster.quorum.effects import HighWatermark
-from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.leader_news import is_our_cluster, leader_refusal
 from tidelog.cluster.quorum.leading import Leading, ParkedFetch, Position
 from tidelog.cluster.quorum.log import EpochEnd, RaftLog, SnapshotId
 from tidelog.cluster.quorum.replica import Replica
+from tidelog.cluster.quorum.responses import fetch_response, fetch_snapshot_response, top_level_error
 from tidelog.cluster.quorum.topic import only_fetched_partition, only_partition
 from tidelog.cluster.quorum.voter_set import ReplicaKey
 from tidelog.protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest
 from tidelog.protocol.messages.fetch_snapshot import FetchSnapshotRequest, RequestPartitionSnapshot
 
 
-def handle_fetch(replica: Replica, received: Received, now_ms: int) -> None:
+def handle_fetch(replica: Replica, received: RequestReceived, now_ms: int) -> None:
     """Answer a replica that asks for what follows its log, or let it wait."""
     request = received.message
     assert isinstance(request, FetchRequest)
@@ -150,7 +150,9 @@ def _has_news(replica: Replica, leading: Leading, partition: FetchPartition) -> 
     return leading.high_watermark is not None and partition.high_watermark < leading.high_watermark
 
 
-def _park(replica: Replica, leading: Leading, received: Received, fetcher: ReplicaKey, now_ms: int) -> None:
+def _park(
+    replica: Replica, leading: Leading, received: RequestReceived, fetcher: ReplicaKey, now_ms: int
+) -> None:
     """Let the fetch wait. A replica has one that waits, an earlier one has lost its connection."""
     request = received.message
     assert isinstance(request, FetchRequest)
@@ -181,7 +183,9 @@ def answer_parked(replica: Replica, now_ms: int) -> int | None:
     return min((parked.deadline_ms for parked in still_parked), default=None)
 
 
-def _answer(replica: Replica, received: Received, *, parts: EpochEnd | SnapshotId | None = None) -> None:
+def _answer(
+    replica: Replica, received: RequestReceived, *, parts: EpochEnd | SnapshotId | None = None
+) -> None:
     """What follows the fetch offset, nothing if nothing does, or where the logs part."""
     request = received.message
     leading = replica.role
@@ -203,12 +207,12 @@ def _answer(replica: Replica, received: Received, *, parts: EpochEnd | SnapshotI
     replica.outbox.respond(received, response)
 
 
-def _refuse(replica: Replica, received: Received, error: ErrorCode) -> None:
+def _refuse(replica: Replica, received: RequestReceived, error: ErrorCode) -> None:
     endpoint = replica.leader_endpoint(received)
     replica.outbox.respond(received, fetch_response(replica.leadership(), endpoint, error=error))
 
 
-def handle_fetch_snapshot(replica: Replica, received: Received, now_ms: int) -> None:
+def handle_fetch_snapshot(replica: Replica, received: RequestReceived, now_ms: int) -> None:
     """Answer with a piece of a snapshot."""
     request = received.message
     assert isinstance(request, FetchSnapshotRequest)

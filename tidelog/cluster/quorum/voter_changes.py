@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tidelog.cluster.quorum.answers import update_voter_response
 from tidelog.cluster.quorum.control import kraft_version_record, voters_record
-from tidelog.cluster.quorum.effects import Appended, AppendRefused
-from tidelog.cluster.quorum.events import Received, UpgradeVoters
+from tidelog.cluster.quorum.effects import AppendRejected, RecordsAppended
+from tidelog.cluster.quorum.events import RequestReceived, UpgradeVoters
 from tidelog.cluster.quorum.leader_news import is_our_cluster, leader_refusal
 from tidelog.cluster.quorum.leading import AddingVoter, Leading, RemovingVoter
 from tidelog.cluster.quorum.replica import Replica
+from tidelog.cluster.quorum.responses import update_voter_response
 from tidelog.cluster.quorum.voter_set import (
     KRAFT_VERSION_DYNAMIC,
     KRAFT_VERSION_STATIC,
@@ -42,7 +42,7 @@ _ENDPOINT_OVERHEAD_BYTES: Final = 8
 _Refusal = tuple[ErrorCode, str]
 
 
-def handle_add(replica: Replica, received: Received, now_ms: int) -> None:
+def handle_add(replica: Replica, received: RequestReceived, now_ms: int) -> None:
     """AddRaftVoter: the new voter is asked what it supports, then its record is appended."""
     request = received.message
     assert isinstance(request, AddRaftVoterRequest)
@@ -92,7 +92,7 @@ def _refuse_add(replica: Replica, request: AddRaftVoterRequest, now_ms: int) -> 
     return None
 
 
-def handle_remove(replica: Replica, received: Received, now_ms: int) -> None:
+def handle_remove(replica: Replica, received: RequestReceived, now_ms: int) -> None:
     """RemoveRaftVoter: answered when the record is committed by those that remain."""
     request = received.message
     assert isinstance(request, RemoveRaftVoterRequest)
@@ -117,7 +117,7 @@ def handle_remove(replica: Replica, received: Received, now_ms: int) -> None:
     leading.change = RemovingVoter(received, now_ms + replica.settings.voter_change_timeout_ms, offset)
 
 
-def handle_update(replica: Replica, received: Received) -> None:
+def handle_update(replica: Replica, received: RequestReceived) -> None:
     """UpdateRaftVoter: a voter has other endpoints or versions; answered at once."""
     request = received.message
     assert isinstance(request, UpdateRaftVoterRequest)
@@ -240,13 +240,13 @@ def upgrade(replica: Replica, event: UpgradeVoters) -> None:
     """From static to dynamic voters, who are known by their directories from then on."""
     refusal = upgrade_refusal(replica, event.epoch)
     if refusal is not None:
-        replica.outbox.add(AppendRefused(event.context, refusal))
+        replica.outbox.add(AppendRejected(event.context, refusal))
         return
     base_offset = replica.log.end_offset
     last_offset = replica.append_control(
         [kraft_version_record(KRAFT_VERSION_DYNAMIC), voters_record(VoterSet.of(_dynamic_voters(replica)))]
     )
-    replica.outbox.add(Appended(event.context, base_offset, last_offset, replica.epoch))
+    replica.outbox.add(RecordsAppended(event.context, base_offset, last_offset, replica.epoch))
 
 
 def upgrade_refusal(replica: Replica, epoch: LeaderEpoch) -> str | None:

@@ -29,7 +29,7 @@ from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, Controlle
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
-from tidelog.cluster.quorum.effects import Appended
+from tidelog.cluster.quorum.effects import RecordsAppended
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest
@@ -388,10 +388,10 @@ class FullLog:
     def upgrade_refusal(self, epoch: int) -> str | None:
         return None
 
-    def upgrade_voters_now(self, epoch: int) -> Appended:
+    def upgrade_voters_now(self, epoch: int) -> RecordsAppended:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
 
-    def append_now(self, records: list[bytes], epoch: int) -> Appended:
+    def append_now(self, records: list[bytes], epoch: int) -> RecordsAppended:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
 
     def give_up(self) -> None:

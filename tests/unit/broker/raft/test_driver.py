@@ -16,17 +16,17 @@ from tidelog.broker.raft.driver import RaftDriver
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.cluster.quorum.effects import (
-    Appended,
-    AppendRefused,
+    AppendRejected,
     Effect,
     HighWatermark,
     LeaderChanged,
     Persist,
+    RecordsAppended,
     Respond,
     Send,
     SnapshotLoaded,
 )
-from tidelog.cluster.quorum.events import Append, Event, Persisted, Received, Resign, Tick
+from tidelog.cluster.quorum.events import Append, Event, PersistCompleted, RequestReceived, Resign, Tick
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -129,7 +129,7 @@ async def test_effects_are_done_in_order_and_nothing_before_it_is_durable() -> N
     assert bench.told == [("leader", 2, None), *expected]
     assert await answer == VoteResponse()
     assert bench.state_file.read() == RECORD
-    assert bench.script.heard == [Tick(), Persisted(7)]
+    assert bench.script.heard == [Tick(), PersistCompleted(7)]
     await bench.driver.stop()
 
 
@@ -140,7 +140,7 @@ async def test_while_a_sync_runs_events_wait_and_share_the_next() -> None:
     tickets = iter(range(1, 100))
 
     def react(event: Event) -> list[Effect]:
-        if isinstance(event, Tick | Received):
+        if isinstance(event, Tick | RequestReceived):
             ticket = next(tickets)
             record = QuorumRecord(leader_epoch=ticket)
             return [Persist(ticket, record, 0), LeaderChanged(ticket, None)]
@@ -149,7 +149,7 @@ async def test_while_a_sync_runs_events_wait_and_share_the_next() -> None:
     bench.script.react = react
     await bench.run()
     for _ in range(3):
-        bench.driver.post(Received(None, VoteRequest()))
+        bench.driver.post(RequestReceived(None, VoteRequest()))
     await bench.settle()
     assert bench.script.heard == [Tick()]
     assert bench.executor.waiting_count == 1
@@ -157,7 +157,12 @@ async def test_while_a_sync_runs_events_wait_and_share_the_next() -> None:
     await bench.settle()
     assert bench.executor.run_count == 2
     assert bench.told == [("leader", ticket, None) for ticket in (1, 2, 3, 4)]
-    assert [event.ticket for event in bench.script.heard if isinstance(event, Persisted)] == [1, 2, 3, 4]
+    assert [event.ticket for event in bench.script.heard if isinstance(event, PersistCompleted)] == [
+        1,
+        2,
+        3,
+        4,
+    ]
     assert bench.state_file.read() == QuorumRecord(leader_epoch=4)
     await bench.driver.stop()
 
@@ -170,8 +175,8 @@ async def test_an_append_is_answered_in_its_turn() -> None:
         if not isinstance(event, Append):
             return []
         if event.epoch != 5:
-            return [AppendRefused(event.context, "another epoch")]
-        return [HighWatermark(1), Appended(event.context, 10, 11, 5), Persist(1, None, None)]
+            return [AppendRejected(event.context, "another epoch")]
+        return [HighWatermark(1), RecordsAppended(event.context, 10, 11, 5), Persist(1, None, None)]
 
     bench.script.react = react
     outcome: list[object] = []
@@ -187,7 +192,7 @@ async def test_an_append_is_answered_in_its_turn() -> None:
     bench.driver.in_turn(turn)
     await bench.settle()
     appended, refused = outcome
-    assert isinstance(appended, Appended)
+    assert isinstance(appended, RecordsAppended)
     assert (appended.base_offset, appended.last_offset, appended.epoch) == (10, 11, 5)
     assert refused is ErrorCode.NOT_CONTROLLER
     assert bench.told == [("committed", 1)]
@@ -380,7 +385,7 @@ async def test_a_stop_gives_up_leadership_first() -> None:
     await bench.run()
     await bench.driver.resign()
     await bench.driver.stop()
-    assert bench.script.heard == [Tick(), Resign(), Persisted(1)]
+    assert bench.script.heard == [Tick(), Resign(), PersistCompleted(1)]
     assert bench.told == [SEND]
 
 

@@ -19,7 +19,7 @@ from tests.support.random_messages import Domain, declared_fields, random_messag
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.raft.handlers import RAFT_APIS, RaftHandlers
 from tidelog.broker.raft.raft_node import RaftNode
-from tidelog.cluster.quorum.events import Answered
+from tidelog.cluster.quorum.events import ResponseReceived
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.messages import (
@@ -140,7 +140,7 @@ async def test_answers_that_make_no_sense_are_passed_over(seed: int) -> None:
         for _ in range(3):
             for message in answers(seed):
                 for request_id in _asked(raft):
-                    raft.driver.post(Answered(request_id, message))
+                    raft.driver.post(ResponseReceived(request_id, message))
                 await asyncio.sleep(0.001)
                 assert raft.driver.failure is None, message
         await nodes.start(2, 3)

@@ -10,7 +10,14 @@ from tests.sim.quorum.memory_log import MemoryLog
 from tests.sim.quorum.safeguards import Safeguard, rules_without
 from tidelog.cluster.quorum.control import data_batch
 from tidelog.cluster.quorum.effects import Effect, Persist, Respond, Send
-from tidelog.cluster.quorum.events import Answered, Append, Event, Persisted, Received, Tick
+from tidelog.cluster.quorum.events import (
+    Append,
+    Event,
+    PersistCompleted,
+    RequestReceived,
+    ResponseReceived,
+    Tick,
+)
 from tidelog.cluster.quorum.quorum import Quorum
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.cluster.quorum.settings import QuorumSettings
@@ -137,7 +144,7 @@ class Subject:
             if effect.record is not None:
                 self.record = effect.record
         for effect in written:
-            self.effects += self.quorum.step(Persisted(effect.ticket), self.now)
+            self.effects += self.quorum.step(PersistCompleted(effect.ticket), self.now)
         return self.effects
 
     def wait(self, ms: int) -> list[Effect]:
@@ -158,7 +165,7 @@ class Subject:
     def ask(self, message: ApiMessage, **fields: Any) -> Any:
         """A request of another node; its answer, None when it waits."""
         source = object()
-        self.step(Received(source, message, **fields))
+        self.step(RequestReceived(source, message, **fields))
         return self.answer_to(source)
 
     def answer_to(self, source: object) -> Any:
@@ -177,7 +184,7 @@ class Subject:
 
     def answer(self, send: Send, message: ApiMessage | None) -> list[Effect]:
         """Another node answers."""
-        return self.step(Answered(send.request_id, message))
+        return self.step(ResponseReceived(send.request_id, message))
 
     def append(self, *values: bytes) -> list[Effect]:
         """Somebody on this node has records."""

@@ -17,7 +17,7 @@ from tests.unit.cluster.quorum.subject import (
     verdict,
     vote_for,
 )
-from tidelog.cluster.quorum.effects import AppendRefused, LeaderChanged
+from tidelog.cluster.quorum.effects import AppendRejected, LeaderChanged
 from tidelog.cluster.quorum.events import Append, Resign
 from tidelog.cluster.quorum.leadership import successor_backoff_ms
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
@@ -175,10 +175,10 @@ def test_a_leader_of_a_later_epoch_is_followed_at_once() -> None:
 def test_records_are_refused_where_nobody_leads_or_in_another_epoch_or_size() -> None:
     subject = Subject(append_max_bytes=1000)
     subject.append(b"a")
-    assert subject.all_of(AppendRefused)
+    assert subject.all_of(AppendRejected)
     subject.lead()
     subject.step(Append([b"a"], subject.epoch - 1, "old"))
-    assert [refused.context for refused in subject.all_of(AppendRefused)] == ["old"]
+    assert [refused.context for refused in subject.all_of(AppendRejected)] == ["old"]
     subject.append(b"x" * 1000)
-    assert subject.all_of(AppendRefused)
+    assert subject.all_of(AppendRejected)
     assert subject.log.end_offset == 1

@@ -15,8 +15,8 @@ from tests.unit.cluster.quorum.subject import (
     static,
     vote_for,
 )
-from tidelog.cluster.quorum.effects import Appended, HighWatermark
-from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.effects import HighWatermark, RecordsAppended
+from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest
 
@@ -73,21 +73,21 @@ def test_a_fetch_waits_for_records_and_gets_them_before_they_are_flushed_here() 
     subject = Subject(slow_disk=True)
     subject.lead()
     source = object()
-    subject.step(Received(source, fetch_of(2, 1, 1, 1)))
+    subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1)))
     assert subject.answer_to(source) is None
     subject.append(b"a")
     assert fetched(subject.answer_to(source)).records
     kinds = [type(effect).__name__ for effect in subject.effects]
-    assert kinds == ["Appended", "Respond", "Persist"]
+    assert kinds == ["RecordsAppended", "Respond", "Persist"]
 
 
 def test_a_fetch_waits_for_the_high_watermark_when_it_says_which_it_knows() -> None:
     subject = Subject().lead()
     source = object()
-    subject.step(Received(source, fetch_of(2, 1, 1, 1, high_watermark=1)))
+    subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1, high_watermark=1)))
     assert subject.answer_to(source) is None
     subject.append(b"a")
-    subject.step(Received(source, fetch_of(2, 2, 1, 1, high_watermark=2)))
+    subject.step(RequestReceived(source, fetch_of(2, 2, 1, 1, high_watermark=2)))
     assert subject.quorum.high_watermark == 2
     assert subject.answer_to(source) is None
     assert subject.fetched_by(3, 2, 1, high_watermark=1).high_watermark == 2
@@ -96,7 +96,7 @@ def test_a_fetch_waits_for_the_high_watermark_when_it_says_which_it_knows() -> N
 def test_a_fetch_is_answered_with_nothing_when_its_time_is_over() -> None:
     subject = Subject().lead()
     source = object()
-    subject.step(Received(source, fetch_of(2, 1, 1, 1, max_wait_ms=300)))
+    subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1, max_wait_ms=300)))
     subject.wait(299)
     assert subject.answer_to(source) is None
     subject.wait(1)
@@ -107,19 +107,19 @@ def test_the_fetches_that_wait_are_bounded_and_one_for_a_replica() -> None:
     subject = Subject(parked_fetches_max=2)
     subject.lead()
     first, second, third = object(), object(), object()
-    subject.step(Received(first, fetch_of(2, 1, 1, 1)))
-    subject.step(Received(second, fetch_of(2, 1, 1, 1)))
+    subject.step(RequestReceived(first, fetch_of(2, 1, 1, 1)))
+    subject.step(RequestReceived(second, fetch_of(2, 1, 1, 1)))
     assert subject.answer_to(first) is not None, "its connection is lost"
     assert subject.answer_to(second) is None
-    subject.step(Received(object(), fetch_of(3, 1, 1, 1)))
-    subject.step(Received(third, fetch_of(4, 1, 1, 1)))
+    subject.step(RequestReceived(object(), fetch_of(3, 1, 1, 1)))
+    subject.step(RequestReceived(third, fetch_of(4, 1, 1, 1)))
     assert subject.answer_to(third) is not None
 
 
 def test_who_waits_is_sent_away_when_leadership_ends() -> None:
     subject = Subject().lead()
     source = object()
-    subject.step(Received(source, fetch_of(2, 1, 1, 1)))
+    subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1)))
     subject.ask(vote_for(3, 7, last=(1, 9)))
     partition = fetched(subject.answer_to(source))
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -193,7 +193,7 @@ def test_fetches_of_another_cluster_are_refused() -> None:
 def test_records_are_appended_as_one_batch_in_the_epoch_they_were_decided_in() -> None:
     subject = Subject().lead()
     subject.append(b"a", b"b", b"c")
-    (appended,) = subject.all_of(Appended)
+    (appended,) = subject.all_of(RecordsAppended)
     assert (appended.context, appended.base_offset, appended.last_offset, appended.epoch) == (
         "context",
         1,

@@ -18,8 +18,8 @@ from tests.unit.cluster.quorum.subject import (
     voter,
 )
 from tidelog.cluster.quorum.control import voters_record
-from tidelog.cluster.quorum.effects import Appended, AppendRefused
-from tidelog.cluster.quorum.events import Received, UpgradeVoters
+from tidelog.cluster.quorum.effects import AppendRejected, RecordsAppended
+from tidelog.cluster.quorum.events import RequestReceived, UpgradeVoters
 from tidelog.cluster.quorum.states import State
 from tidelog.cluster.quorum.voter_set import Endpoint, VoterSet
 from tidelog.protocol.errors import ErrorCode
@@ -94,7 +94,7 @@ def update(
 def begin_adding(subject: Subject, number: int, **options: Any) -> object:
     """Ask for it, and have the new voter say what it supports; the source of the request."""
     source = object()
-    subject.step(Received(source, add(number, **options)))
+    subject.step(RequestReceived(source, add(number, **options)))
     (send,) = subject.sent(ApiVersionsRequest)
     assert send.to_node == number
     subject.answer(send, SUPPORTED)
@@ -141,7 +141,7 @@ def test_a_voter_that_lags_or_is_silent_or_too_old_is_not_added() -> None:
     ]:
         source = object()
         subject.wait(100)
-        subject.step(Received(source, add(3)))
+        subject.step(RequestReceived(source, add(3)))
         subject.answer(subject.sent(ApiVersionsRequest)[0], answer)
         assert subject.answer_to(source).error_code == error
     assert subject.quorum.voter_ids == (1, 2)
@@ -150,7 +150,7 @@ def test_a_voter_that_lags_or_is_silent_or_too_old_is_not_added() -> None:
 def test_voters_change_one_at_a_time() -> None:
     subject = leader_of(1, 2, 3)
     source = object()
-    subject.step(Received(source, remove(3)))
+    subject.step(RequestReceived(source, remove(3)))
     for request in (add(4), remove(2)):
         assert subject.ask(request).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert subject.ask(update(2, subject.epoch, "elsewhere")).error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -162,7 +162,7 @@ def test_voters_change_one_at_a_time() -> None:
 def test_a_change_that_timed_out_still_stands_in_the_way_of_the_next() -> None:
     subject = leader_of(1, 2, 3, voter_change_timeout_ms=1000)
     source = object()
-    subject.step(Received(source, remove(3)))
+    subject.step(RequestReceived(source, remove(3)))
     subject.wait(1000)
     assert subject.answer_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert subject.ask(remove(2)).error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -172,21 +172,21 @@ def test_a_new_leader_changes_nothing_before_it_has_committed_in_its_epoch() -> 
     subject = Subject(voters=VoterSet(), log=log_of(dynamic(1, 2, 3))).lead()
     assert subject.ask(remove(3)).error_code == ErrorCode.REQUEST_TIMED_OUT
     caught_up(subject, 2)
-    subject.step(Received(object(), remove(3)))
+    subject.step(RequestReceived(object(), remove(3)))
     assert subject.quorum.voter_ids == (1, 2)
 
 
 def test_without_the_safeguard_two_changes_are_under_way() -> None:
     subject = leader_of(1, 2, 3, disabled=[Safeguard.ONE_VOTER_CHANGE_AT_A_TIME])
-    subject.step(Received(object(), remove(3)))
-    subject.step(Received(object(), remove(2)))
+    subject.step(RequestReceived(object(), remove(3)))
+    subject.step(RequestReceived(object(), remove(2)))
     assert subject.quorum.voter_ids == (1,)
 
 
 def test_a_leader_that_removed_itself_leads_until_that_is_committed_by_the_others() -> None:
     subject = leader_of(1, 2, 3)
     source = object()
-    subject.step(Received(source, remove(1)))
+    subject.step(RequestReceived(source, remove(1)))
     assert subject.quorum.voter_ids == (2, 3)
     caught_up(subject, 2)
     assert subject.state is State.LEADER, "its own log does not count any more"
@@ -244,15 +244,15 @@ def test_static_voters_cannot_be_changed_but_upgraded() -> None:
     subject.fetched_by(2, 1, 1)
     assert subject.ask(add(4)).error_code == ErrorCode.UNSUPPORTED_VERSION
     subject.step(UpgradeVoters(subject.epoch, "upgrade"))
-    (refused,) = subject.all_of(AppendRefused)
+    (refused,) = subject.all_of(AppendRejected)
     assert "[3]" in refused.reason
     subject.fetched_by(3, 1, 1)
     subject.step(UpgradeVoters(subject.epoch, "upgrade"))
-    assert [done.context for done in subject.all_of(Appended)] == ["upgrade"]
+    assert [done.context for done in subject.all_of(RecordsAppended)] == ["upgrade"]
     assert subject.quorum.kraft_version == 1
     assert [each.key.directory_id for each in subject.quorum.voters] == [directory(n) for n in (1, 2, 3)]
     subject.step(UpgradeVoters(subject.epoch, "again"))
-    assert subject.all_of(AppendRefused)
+    assert subject.all_of(AppendRejected)
 
 
 def test_what_static_voters_say_of_themselves_goes_into_the_upgrade() -> None:
@@ -263,10 +263,10 @@ def test_what_static_voters_say_of_themselves_goes_into_the_upgrade() -> None:
     assert subject.ask(update(3, subject.epoch, "host-3", versions=(0, 0))).error_code == ErrorCode.NONE
     assert subject.log.end_offset == end_offset
     subject.step(UpgradeVoters(subject.epoch))
-    assert "[3] do not support" in subject.all_of(AppendRefused)[0].reason
+    assert "[3] do not support" in subject.all_of(AppendRejected)[0].reason
     subject.ask(update(3, subject.epoch, "host-3"))
     subject.step(UpgradeVoters(subject.epoch))
-    assert subject.all_of(Appended)
+    assert subject.all_of(RecordsAppended)
     assert [each.endpoints[0].host for each in subject.quorum.voters] == ["host-1", "moved", "host-3"]
 
 

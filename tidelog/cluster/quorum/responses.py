@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
-from tidelog.cluster.quorum.events import Received
+from tidelog.cluster.quorum.events import RequestReceived
 from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
 from tidelog.cluster.quorum.topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from tidelog.cluster.quorum.voter_set import Endpoint
@@ -45,7 +45,7 @@ class Leadership:
         """As it stands in answers."""
         return NO_LEADER if self.leader_id is None else self.leader_id
 
-    def endpoint_for(self, request: Received, listener_name: str) -> Endpoint | None:
+    def endpoint_for(self, request: RequestReceived, listener_name: str) -> Endpoint | None:
         """What an answer says of the leader: its address at the listener the request came to."""
         since = _ENDPOINT_SINCE.get(request.message.api_key, 0)
         if self.leader_id is None or (request.version is not None and request.version < since):
