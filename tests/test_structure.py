@@ -25,7 +25,7 @@ PARAMETER_EXCEPTIONS = {
     "tidelog.broker.node.wiring.lifecycle:make_lifecycle": 10,
     "tidelog.broker.node.wiring.quorum:make_raft_node": 10,
     "tidelog.broker.raft.driver:RaftDriver.__init__": 8,
-    "tidelog.broker.raft.raft_node:RaftNode.__init__": 9,
+    "tidelog.broker.node.wiring.raft_node:RaftNode.__init__": 9,
     "tidelog.broker.replication.followers:make_fetchers": 9,
     "tidelog.broker.replication.node_replication:NodeReplication.__init__": 10,
     "tidelog.clients.producer.accumulator:RecordAccumulator.__init__": 9,

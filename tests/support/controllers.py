@@ -12,7 +12,7 @@ from tidelog.base.clock import SystemClock
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
 from tidelog.broker.channels.controller_channel import ControllerChannel
-from tidelog.broker.controller.envelope import EnvelopeHandler
+from tidelog.broker.controller.handlers.envelope import EnvelopeHandler
 from tidelog.broker.controller.local import InProcessController
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics

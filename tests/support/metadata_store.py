@@ -21,8 +21,8 @@ from tidelog.broker.metadata.snapshotter import SnapshotSettings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.broker.node.wiring.raft_node import RaftConfig, RaftNode
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
-from tidelog.broker.raft.raft_node import RaftConfig, RaftNode
 from tidelog.broker.registration.broker_registration import registration_request
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import SystemEnvironment

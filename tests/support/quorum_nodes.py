@@ -15,10 +15,10 @@ from tests.support.crash_images import Survival
 from tests.support.loops import until
 from tests.support.metadata import CLUSTER_ID
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.metadata.formatting import InitialVoter, format_directories
 from tidelog.broker.metadata.randomness import SystemRandomness
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.node.node import BrokerNode
-from tidelog.broker.raft.formatting import InitialVoter, format_directories
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.quorum import Quorum

@@ -8,9 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.metadata.formatting import (
+    FormatError,
+    InitialVoter,
+    format_directories,
+    parse_initial_voters,
+)
 from tidelog.broker.metadata.randomness import SystemRandomness
 from tidelog.broker.node.process import load_config
-from tidelog.broker.raft.formatting import FormatError, InitialVoter, format_directories, parse_initial_voters
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.output import print_json, print_table

@@ -26,7 +26,7 @@ from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.channels.controller_channel import ControllerChannel
-from tidelog.broker.controller.envelope import FORWARDABLE
+from tidelog.broker.controller.handlers.envelope import FORWARDABLE
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext

@@ -11,9 +11,9 @@ import logging
 from tidelog.base.clock import Clock
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.controller.handlers.registry import ControllerServices, register_controller_apis
 from tidelog.broker.controller.local import InProcessController
 from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals
-from tidelog.broker.controller.wiring import ControllerServices, register_controller_apis
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_channel import RequestChannel

@@ -1,6 +1,6 @@
-"""What a controller reports of the cluster, under Kafka's names of KafkaController.
+"""Metrics of a controller and of the cluster, under Kafka's names of KafkaController.
 
-Every controller reports it, active or not, of the metadata that it knows.
+Every controller reports them, active or not, from its own metadata.
 
 Source: ControllerMetadataMetrics of Apache Kafka 4.3.
 """
@@ -8,13 +8,37 @@ Source: ControllerMetadataMetrics of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
+from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.raft.log import MetadataLog
 from tidelog.cluster.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
+
+_PREFIX: Final = "kafka_controller_kafkacontroller_"
+
+
+def report_controller(metrics: BrokerMetrics, store: MetadataStore, log: MetadataLog) -> None:
+    """Register the metrics of this controller: whether it is active, and the committed offset."""
+    metrics.gauge(
+        _PREFIX + "activecontrollercount",
+        "1 on the active controller, else 0.",
+        lambda: float(store.active_epoch is not None),
+    )
+    metrics.gauge(
+        _PREFIX + "lastcommittedrecordoffset",
+        "The end of the committed metadata.",
+        lambda: log.high_watermark,
+    )
+    metrics.counter(
+        _PREFIX + "newactivecontrollers",
+        "The number of changes of the active controller.",
+        lambda: store.leader_changes,
+    )
 
 
 def report_cluster(metrics: BrokerMetrics, image: Callable[[], MetadataImage]) -> None:
-    """Have `metrics` report the brokers, topics and partitions of `image`, and which have no leader."""
+    """Register the gauges of the brokers, topics and partitions of `image`."""
 
     def brokers() -> Iterable[BrokerImage]:
         return image().brokers.values()
@@ -22,10 +46,13 @@ def report_cluster(metrics: BrokerMetrics, image: Callable[[], MetadataImage]) -
     def partitions() -> Iterable[PartitionImage]:
         return (one for topic in image().topics_by_id.values() for one in topic.partitions.values())
 
-    prefix = "kafka_controller_kafkacontroller_"
     for name, documentation, read in (
-        ("activebrokercount", "Brokers that serve.", lambda: sum(not one.fenced for one in brokers())),
-        ("fencedbrokercount", "Those that are fenced.", lambda: sum(one.fenced for one in brokers())),
+        (
+            "activebrokercount",
+            "Unfenced brokers.",
+            lambda: sum(not one.fenced for one in brokers()),
+        ),
+        ("fencedbrokercount", "Fenced brokers.", lambda: sum(one.fenced for one in brokers())),
         ("globaltopiccount", "Topics of the cluster.", lambda: len(image().topics_by_id)),
         ("globalpartitioncount", "Partitions of the cluster.", lambda: sum(1 for _ in partitions())),
         (
@@ -35,8 +62,8 @@ def report_cluster(metrics: BrokerMetrics, image: Callable[[], MetadataImage]) -
         ),
         (
             "preferredreplicaimbalancecount",
-            "Partitions that are not led by the first of their replicas.",
+            "Partitions whose leader is not the preferred replica.",
             lambda: sum(one.leader != one.replicas[0] for one in partitions()),
         ),
     ):
-        metrics.gauge(prefix + name, documentation, read)
+        metrics.gauge(_PREFIX + name, documentation, read)

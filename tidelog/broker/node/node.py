@@ -28,10 +28,10 @@ from tidelog.broker.metadata.randomness import SystemRandomness
 from tidelog.broker.node.wiring.broker_part import BrokerPart
 from tidelog.broker.node.wiring.node_context import NodeContext, NodeThreads
 from tidelog.broker.node.wiring.quorum_part import QuorumPart
+from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.observability.loop_stalls import LoopStalls
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.metrics_endpoint import MetricsEndpoint
-from tidelog.broker.raft.raft_node import RaftNode
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.protocol.errors import ErrorCode, KafkaError

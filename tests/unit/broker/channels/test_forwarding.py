@@ -17,7 +17,7 @@ from tests.support.network import Client, Served, serving
 from tests.support.requests import request_context
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.channels.forwarding import Forwarder
-from tidelog.broker.controller.envelope import FORWARDABLE, EnvelopeHandler
+from tidelog.broker.controller.handlers.envelope import FORWARDABLE, EnvelopeHandler
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import RequestMetrics

@@ -7,7 +7,7 @@ from uuid import UUID
 from tests.support.loops import on_both_loops, until
 from tests.support.metadata import CLUSTER_ID
 from tests.support.quorum_nodes import DIRECTORY, QuorumNodes, quorum_nodes
-from tidelog.broker.raft.formatting import InitialVoter
+from tidelog.broker.metadata.formatting import InitialVoter
 from tidelog.broker.raft.snapshot_format import read_snapshot
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.clients.transport.api_versions import negotiation_request

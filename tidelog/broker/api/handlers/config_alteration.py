@@ -14,14 +14,12 @@ from tidelog.broker.api.handlers.config_changes import (
     ChangeLoggers,
     Resulting,
     check_request,
-    check_submission,
     controllers_outcomes,
     merged,
     passed,
 )
 from tidelog.broker.api.handlers.logger_changes import LoggerChanges
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.controller.configs import ResourceChange
 from tidelog.cluster.controller.result import ControllerResult, Outcome
@@ -74,37 +72,6 @@ def resource_responses(
     )
 
 
-class ConfigAlterationHandler(Generic[Request, Response]):
-    """The controller's part: submits the changes."""
-
-    def __init__(
-        self,
-        api: ConfigApi[Request, Response],
-        store: MetadataStore,
-        settings: ControllerSettings,
-        loggers: LoggerChanges | None = None,
-    ) -> None:
-        self._api: ConfigApi[Request, Response] = api
-        self._store = store
-        self._settings = settings
-        self._loggers = loggers
-
-    async def handle(self, context: RequestContext, request: Request) -> Response:
-        """Answer once the changes are durable; each resource has its own outcome."""
-        requested = self._api.changes(request)
-        outcomes = check_submission(
-            requested, _changes_of(self._loggers, validate_only=request.validate_only)
-        )
-        rest = passed(requested, outcomes)
-
-        def command(image: MetadataImage) -> ControllerResult[list[Outcome]]:
-            result = self._api.submission(image, self._settings, rest)
-            return replace(result, records=()) if request.validate_only else result
-
-        submitted = await self._store.submit(command) if rest else []
-        return self._api.response(request, merged(outcomes, submitted))
-
-
 class ConfigAlterationForwarder(Generic[Request, Response]):
     """The part of the broker that is asked; `forward` has the active controller answer."""
 
@@ -125,7 +92,7 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
     async def handle(self, context: RequestContext, request: Request) -> Response:
         """Answer what this broker refuses itself, and the controller's answer for the rest."""
         requested = self._api.changes(request)
-        change_loggers = _changes_of(self._loggers, validate_only=request.validate_only)
+        change_loggers = change_loggers_of(self._loggers, validate_only=request.validate_only)
         outcomes = check_request(self._config, self._image(), requested, self._api.resulting, change_loggers)
         rest = passed(request.resources, outcomes)
         forwarded: list[Outcome] = []
@@ -135,6 +102,6 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
         return self._api.response(request, merged(outcomes, forwarded))
 
 
-def _changes_of(loggers: LoggerChanges | None, *, validate_only: bool) -> ChangeLoggers | None:
+def change_loggers_of(loggers: LoggerChanges | None, *, validate_only: bool) -> ChangeLoggers | None:
     """Return how a request changes loggers, None where the API has none."""
     return None if loggers is None else partial(loggers.outcome, validate_only=validate_only)

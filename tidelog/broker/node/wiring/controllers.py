@@ -14,7 +14,7 @@ from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.network import listener_config, network_config
-from tidelog.broker.raft.raft_node import RaftNode
+from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.registration.controller_registration import ControllerRegistration
 from tidelog.clients.config.environment import Environment
 from tidelog.cluster.quorum.voter_set import Endpoint

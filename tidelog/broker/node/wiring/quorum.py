@@ -15,10 +15,14 @@ from tidelog.broker.config.quorum_config import (
     quorum_settings,
     static_voters,
 )
+from tidelog.broker.controller.metrics import report_cluster, report_controller
+from tidelog.broker.metadata.formatting import read_bootstrap
+from tidelog.broker.metadata.metrics import report_metadata
 from tidelog.broker.metadata.snapshotter import SnapshotSettings
-from tidelog.broker.raft.formatting import read_bootstrap
+from tidelog.broker.node.wiring.raft_node import RaftConfig, RaftNode
+from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
-from tidelog.broker.raft.raft_node import RaftConfig, RaftNode
+from tidelog.broker.raft.metrics import report_log, report_replica
 from tidelog.clients.config.environment import Environment
 from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.cluster.controller.settings import Randomness
@@ -79,6 +83,16 @@ def make_raft_node(
         first_records=first_records,
         on_fatal=on_fatal,
     )
+
+
+def report_quorum(metrics: BrokerMetrics, raft: RaftNode) -> None:
+    """Register the metrics of this replica, its log, its metadata and its controller."""
+    if isinstance(raft.machine, Quorum):
+        report_replica(metrics, raft.machine)
+        report_cluster(metrics, lambda: raft.store.image)
+    report_log(metrics, raft.log)
+    report_metadata(metrics, raft.store, raft.snapshotter)
+    report_controller(metrics, raft.store, raft.log)
 
 
 def _raft_config(config: BrokerConfig, cluster_id: str, node_id: BrokerId) -> RaftConfig:

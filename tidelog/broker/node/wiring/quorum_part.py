@@ -5,13 +5,12 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from tidelog.broker.controller.controller import Controller
+from tidelog.broker.controller.handlers.quorum import RaftHandlers
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.node.wiring.controllers import ControllerListeners, make_access, make_registration
 from tidelog.broker.node.wiring.node_context import NodeContext
-from tidelog.broker.node.wiring.quorum import make_raft_node
-from tidelog.broker.raft.handlers import RaftHandlers
-from tidelog.broker.raft.metrics import report_quorum
+from tidelog.broker.node.wiring.quorum import make_raft_node, report_quorum
 
 
 class QuorumPart:

@@ -13,10 +13,7 @@ from tests.support.metadata import SeededRandomness, creatable
 from tests.support.metadata_store import running_store
 from tests.support.requests import over_the_wire, request_context
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
-from tidelog.broker.api.handlers.config_alteration import ConfigAlterationForwarder, ConfigAlterationHandler
-from tidelog.broker.api.handlers.create_partitions import CreatePartitionsHandler
-from tidelog.broker.api.handlers.create_topics import CreateTopicsHandler
-from tidelog.broker.api.handlers.delete_topics import DeleteTopicsHandler
+from tidelog.broker.api.handlers.config_alteration import ConfigAlterationForwarder
 from tidelog.broker.api.handlers.describe_configs import DescribeConfigsHandler
 from tidelog.broker.api.handlers.incremental_alter_configs import (
     INCREMENTAL_ALTER_CONFIGS,
@@ -24,6 +21,10 @@ from tidelog.broker.api.handlers.incremental_alter_configs import (
 from tidelog.broker.api.handlers.logger_changes import LoggerChanges
 from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.controller.handlers.config_alteration import ConfigAlterationHandler
+from tidelog.broker.controller.handlers.create_partitions import CreatePartitionsHandler
+from tidelog.broker.controller.handlers.create_topics import CreateTopicsHandler
+from tidelog.broker.controller.handlers.delete_topics import DeleteTopicsHandler
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels

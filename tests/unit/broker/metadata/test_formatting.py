@@ -10,7 +10,7 @@ from tests.support.crash_fs import CrashFileSystem
 from tests.support.crash_images import Survival
 from tests.support.metadata import CLUSTER_ID, SeededRandomness
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.raft.formatting import (
+from tidelog.broker.metadata.formatting import (
     FormatError,
     InitialVoter,
     format_directories,

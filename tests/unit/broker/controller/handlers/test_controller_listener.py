@@ -9,7 +9,7 @@ import pytest
 from tests.support.eventually import wait_until
 from tests.support.raw_client import RawClient
 from tests.support.three_nodes import ThreeNodes
-from tidelog.broker.controller.envelope import FORWARDABLE
+from tidelog.broker.controller.handlers.envelope import FORWARDABLE
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse

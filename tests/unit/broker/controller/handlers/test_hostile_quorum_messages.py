@@ -16,9 +16,9 @@ from tests.support.loops import on_both_loops
 from tests.support.metadata import CLUSTER_ID
 from tests.support.quorum_nodes import quorum_nodes
 from tests.support.random_messages import Domain, declared_fields, random_messages
+from tidelog.broker.controller.handlers.quorum import RAFT_APIS, RaftHandlers
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.raft.handlers import RAFT_APIS, RaftHandlers
-from tidelog.broker.raft.raft_node import RaftNode
+from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.cluster.quorum.events import ResponseReceived
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import RequestHeader

@@ -11,14 +11,16 @@ import pytest
 from tests.support.metadata import CLUSTER_ID, SeededRandomness
 from tests.support.metadata_store import FixedClock
 from tests.support.single_controller import store_with_brokers
-from tidelog.broker.api.handlers.alter_partition import AlterPartitionHandler
-from tidelog.broker.api.handlers.alter_partition_reassignments import AlterPartitionReassignmentsHandler
-from tidelog.broker.api.handlers.assign_replicas_to_dirs import AssignReplicasToDirsHandler
-from tidelog.broker.api.handlers.broker_heartbeat import BrokerHeartbeatHandler
-from tidelog.broker.api.handlers.broker_registration import BrokerRegistrationHandler
-from tidelog.broker.api.handlers.elect_leaders import ElectLeadersHandler
-from tidelog.broker.api.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
-from tidelog.broker.api.handlers.unregister_broker import UnregisterBrokerHandler
+from tidelog.broker.controller.handlers.alter_partition import AlterPartitionHandler
+from tidelog.broker.controller.handlers.alter_partition_reassignments import (
+    AlterPartitionReassignmentsHandler,
+)
+from tidelog.broker.controller.handlers.assign_replicas_to_dirs import AssignReplicasToDirsHandler
+from tidelog.broker.controller.handlers.broker_heartbeat import BrokerHeartbeatHandler
+from tidelog.broker.controller.handlers.broker_registration import BrokerRegistrationHandler
+from tidelog.broker.controller.handlers.elect_leaders import ElectLeadersHandler
+from tidelog.broker.controller.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
+from tidelog.broker.controller.handlers.unregister_broker import UnregisterBrokerHandler
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext

@@ -1,0 +1,46 @@
+"""AlterConfigs and IncrementalAlterConfigs on the controller: submit the changes as one command."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Generic
+
+from tidelog.broker.api.handlers.config_alteration import ConfigApi, Request, Response, change_loggers_of
+from tidelog.broker.api.handlers.config_changes import check_submission, merged, passed
+from tidelog.broker.api.handlers.logger_changes import LoggerChanges
+from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.network.request_context import RequestContext
+from tidelog.cluster.controller.result import ControllerResult, Outcome
+from tidelog.cluster.controller.settings import ControllerSettings
+from tidelog.cluster.image import MetadataImage
+
+
+class ConfigAlterationHandler(Generic[Request, Response]):
+    """The controller's part: submits the changes."""
+
+    def __init__(
+        self,
+        api: ConfigApi[Request, Response],
+        store: MetadataStore,
+        settings: ControllerSettings,
+        loggers: LoggerChanges | None = None,
+    ) -> None:
+        self._api: ConfigApi[Request, Response] = api
+        self._store = store
+        self._settings = settings
+        self._loggers = loggers
+
+    async def handle(self, context: RequestContext, request: Request) -> Response:
+        """Answer once the changes are durable; each resource has its own outcome."""
+        requested = self._api.changes(request)
+        outcomes = check_submission(
+            requested, change_loggers_of(self._loggers, validate_only=request.validate_only)
+        )
+        rest = passed(requested, outcomes)
+
+        def command(image: MetadataImage) -> ControllerResult[list[Outcome]]:
+            result = self._api.submission(image, self._settings, rest)
+            return replace(result, records=()) if request.validate_only else result
+
+        submitted = await self._store.submit(command) if rest else []
+        return self._api.response(request, merged(outcomes, submitted))
