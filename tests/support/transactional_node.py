@@ -28,8 +28,8 @@ from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.replication.current_leaders import CurrentLeaders

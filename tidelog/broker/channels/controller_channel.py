@@ -1,17 +1,17 @@
-"""Typed requests to the active controller: in process when this node is it, else over the network.
+"""Typed requests to the active controller, in process if this node is the controller, else over the network.
 
-What fails for a reason that passes (no controller is known, it is not the controller any more, the
-connection is lost) is sent again until the deadline. A request may therefore be carried out twice, as
-with Kafka: those that change something say of what state they start from, or answer that it is done.
+A request that fails with a retriable error (unknown controller, NOT_CONTROLLER, lost connection) is sent
+again until its deadline. It may therefore be executed twice, as in Kafka. Requests that change something
+name the state that they start from, or their response says that the change was made before.
 
-When another node becomes the controller, answers of the former one are waited for a little longer;
-then its connection is closed and what was in flight goes to the new one. Attempts to connect to the
-former one end at once.
+When another node becomes the controller, the connection to the former one stays open for `grace_ms`. It is
+then closed, and its requests in flight are sent to the new controller. An attempt to connect to the former
+controller ends at once.
 
-Requests of one channel stand in line behind each other at the controller; who must not wait for
-others (heartbeats) has a channel of its own.
+The controller handles the requests of one channel one after the other. Requests that must not wait for
+others, such as heartbeats, have a channel of their own.
 
-Bounds: `MAX_IN_FLIGHT` requests at once, others wait for a place.
+Bounds: `MAX_IN_FLIGHT` requests in flight; further requests wait.
 Units: deadlines in milliseconds of the clock's `monotonic_ms`.
 Source: NodeToControllerChannelManager of Apache Kafka 4.3.
 """
@@ -24,7 +24,6 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 from tidelog.base.clock import Clock
-from tidelog.broker.api.response_errors import mentions
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.api_versions import ApiVersions
 from tidelog.clients.transport.backoff import ExponentialBackoff
@@ -33,6 +32,7 @@ from tidelog.clients.transport.connecting import ConnectionSettings, open_connec
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.registry import APIS
+from tidelog.protocol.response_errors import contains_error
 from tidelog.protocol.schema import ApiMessage
 from tidelog.protocol.steps import completed
 
@@ -42,10 +42,10 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 MAX_IN_FLIGHT: Final = 50
 _BACKOFF: Final = ExponentialBackoff(20, 200)
-PATIENCE_MS: Final = 500
-"""Long enough for a former controller's answers that are on their way."""
+FORMER_CONTROLLER_GRACE_MS: Final = 500
+"""Long enough to receive the responses that a former controller has already sent."""
 
-_AGAIN: Final = frozenset(
+_RETRIABLE: Final = frozenset(
     {
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.NETWORK_EXCEPTION,
@@ -57,20 +57,20 @@ _AGAIN: Final = frozenset(
 
 
 class LocalController(Protocol):
-    """The controller of this node."""
+    """The controller of this node; implemented in broker.controller, which imports this package."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it is the active one."""
+        """Whether it is the active controller."""
         ...
 
     async def answer(self, message: ApiMessage) -> ApiMessage:
-        """Answer in process; KafkaError NOT_CONTROLLER when it is not active any more."""
+        """Handle a request in process; raise KafkaError NOT_CONTROLLER if it is no longer active."""
         ...
 
 
 class ControllerChannel:
-    """See the module; `close` at the end."""
+    """Sends requests to the active controller; must be closed with `close`."""
 
     def __init__(
         self,
@@ -80,50 +80,52 @@ class ControllerChannel:
         settings: ConnectionSettings,
         clock: Clock,
         local: LocalController | None = None,
-        patience_ms: int = PATIENCE_MS,
+        grace_ms: int = FORMER_CONTROLLER_GRACE_MS,
     ) -> None:
-        """`find` names the active controller and where it listens, None while nobody knows.
+        """`find` returns the address of the active controller; None if it is unknown.
 
-        `patience_ms`: how long a former controller's answers are waited for.
+        `grace_ms` is how long a connection to a former controller stays open.
         """
         self._find = find
         self._environment = environment
         self._settings = settings
         self._clock = clock
         self._local = local
-        self._patience_ms = patience_ms
-        self._places = asyncio.Semaphore(MAX_IN_FLIGHT)
+        self._grace_ms = grace_ms
+        self._in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._connection: BrokerConnection | None = None
         self._connecting = asyncio.Lock()
         self._changed = asyncio.Event()
         self._closed = False
 
     async def request(self, message: ApiMessage, response: type[ResponseT], *, deadline: int) -> ResponseT:
-        """The active controller's answer.
+        """Return the active controller's response.
 
-        Errors: KafkaError REQUEST_TIMED_OUT at the `deadline`, UNSUPPORTED_VERSION when the controller
-        does not know the API. Error codes inside the answer are the caller's.
+        `deadline` is in milliseconds of the monotonic clock. Error codes inside the response are for the
+        caller to handle.
+        Errors: KafkaError REQUEST_TIMED_OUT at the `deadline`, UNSUPPORTED_VERSION if the controller
+        does not serve the API.
         """
         left_ms = max(0, deadline - self._clock.monotonic_ms())
         try:
-            async with asyncio.timeout(left_ms / 1000), self._places:
-                answer = await self._until_answered(message)
+            async with asyncio.timeout(left_ms / 1000), self._in_flight:
+                answer = await self._send_until_deadline(message)
         except TimeoutError:
             name = APIS[message.api_key].name
-            text = f"the active controller did not answer {name} within {left_ms} ms"
+            text = f"the active controller did not respond to {name} within {left_ms} ms"
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
-        assert isinstance(answer, response), f"{type(answer).__name__} in answer to {type(message).__name__}"
+        assert isinstance(answer, response), f"{type(answer).__name__} for {type(message).__name__}"
         return answer
 
     @property
     def versions(self) -> ApiVersions | None:
-        """What the active controller speaks; None while that is not known, or it is in this node."""
+        """The API versions of the active controller; None if they are unknown, or it is this node."""
         connection = self._connection
         is_remote = self._local is None or not self._local.is_active
         return connection.api_versions if is_remote and connection is not None else None
 
     def controller_changed(self) -> None:
-        """Hear that another node, or this one, may be the active controller now."""
+        """Use the current active controller, which may be another node or this one, from now on."""
         self._changed.set()
         self._changed = asyncio.Event()
         address = self._find()
@@ -131,22 +133,22 @@ class ControllerChannel:
             self._leave_former(address)
 
     async def close(self) -> None:
-        """Close the connection; requests in flight fail."""
+        """Close the connection; requests in flight fail with NOT_CONTROLLER or a network error."""
         self._closed = True
         self._changed.set()
         if self._connection is not None:
             self._connection.close()
 
-    async def _until_answered(self, message: ApiMessage) -> ApiMessage:
+    async def _send_until_deadline(self, message: ApiMessage) -> ApiMessage:
         attempt = 0
         while True:
             if self._closed:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "the node is stopping")
             changed = self._changed
             try:
-                return await self._ask(message)
+                return await self._send_once(message)
             except (KafkaError, OSError, TimeoutError) as error:
-                if isinstance(error, KafkaError) and error.code not in _AGAIN:
+                if isinstance(error, KafkaError) and error.code not in _RETRIABLE:
                     raise
                 logger.debug("%s to the controller failed: %s", APIS[message.api_key].name, error)
             delay_ms = _BACKOFF.delay_ms(attempt, self._environment.rng)
@@ -156,15 +158,14 @@ class ControllerChannel:
             except TimeoutError:
                 continue
 
-    async def _ask(self, message: ApiMessage) -> ApiMessage:
-        """One attempt."""
+    async def _send_once(self, message: ApiMessage) -> ApiMessage:
         if self._local is not None and self._local.is_active:
             answer = await self._local.answer(message)
         else:
             connection = await self._connected()
             answer = await connection.send(message, connection.version_of(message.api_key))
-        if completed(mentions(answer, ErrorCode.NOT_CONTROLLER)):
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the node asked is not the active controller")
+        if completed(contains_error(answer, ErrorCode.NOT_CONTROLLER)):
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the requested node is not the active controller")
         return answer
 
     async def _connected(self) -> BrokerConnection:
@@ -179,7 +180,7 @@ class ControllerChannel:
             return self._connection
 
     async def _open(self, address: BrokerAddress) -> BrokerConnection:
-        """Connect, unless another node turns out to be the controller meanwhile."""
+        """Connect; raise KafkaError NOT_CONTROLLER if another node becomes the controller meanwhile."""
         loop = asyncio.get_running_loop()
         opening = loop.create_task(open_connection(self._environment, self._settings, address))
         try:
@@ -192,7 +193,7 @@ class ControllerChannel:
                 if opening.done():
                     return opening.result()
                 if self._closed or self._find() != address:
-                    text = f"node {address.node_id} is not the active controller any more"
+                    text = f"node {address.node_id} is no longer the active controller"
                     raise KafkaError(ErrorCode.NOT_CONTROLLER, text)
         except BaseException:
             opening.cancel()
@@ -203,10 +204,10 @@ class ControllerChannel:
         connection = self._connection
         if connection is not None and connection.node_id != address.node_id:
             self._connection = None
-            asyncio.get_running_loop().call_later(self._patience_ms / 1000, connection.close)
+            asyncio.get_running_loop().call_later(self._grace_ms / 1000, connection.close)
 
 
 def _discard(opening: asyncio.Task[BrokerConnection]) -> None:
-    """Close a connection that nobody wants any more."""
+    """Close a connection whose opening was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

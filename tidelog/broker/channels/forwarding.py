@@ -26,7 +26,6 @@ from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.channels.controller_channel import ControllerChannel
-from tidelog.broker.controller.handlers.envelope import FORWARDABLE
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
@@ -35,7 +34,7 @@ from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import SIZE_BYTES, encode_request, read_response_header
 from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from tidelog.protocol.principal_data import encode_principal
-from tidelog.protocol.registry import APIS, Api, ApiKey
+from tidelog.protocol.registry import APIS, FORWARDABLE, Api, ApiKey
 from tidelog.protocol.schema import ApiMessage
 
 logger = logging.getLogger(__name__)

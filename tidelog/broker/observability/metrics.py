@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.network.server import NetworkServer
-from tidelog.broker.partitions.topic_traffic import TopicTraffic
+from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.parked_memory import ParkedMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 

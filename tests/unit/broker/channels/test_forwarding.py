@@ -17,7 +17,7 @@ from tests.support.network import Client, Served, serving
 from tests.support.requests import request_context
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.channels.forwarding import Forwarder
-from tidelog.broker.controller.handlers.envelope import FORWARDABLE, EnvelopeHandler
+from tidelog.broker.controller.handlers.envelope import EnvelopeHandler
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import RequestMetrics
@@ -35,7 +35,7 @@ from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLe
 from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from tidelog.protocol.messages.metadata import MetadataRequest
 from tidelog.protocol.principal_data import decode_principal, encode_principal
-from tidelog.protocol.registry import APIS, ApiKey, response_type
+from tidelog.protocol.registry import APIS, FORWARDABLE, ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage
 
 CREATE = CreateTopicsRequest(topics=(CreatableTopic(name="tides", num_partitions=3, replication_factor=1),))

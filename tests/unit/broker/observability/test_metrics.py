@@ -15,7 +15,7 @@ from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
-from tidelog.broker.partitions.topic_traffic import TopicTraffic
+from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.protocol.errors import ErrorCode

@@ -21,9 +21,9 @@ from tidelog.broker.fetching.fetch_read import FetchLimits, FetchRead, Preferred
 from tidelog.broker.fetching.fetch_sessions import FetchContext, FetchSessionCache
 from tidelog.broker.fetching.remote_fetch import RemoteAccess
 from tidelog.broker.network.request import AnswerPart, Request
+from tidelog.broker.observability.topic_traffic import EXPECTED_OF_FETCH, TopicTraffic
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.broker.partitions.topic_traffic import EXPECTED_OF_FETCH, TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.current_leaders import ERRORS_THAT_NAME_THE_LEADER, CurrentLeaders
 from tidelog.broker.replication.replica_selector import ReplicaSelector

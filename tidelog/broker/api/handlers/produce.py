@@ -40,10 +40,10 @@ from tidelog.broker.coordinators.verification.transaction import ClientSupport
 from tidelog.broker.coordinators.verification.verifier import TransactionVerifier, Verifications
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import Request
+from tidelog.broker.observability.topic_traffic import EXPECTED_OF_PRODUCE, TopicTraffic
 from tidelog.broker.partitions.delayed_produce import Appended, DelayedProduce
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.broker.partitions.topic_traffic import EXPECTED_OF_PRODUCE, TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.current_leaders import CurrentLeaders
 from tidelog.broker.scheduling.slices import Slices

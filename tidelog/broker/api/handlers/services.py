@@ -19,8 +19,8 @@ from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.metadata.topic_creation import TopicCreation
+from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.broker.partitions.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.broker.scheduling.slices import Slices

@@ -18,10 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ipaddress import ip_address
-from typing import Final
 
 from tidelog.broker.api.dispatch import Dispatcher
-from tidelog.broker.api.response_errors import mentions
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.codec import decode_in_steps
@@ -29,35 +27,10 @@ from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import SIZE_BYTES, encode_response_in_steps, read_request_header
 from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from tidelog.protocol.principal_data import decode_principal
-from tidelog.protocol.registry import APIS, ApiKey, request_type
+from tidelog.protocol.registry import APIS, FORWARDABLE, request_type
+from tidelog.protocol.response_errors import contains_error
 from tidelog.protocol.schema import ApiMessage
 from tidelog.protocol.steps import Steps
-
-FORWARDABLE: Final = frozenset(
-    {
-        ApiKey.CREATE_TOPICS,
-        ApiKey.DELETE_TOPICS,
-        ApiKey.CREATE_ACLS,
-        ApiKey.DELETE_ACLS,
-        ApiKey.ALTER_CONFIGS,
-        ApiKey.CREATE_PARTITIONS,
-        ApiKey.CREATE_DELEGATION_TOKEN,
-        ApiKey.RENEW_DELEGATION_TOKEN,
-        ApiKey.EXPIRE_DELEGATION_TOKEN,
-        ApiKey.ELECT_LEADERS,
-        ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-        ApiKey.ALTER_CLIENT_QUOTAS,
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-        ApiKey.DESCRIBE_QUORUM,
-        ApiKey.UPDATE_FEATURES,
-        ApiKey.UNREGISTER_BROKER,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-    }
-)
 
 
 class EnvelopeHandler:
@@ -78,7 +51,7 @@ class EnvelopeHandler:
 
 
 def _wrap(inner: RequestContext, answer: ApiMessage) -> Steps[EnvelopeResponse]:
-    if (yield from mentions(answer, ErrorCode.NOT_CONTROLLER)):
+    if (yield from contains_error(answer, ErrorCode.NOT_CONTROLLER)):
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller any more")
     key, version, correlation_id, _ = inner.header
     frame = yield from encode_response_in_steps(key, version, correlation_id, answer)

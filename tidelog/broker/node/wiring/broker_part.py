@@ -33,7 +33,7 @@ from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.quorum_part import QuorumPart
 from tidelog.broker.node.wiring.topic_followers import CoordinatorRoles, coordinators_of, follow_topics
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
-from tidelog.broker.partitions.topic_traffic import TopicTraffic
+from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.parked_memory import ParkedMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import TimerDriver, Timers

@@ -10,6 +10,7 @@ from tidelog.broker.channels.controller_access import ControllerAccess
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.controller.controller import Controller
+from tidelog.broker.metadata.controller_address import ControllerAddress
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
@@ -26,10 +27,9 @@ def make_access(
     """The node's channels to the active controller, which may be its own."""
     return ControllerAccess(
         config,
-        raft.store,
+        ControllerAddress(config, raft.store, raft.leader_endpoints).find,
         clock,
         local=controller.in_process if config.is_controller else None,
-        endpoints=raft.leader_endpoints,
         environment=environment,
     )
 

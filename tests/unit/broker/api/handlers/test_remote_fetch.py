@@ -12,8 +12,8 @@ from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replica
 from tests.support.tiering import FakeTier, move_to_remote, settled
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
+from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.partitions.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.replication.current_leaders import CurrentLeaders

@@ -9,13 +9,12 @@ import pytest
 from tests.support.eventually import wait_until
 from tests.support.raw_client import RawClient
 from tests.support.three_nodes import ThreeNodes
-from tidelog.broker.controller.handlers.envelope import FORWARDABLE
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.registry import FORWARDABLE, ApiKey
 from tidelog.testing.embedded import EmbeddedCluster
 
 # Delegation tokens come with authentication.

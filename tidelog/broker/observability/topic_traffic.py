@@ -1,4 +1,4 @@
-"""Counters of what goes through topics: plain integers, read by the metrics when asked.
+"""Counters of the traffic of all topics: plain integers, which the metrics read at each scrape.
 
 Source: ReplicaManager of Apache Kafka (which errors count as failed).
 """
@@ -20,7 +20,7 @@ EXPECTED_OF_PRODUCE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""What does not count as failed: clients' mistakes, leaders that moved, and what other metrics tell."""
+"""Errors that do not count as failed requests: client errors, moved leaders, and errors with own metrics."""
 EXPECTED_OF_FETCH: Final = frozenset(
     {
         ErrorCode.FENCED_LEADER_EPOCH,
@@ -39,7 +39,7 @@ EXPECTED_OF_FETCH: Final = frozenset(
 
 
 class TopicTraffic:
-    """Totals over all topics of one broker, Kafka's BrokerTopicMetrics."""
+    """The totals over all topics of one broker; Kafka's BrokerTopicMetrics."""
 
     __slots__ = (
         "bytes_in",

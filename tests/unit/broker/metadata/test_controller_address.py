@@ -1,4 +1,4 @@
-"""Where the active controller is looked for."""
+"""The sources of the active controller's address, and their order."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from tests.support.metadata import CLUSTER_ID
-from tidelog.base.clock import SystemClock
-from tidelog.broker.channels.controller_access import ControllerAccess, voter_addresses
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.metadata.controller_address import ControllerAddress, voter_addresses
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.voter_set import Endpoint
@@ -35,31 +34,31 @@ REGISTRATION = RegisterControllerRecord(
 )
 
 
-def access(
+def address(
     leader: int | None, *, registered: bool = False, endpoints: Iterable[Endpoint] = ()
-) -> ControllerAccess:
+) -> BrokerAddress | None:
     image = MetadataImage(cluster_id=CLUSTER_ID)
     if registered:
         image = replace(image, controllers={2: REGISTRATION})
     store: Any = SimpleNamespace(leader=leader, image=image)
-    return ControllerAccess(CONFIG, store, SystemClock(), local=None, endpoints=lambda: endpoints)
+    return ControllerAddress(CONFIG, store, lambda: endpoints).find()
 
 
 @pytest.mark.parametrize("leader", [None, 1, 9])
-async def test_a_controller_that_is_not_known_or_this_node_has_no_address(leader: int | None) -> None:
-    assert access(leader).address() is None
+def test_a_controller_that_is_not_known_or_this_node_has_no_address(leader: int | None) -> None:
+    assert address(leader) is None
 
 
-async def test_what_the_quorum_tells_counts_most_then_the_registration_then_the_settings() -> None:
-    told = [Endpoint("OTHER", "told-other", 7), Endpoint("controller", "told2", 8)]
-    assert access(2, registered=True, endpoints=told).address() == BrokerAddress(2, "told2", 8)
-    assert access(2, endpoints=told[:1]).address() == BrokerAddress(2, "told-other", 7)
+def test_endpoints_of_the_quorum_precede_the_registration_and_the_configuration() -> None:
+    reported = [Endpoint("OTHER", "reported-other", 7), Endpoint("controller", "reported2", 8)]
+    assert address(2, registered=True, endpoints=reported) == BrokerAddress(2, "reported2", 8)
+    assert address(2, endpoints=reported[:1]) == BrokerAddress(2, "reported-other", 7)
     strange = [Endpoint("UNKNOWN", "nowhere", 7)]
-    assert access(2, registered=True, endpoints=strange).address() == BrokerAddress(2, "registered2", 1)
-    assert access(2).address() == BrokerAddress(2, "voter2", 9093)
+    assert address(2, registered=True, endpoints=strange) == BrokerAddress(2, "registered2", 1)
+    assert address(2) == BrokerAddress(2, "voter2", 9093)
 
 
-def test_voters_are_read_from_the_settings() -> None:
+def test_voters_are_read_from_the_configuration() -> None:
     assert voter_addresses(CONFIG) == {
         2: BrokerAddress(2, "voter2", 9093),
         3: BrokerAddress(3, "::1", 9094),

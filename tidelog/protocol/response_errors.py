@@ -1,4 +1,4 @@
-"""Whether an answer names an error anywhere: at its top or in one of its items."""
+"""Searches a response for an error code, at its top level and in its items."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from tidelog.protocol.steps import Steps
 _fields_of: Final[dict[type[Struct], tuple[tuple[str, ...], tuple[str, ...]]]] = {}
 
 
-def mentions(answer: Struct, code: ErrorCode) -> Steps[bool]:
-    """Return whether a field of `answer` that holds an error code, at any depth, holds `code`."""
+def contains_error(response: Struct, code: ErrorCode) -> Steps[bool]:
+    """Return whether a field of `response` that holds an error code, at any depth, is `code`."""
     yield None
-    codes, others = _fields(type(answer))
-    if any(getattr(answer, name) == code for name in codes):
+    codes, others = _fields(type(response))
+    if any(getattr(response, name) == code for name in codes):
         return True
     for name in others:
-        value = getattr(answer, name)
+        value = getattr(response, name)
         for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, Struct) and (yield from mentions(item, code)):
+            if isinstance(item, Struct) and (yield from contains_error(item, code)):
                 return True
     return False
 
 
 def _fields(owner: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The names of the fields that hold error codes, and of all others."""
+    """Return the names of the fields that hold error codes, and the names of all other fields."""
     found = _fields_of.get(owner)
     if found is None:
         names = [each.name for each in fields(owner)]  # type: ignore[arg-type]
