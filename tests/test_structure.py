@@ -19,9 +19,6 @@ ATTRIBUTES_MAX = 20
 PUBLIC_METHODS_MAX = 20
 
 PARAMETER_EXCEPTIONS = {
-    "tidelog.broker.api.handlers.fetch:FetchHandler.__init__": 11,
-    "tidelog.broker.api.handlers.produce:ProduceHandler.__init__": 9,
-    "tidelog.broker.coordinators.transactions.service:TransactionService.__init__": 8,
     "tidelog.broker.node.wiring.lifecycle:make_lifecycle": 10,
     "tidelog.broker.node.wiring.quorum:make_raft_node": 10,
     "tidelog.broker.raft.driver:RaftDriver.__init__": 8,

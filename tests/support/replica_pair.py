@@ -11,6 +11,7 @@ from typing import cast
 from tests.support.logs import batch
 from tests.support.replicas import NOW_MS, FakeRequest, Replicas
 from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
@@ -57,8 +58,8 @@ class LeaderConnection:
             Purgatory("Fetch", Timers(leader.clock.monotonic_ms)),
             TopicTraffic(),
             leader.clock,
-            50_000_000,
             CurrentLeaders(lambda: leader.image, manager),
+            FetchOptions(max_bytes=50_000_000),
         )
         self._offsets = ListOffsetsHandler(manager, Slices(leader.clock))
         self._epochs = OffsetForLeaderEpochHandler(manager)

@@ -132,7 +132,7 @@ class TransactionBench:
         """The newest markers are written, of all or of some partitions."""
         marking = self.markings[-1]
         wanted = marking.partitions if partitions is None else partitions
-        self.write(self.core.marked(marking, wanted, self.now()))
+        self.write(self.core.on_markers_written(marking, wanted, self.now()))
 
     def look_for_timeouts(self) -> None:
         for writes in self.core.abort_timed_out(self.now()):

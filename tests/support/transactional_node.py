@@ -15,7 +15,9 @@ from tests.support.replicas import NODE, FakeRequest, Replicas
 from tests.support.transaction_coordinators import ScriptedCoordinator, VerificationBench
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
 from tidelog.broker.coordinators.consumer_offsets import TransactionalOffsetsLog
@@ -97,15 +99,13 @@ class TransactionalNode:
         self._verification = VerificationBench(self.replicas)
         manager, flusher = self.replicas.manager, cast(Flusher, None)
         self.produce_handler = ProduceHandler(
+            ProduceAppender(manager, self.fetches, TopicTraffic(), LogLimit(self.clock.monotonic_ms)),
             manager,
             self.produces,
-            self.fetches,
-            TopicTraffic(),
             flusher,
             CurrentLeaders(lambda: self.replicas.image, manager),
             self._verification.verifier,
             Slices(self.clock),
-            LogLimit(self.clock.monotonic_ms),
         )
         self._fetch = FetchHandler(
             manager,
@@ -113,8 +113,8 @@ class TransactionalNode:
             self.fetches,
             TopicTraffic(),
             self.clock,
-            50_000_000,
             CurrentLeaders(lambda: self.replicas.image, manager),
+            FetchOptions(max_bytes=50_000_000),
         )
         self.groups = self._group_service()
         offsets_log = TransactionalOffsetsLog(

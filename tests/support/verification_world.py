@@ -357,7 +357,7 @@ class World:
             self._send(f"{self._name(marking)} is acknowledged", lambda: self._acknowledge(marking))
 
     def _acknowledge(self, marking: Marking) -> None:
-        self.bench.write(self.bench.core.marked(marking, (A,), self.bench.now()))
+        self.bench.write(self.bench.core.on_markers_written(marking, (A,), self.bench.now()))
 
     # Faults
 

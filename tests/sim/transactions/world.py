@@ -326,7 +326,7 @@ class Coordinator:
                 return
             is_answered.append(True)
             if self.core is core and core is not None:
-                self._perform(core, core.marked(marking, (partition,), self._world.moment()))
+                self._perform(core, core.on_markers_written(marking, (partition,), self._world.moment()))
 
         def arrive() -> None:
             error = self.partitions[partition].mark(marking)

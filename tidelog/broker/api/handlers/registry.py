@@ -26,6 +26,7 @@ from tidelog.broker.api.handlers.describe_user_scram_credentials import Describe
 from tidelog.broker.api.handlers.end_txn import EndTxnHandler
 from tidelog.broker.api.handlers.features import features_of
 from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.fetch_options import FetchOptions, FollowerThrottle, NearReplicas
 from tidelog.broker.api.handlers.find_coordinator import (
     CoordinatorTopic,
     CoordinatorType,
@@ -47,6 +48,7 @@ from tidelog.broker.api.handlers.offset_delete import OffsetDeleteHandler
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
@@ -97,16 +99,17 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     """Records: in, out, and where they are."""
     replicas, clock = services.replicas, services.clock
     leaders = CurrentLeaders(services.image, replicas)
+    appender = ProduceAppender(
+        replicas, services.fetch_purgatory, services.traffic, LogLimit(clock.monotonic_ms)
+    )
     produce = ProduceHandler(
+        appender,
         replicas,
         services.produce_purgatory,
-        services.fetch_purgatory,
-        services.traffic,
         services.flusher,
         leaders,
         services.verifier,
         services.slices,
-        LogLimit(clock.monotonic_ms),
     )
     fetch = FetchHandler(
         replicas,
@@ -114,12 +117,8 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         services.fetch_purgatory,
         services.traffic,
         clock,
-        services.config.fetch_max_bytes,
         leaders,
-        selector_named(services.config.replica_selector_class),
-        lambda: services.image().brokers,
-        services.throttles.leader,
-        services.remote,
+        _fetch_options(services),
     )
     dispatcher.register_raw(ApiKey.PRODUCE, produce.handle)
     dispatcher.register_raw(ApiKey.FETCH, fetch.handle)
@@ -133,6 +132,17 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas).handle)
     dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs).handle)
     dispatcher.register(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(replicas).handle)
+
+
+def _fetch_options(services: Services) -> FetchOptions:
+    config = services.config
+    selector = selector_named(config.replica_selector_class)
+    return FetchOptions(
+        max_bytes=config.fetch_max_bytes,
+        near_replicas=None if selector is None else NearReplicas(selector, lambda: services.image().brokers),
+        throttle=FollowerThrottle(services.throttles.leader, services.clock),
+        remote=services.remote,
+    )
 
 
 def _register_groups(dispatcher: Dispatcher, services: Services) -> None:

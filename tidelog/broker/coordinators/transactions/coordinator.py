@@ -72,7 +72,7 @@ class TransactionCoordinator:
         self.add_partitions = adding.add_partitions
         self.verify_partitions = adding.verify_partitions
         self.end_transaction = EndTransactionCommand(self.registry).end_transaction
-        self.is_settled_by_commit = self.registry.is_settled_by_commit
+        self.waits_only_for_commit = self.registry.waits_only_for_commit
         self.expire = self._upkeep.expire
         self.describe = administration.describe
         self.list = administration.list
@@ -124,7 +124,7 @@ class TransactionCoordinator:
             self._marked[metadata.transactional_id] = None
             self._retry_due_ms = 0
 
-    def marked(
+    def on_markers_written(
         self, marking: Marking, partitions: Iterable[TopicPartition], now: Moment
     ) -> Writes[TransactionRecord]:
         """Partitions have their marker, or are gone; the last of them completes the transaction.

@@ -55,7 +55,7 @@ class TransactionRegistry:
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.committed
 
-    def is_settled_by_commit(self, transactional_id: str) -> bool:
+    def waits_only_for_commit(self, transactional_id: str) -> bool:
         """Return whether the next step only waits for the commit of the last one, and not for markers."""
         entry = self._entries.get(transactional_id)
         return (

@@ -1,11 +1,9 @@
 """The transaction coordinator of a node: finds the partition that keeps an id, and waits for its log.
 
-The partitions of `__transaction_state` that this node leads are `tidelog.broker.coordinators.shared.shards`;
-one that
-is led
-in a new leader epoch is loaded anew, because that epoch is the coordinator's in every marker. A reply that
-depends on the log comes when its records are committed, or after `request.timeout.ms` as
-COORDINATOR_NOT_AVAILABLE.
+The partitions of `__transaction_state` that this node leads are `tidelog.broker.coordinators.shared.shards`.
+A partition that this node leads in a new leader epoch is loaded again, because that epoch is the
+coordinator's epoch in every marker. A reply that depends on the log is sent when its records are committed,
+or after `request.timeout.ms` as COORDINATOR_NOT_AVAILABLE.
 
 I/O: the StateLog, producer ids, the sender of markers. To be used from one event loop.
 """
@@ -15,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from tidelog.base.clock import Clock
@@ -38,36 +37,41 @@ R = TypeVar("R")
 _Shard = Shard[TransactionCoordinator]
 
 
-class TransactionService:
-    """All transactional ids whose coordinator this node is.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionPorts:
+    """The functions of the node that a transaction coordinator calls.
 
-    `leader_epoch`: that in which this node leads a partition. `transaction_version`: the cluster's level of
-    that feature. `send_markers` has the markers of a transaction written, and `marked` called.
+    `leader_epoch` returns the epoch in which this node leads a partition, `transaction_version` the
+    finalized level of that feature, and `new_producer_id` an id that has never been used. `send_markers`
+    writes the markers of a transaction and reports each with `TransactionService.on_markers_written`.
     """
 
+    leader_epoch: Callable[[int], int]
+    transaction_version: Callable[[], int]
+    new_producer_id: Callable[[], Awaitable[ProducerId]]
+    send_markers: Callable[[Marking], None]
+
+
+class TransactionService:
+    """Serves the transactional ids of the partitions of `__transaction_state` that this node leads."""
+
     def __init__(
-        self,
-        config: TransactionConfig,
-        log: StateLog,
-        timer: Timer,
-        clock: Clock,
-        *,
-        leader_epoch: Callable[[int], int],
-        transaction_version: Callable[[], int],
-        new_producer_id: Callable[[], Awaitable[ProducerId]],
-        send_markers: Callable[[Marking], None],
+        self, config: TransactionConfig, log: StateLog, timer: Timer, clock: Clock, ports: TransactionPorts
     ) -> None:
         self._config = config
         self._timer = timer
-        self._leader_epoch = leader_epoch
-        self._new_producer_id = new_producer_id
+        self._ports = ports
         self._shards: Shards[TransactionCoordinator] = Shards(
             "transactions",
             lambda partition: TransactionCoordinator(
-                partition, leader_epoch(partition), config, transaction_version, send_markers
+                partition,
+                ports.leader_epoch(partition),
+                config,
+                ports.transaction_version,
+                ports.send_markers,
             ),
             RecordForm(
-                lambda record: encode_record(record, transaction_version()),
+                lambda record: encode_record(record, ports.transaction_version()),
                 lambda coordinator, batches: replay_batches(coordinator.registry, batches),
             ),
             log,
@@ -77,33 +81,33 @@ class TransactionService:
         )
         self._handles: dict[str, TimerHandle] = {}
 
-    # Life
+    # Start and stop
 
     def start(self) -> None:
-        """Serve requests, abort what takes too long and forget what is not used from now on."""
+        """Serve requests from now on, abort transactions that time out and remove expired ids."""
         self._shards.start()
-        self._look_for_timeouts()
-        self._look_for_expired()
+        self._schedule_timeouts()
+        self._schedule_expiration()
 
     async def stop(self) -> None:
-        """Tell everybody who waits NOT_COORDINATOR, and end all tasks, for good."""
+        """Fail all waiting requests with NOT_COORDINATOR and end all tasks."""
         for handle in self._handles.values():
             handle.cancel()
         await self._shards.stop()
 
     def on_leadership(self, partition: int) -> None:
-        """This node leads `partition` of `__transaction_state` now."""
+        """Load `partition` of `__transaction_state`, of which this node has become the leader."""
         known = self._shards.get(partition)
-        if known is not None and known.coordinator.coordinator_epoch != self._leader_epoch(partition):
+        if known is not None and known.coordinator.coordinator_epoch != self._ports.leader_epoch(partition):
             self._shards.on_resignation(partition)
         self._shards.on_leadership(partition)
 
     def on_resignation(self, partition: int) -> None:
-        """This node does not lead `partition` any more."""
+        """Unload `partition`, of which this node is not the leader any more."""
         self._shards.on_resignation(partition)
 
     def partition_for(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that keeps an id."""
+        """Return the partition of `__transaction_state` that stores a transactional id."""
         return self._shards.partition_for(transactional_id)
 
     def _shard(self, transactional_id: str) -> _Shard:
@@ -111,12 +115,12 @@ class TransactionService:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
         return self._shards.serving(transactional_id)
 
-    # Producers; errors raise KafkaError
+    # Commands of producers. They raise KafkaError.
 
     async def init_producer(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> ProducerIdAndEpoch:
-        """The id and epoch of a producer; `expected` is what it has, if it goes on after an error."""
+        """Return the id and epoch of a producer, which has `expected` if it continues after an error."""
 
         def command(shard: _Shard, new_id: ProducerId | None) -> Outcome[ProducerIdAndEpoch]:
             return shard.coordinator.init_producer(
@@ -125,7 +129,7 @@ class TransactionService:
 
         producer = await self._perform(transactional_id, command)
         if producer == ProducerIdAndEpoch():
-            text = f"the transaction of the former producer of {transactional_id!r} is being aborted"
+            text = f"the transaction of the previous producer of {transactional_id!r} is being aborted"
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, text)
         return producer
 
@@ -136,10 +140,10 @@ class TransactionService:
         partitions: Collection[TopicPartition],
         client_transaction_version: int,
     ) -> None:
-        """Add partitions to the producer's transaction, after other partitions that are being added.
+        """Add partitions to the producer's transaction.
 
-        Brokers that lead partitions of one transaction send their requests at the same time. Where Kafka
-        answers the second with CONCURRENT_TRANSACTIONS, it waits here until the first is committed.
+        Brokers that lead partitions of one transaction send their requests at the same time. Kafka responds
+        to the second with CONCURRENT_TRANSACTIONS. Here it waits until the first has been committed.
         """
 
         def command(shard: _Shard, _: ProducerId | None) -> Outcome[None]:
@@ -149,16 +153,16 @@ class TransactionService:
 
         try:
             async with asyncio.timeout(self._config.request_timeout_ms / 1000):
-                while self._shard(transactional_id).coordinator.is_settled_by_commit(transactional_id):
+                while self._shard(transactional_id).coordinator.waits_only_for_commit(transactional_id):
                     await self._shard(transactional_id).all_committed()
         except TimeoutError:
-            pass  # The command is refused with CONCURRENT_TRANSACTIONS.
+            pass  # The command raises CONCURRENT_TRANSACTIONS.
         await self._perform(transactional_id, command)
 
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Per partition whether it takes part in the producer's transaction."""
+        """Return for each partition NONE, or the error if it is not in the producer's transaction."""
         coordinator = self._shard(transactional_id).coordinator
         return coordinator.verify_partitions(transactional_id, producer, partitions)
 
@@ -169,7 +173,7 @@ class TransactionService:
         is_commit: bool,
         client_transaction_version: int,
     ) -> ProducerIdAndEpoch:
-        """Decide how the transaction ends; with which id and epoch the producer goes on."""
+        """Commit or abort the transaction. Return the id and epoch that the producer continues with."""
 
         def command(shard: _Shard, new_id: ProducerId | None) -> Outcome[ProducerIdAndEpoch]:
             return shard.coordinator.end_transaction(
@@ -181,30 +185,30 @@ class TransactionService:
     async def _perform(
         self, transactional_id: str, command: Callable[[_Shard, ProducerId | None], Outcome[R]]
     ) -> R:
-        """Carry out a command, with a new producer id if it needs one; its reply when that is committed."""
+        """Run a command, with a new producer id if it needs one. Return its reply after the commit."""
         new_id: ProducerId | None = None
         while True:
             shard = self._shard(transactional_id)
             try:
                 outcome = command(shard, new_id)
             except ProducerIdNeeded:
-                new_id = await self._new_producer_id()
+                new_id = await self._ports.new_producer_id()
                 continue
             await self._shards.write(shard, outcome.writes)
             return outcome.reply
 
     # Markers
 
-    def marked(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions have the marker of a transaction, or are gone."""
+    def on_markers_written(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
+        """Remove partitions that have the marker of a transaction, or have been deleted."""
         shard = self._shards.get(marking.state_partition)
         if shard is not None and shard.state is ShardState.ACTIVE:
-            shard.perform(shard.coordinator.marked(marking, partitions, shard.now()))
+            shard.perform(shard.coordinator.on_markers_written(marking, partitions, shard.now()))
 
     # Administration
 
     def describe(self, transactional_id: str) -> describe_transactions.TransactionState:
-        """One id with its transaction; errors are in the reply."""
+        """Return the state of one transactional id and its transaction; errors are in the reply."""
         try:
             return self._shard(transactional_id).coordinator.describe(transactional_id)
         except KafkaError as error:
@@ -212,28 +216,31 @@ class TransactionService:
                 transactional_id=transactional_id, error_code=error.code
             )
 
-    def list(self, wanted: TransactionFilter) -> Steps[list[list_transactions.TransactionState]]:
-        """Return the ids of all partitions; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
+    def list(self, filter_by: TransactionFilter) -> Steps[list[list_transactions.TransactionState]]:
+        """Return the matching ids of all partitions.
+
+        Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
+        """
         listed: list[list_transactions.TransactionState] = []
         for shard in self._shards.all_serving():
-            listed += yield from shard.coordinator.list(wanted, shard.now())
+            listed += yield from shard.coordinator.list(filter_by, shard.now())
         return listed
 
     def state_counts(self) -> Counter[TransactionState]:
-        """How many ids are in each state, for metrics."""
+        """Return the number of transactional ids in each state, for metrics."""
         counts: Counter[TransactionState] = Counter()
         for shard in self._shards.active():
             counts += shard.coordinator.state_counts()
         return counts
 
-    # Time
+    # Timeouts and expiration
 
-    def _look_for_timeouts(self) -> None:
+    def _schedule_timeouts(self) -> None:
         interval_ms = self._config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-        self._handles["timeouts"] = self._timer.schedule(interval_ms, self._timeouts_are_due)
+        self._handles["timeouts"] = self._timer.schedule(interval_ms, self._on_timeouts_scheduled)
 
-    def _timeouts_are_due(self) -> None:
-        self._look_for_timeouts()
+    def _on_timeouts_scheduled(self) -> None:
+        self._schedule_timeouts()
         self._shards.spawn(self._abort_timed_out())
 
     async def _abort_timed_out(self) -> None:
@@ -243,12 +250,12 @@ class TransactionService:
                     shard.perform(writes)
                 await asyncio.sleep(0)
 
-    def _look_for_expired(self) -> None:
+    def _schedule_expiration(self) -> None:
         interval_ms = self._config.transaction_remove_expired_transaction_cleanup_interval_ms
-        self._handles["expired"] = self._timer.schedule(interval_ms, self._expiry_is_due)
+        self._handles["expiration"] = self._timer.schedule(interval_ms, self._on_expiration_scheduled)
 
-    def _expiry_is_due(self) -> None:
-        self._look_for_expired()
+    def _on_expiration_scheduled(self) -> None:
+        self._schedule_expiration()
         self._shards.spawn(self._expire())
 
     async def _expire(self) -> None:

@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.shared.shard import Timer
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marker_sender import MarkerSender
 from tidelog.broker.coordinators.transactions.marking import Marking
-from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
@@ -63,10 +63,12 @@ class Coordinators:
             self._state_log(_transactions_topic(transaction_config)),
             ports.timers,
             ports.clock,
-            leader_epoch=self._leader_epoch,
-            transaction_version=lambda: ports.image().features.get(TRANSACTION_VERSION, 0),
-            new_producer_id=ports.producer_ids.next,
-            send_markers=self.markers.send,
+            TransactionPorts(
+                leader_epoch=self._leader_epoch,
+                transaction_version=lambda: ports.image().features.get(TRANSACTION_VERSION, 0),
+                new_producer_id=ports.producer_ids.next,
+                send_markers=self.markers.send,
+            ),
         )
 
     def start(self) -> None:
@@ -81,7 +83,7 @@ class Coordinators:
         await self.groups.stop()
 
     def _marked(self, marking: Marking, partitions: Iterable[TopicPartition]) -> None:
-        self.transactions.marked(marking, partitions)
+        self.transactions.on_markers_written(marking, partitions)
 
     def _state_log(self, topic: StateTopic) -> TopicStateLog:
         ports = self._ports

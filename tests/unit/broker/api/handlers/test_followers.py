@@ -15,9 +15,11 @@ from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
 from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.fetch_options import FetchOptions, FollowerThrottle, NearReplicas
 from tidelog.broker.api.handlers.list_offsets import LATEST, ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import ClientInformation
@@ -97,15 +99,13 @@ class Cluster:
         manager, traffic = self.replicas.manager, TopicTraffic()
         leaders = CurrentLeaders(lambda: self.replicas.image, manager)
         self._produce = ProduceHandler(
+            ProduceAppender(manager, self.fetches, traffic, LogLimit(self.replicas.clock.monotonic_ms)),
             manager,
             self.produces,
-            self.fetches,
-            traffic,
             cast(Flusher, flusher),
             leaders,
             VerificationBench(self.replicas).verifier,
             Slices(self.replicas.clock),
-            LogLimit(self.replicas.clock.monotonic_ms),
         )
         self._fetch = FetchHandler(
             manager,
@@ -113,11 +113,12 @@ class Cluster:
             self.fetches,
             traffic,
             self.replicas.clock,
-            50_000_000,
             leaders,
-            same_rack,
-            lambda: self.replicas.image.brokers,
-            self.quota,
+            FetchOptions(
+                max_bytes=50_000_000,
+                near_replicas=NearReplicas(same_rack, lambda: self.replicas.image.brokers),
+                throttle=FollowerThrottle(self.quota, self.replicas.clock),
+            ),
         )
 
     @property

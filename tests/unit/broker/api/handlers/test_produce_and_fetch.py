@@ -13,7 +13,9 @@ from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replica
 from tests.support.transaction_coordinators import VerificationBench
 from tidelog.base.log_limit import LINES_MAX, LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.observability.topic_traffic import TopicTraffic
@@ -59,15 +61,13 @@ class Broker:
         leaders = CurrentLeaders(lambda: self.replicas.image, manager)
         self.verification = VerificationBench(self.replicas, self.clock)
         self._produce = ProduceHandler(
+            ProduceAppender(manager, self.fetches, self.traffic, LogLimit(self.clock.monotonic_ms)),
             manager,
             self.produces,
-            self.fetches,
-            self.traffic,
             flusher,
             leaders,
             self.verification.verifier,
             Slices(self.clock),
-            LogLimit(self.clock.monotonic_ms),
         )
         self._fetch = FetchHandler(
             manager,
@@ -75,8 +75,8 @@ class Broker:
             self.fetches,
             self.traffic,
             self.clock,
-            50_000_000,
             leaders,
+            FetchOptions(max_bytes=50_000_000),
         )
 
     def produce(

@@ -14,8 +14,10 @@ from tests.support.transaction_coordinators import VerificationBench
 from tests.support.turns import STEPS_PER_SLICE, Turns, counted_slices
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
+from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.observability.topic_traffic import TopicTraffic
@@ -65,15 +67,13 @@ class Broker:
         verifier = VerificationBench(self.replicas).verifier
         flusher = cast(Flusher, None)
         self._produce = ProduceHandler(
+            ProduceAppender(manager, self.fetches, traffic, LogLimit(self.replicas.clock.monotonic_ms)),
             manager,
             produces,
-            self.fetches,
-            traffic,
             flusher,
             leaders,
             verifier,
             self.slices,
-            LogLimit(self.replicas.clock.monotonic_ms),
         )
         self._fetch = FetchHandler(
             manager,
@@ -81,8 +81,8 @@ class Broker:
             self.fetches,
             traffic,
             self.replicas.clock,
-            1 << 20,
             leaders,
+            FetchOptions(max_bytes=1 << 20),
         )
         self._offsets = ListOffsetsHandler(manager, self.slices)
 

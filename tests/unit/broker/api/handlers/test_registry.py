@@ -22,7 +22,7 @@ from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.registry import _register_parts_of_transactions, _register_transactions
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
-from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.scheduling.slices import Slices
@@ -61,10 +61,12 @@ class Broker:
             self.log,
             node.timers,
             node.clock,
-            leader_epoch=lambda _: 1,
-            transaction_version=lambda: 2,
-            new_producer_id=self._new_producer_id,
-            send_markers=lambda _: None,
+            TransactionPorts(
+                leader_epoch=lambda _: 1,
+                transaction_version=lambda: 2,
+                new_producer_id=self._new_producer_id,
+                send_markers=lambda _: None,
+            ),
         )
         slices = Slices(node.clock)
         services: Any = SimpleNamespace(

@@ -11,6 +11,7 @@ from tests.support.logs import append, batch
 from tests.support.replicas import NODE, NOW_MS, FakeRequest, HandClock, Replicas
 from tests.support.tiering import FakeTier, move_to_remote, settled
 from tidelog.broker.api.handlers.fetch import FetchHandler
+from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.partition import Partition
@@ -48,9 +49,8 @@ class TieredBroker:
             self.fetches,
             self.traffic,
             self.clock,
-            50_000_000,
             CurrentLeaders(lambda: self.replicas.image, manager),
-            remote=self.tier.access,
+            FetchOptions(max_bytes=50_000_000, remote=self.tier.access),
         )
         self.replicas.register(1, 2)
         self.topic_id = self.replicas.create(
@@ -411,7 +411,7 @@ async def test_a_session_sees_remote_records_as_news_and_serves_others_first_nex
 
 async def test_without_remote_storage_on_this_node_the_offset_is_out_of_range() -> None:
     broker = TieredBroker()
-    broker.fetch_handler._remote = None
+    broker.fetch_handler._options = FetchOptions(max_bytes=50_000_000)
     assert partitions_of(broker.fetch(1))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 

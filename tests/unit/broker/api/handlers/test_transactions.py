@@ -20,7 +20,7 @@ from tidelog.broker.api.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandler
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marking import Marking
-from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
@@ -81,10 +81,12 @@ class Bench:
             MemoryStateLog(1),
             time,
             time,
-            leader_epoch=lambda _: 0,
-            transaction_version=lambda: 2,
-            new_producer_id=next_id,
-            send_markers=self.markings.append,
+            TransactionPorts(
+                leader_epoch=lambda _: 0,
+                transaction_version=lambda: 2,
+                new_producer_id=next_id,
+                send_markers=self.markings.append,
+            ),
         )
         placed = SimpleNamespace(partitions=dict.fromkeys(range(GROUP_PARTITION + 1)))
         self.topics = dict.fromkeys(("t", "u", GROUP_METADATA_TOPIC), placed)
@@ -171,7 +173,7 @@ async def test_an_init_during_a_transaction_aborts_it_and_is_asked_again(bench: 
     await bench.add(3, t=(0,))
     assert (await bench.init()).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     [marking] = bench.markings
-    bench.service.marked(marking, marking.partitions)
+    bench.service.on_markers_written(marking, marking.partitions)
     answer = await bench.init()
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 100, 3)
 

@@ -72,7 +72,7 @@ def test_markers_of_an_earlier_transaction_say_nothing_of_the_next() -> None:
     bench.mark()
     bench.add((7, 4), A)
     bench.end((7, 4), False)
-    bench.write(bench.core.marked(first, [A], bench.now()))
+    bench.write(bench.core.on_markers_written(first, [A], bench.now()))
     assert bench.state is S.PREPARE_ABORT
 
 

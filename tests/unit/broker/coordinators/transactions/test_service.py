@@ -19,7 +19,7 @@ from tidelog.broker.coordinators.transactions.administration import TransactionF
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.marking import Marking
-from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.steps import completed
 
@@ -42,10 +42,12 @@ class Bench:
             self.log,
             self.timer,
             self.timer,
-            leader_epoch=lambda _: self.epoch,
-            transaction_version=lambda: 2,
-            new_producer_id=self._new_id,
-            send_markers=self.markings.append,
+            TransactionPorts(
+                leader_epoch=lambda _: self.epoch,
+                transaction_version=lambda: 2,
+                new_producer_id=self._new_id,
+                send_markers=self.markings.append,
+            ),
         )
 
     async def _new_id(self) -> int:
@@ -98,7 +100,7 @@ async def test_a_transaction_goes_through_the_log(bench: Bench) -> None:
     await bench.prepare()
     [marking] = bench.markings
     assert (marking.coordinator_epoch, bench.state()) == (3, "PrepareCommit")
-    bench.service.marked(marking, [A])
+    bench.service.on_markers_written(marking, [A])
     assert bench.state() == "CompleteCommit"
     [listed] = completed(bench.service.list(TransactionFilter()))
     assert listed.transactional_id == ID
@@ -175,9 +177,9 @@ async def test_a_new_leader_epoch_is_loaded_anew_and_the_markers_are_written_in_
     await eventually(lambda: len(bench.markings) == 2)
     assert former.is_cancelled
     assert bench.markings[-1].coordinator_epoch == 4
-    bench.service.marked(former, [A])
+    bench.service.on_markers_written(former, [A])
     assert bench.state() == "PrepareCommit"
-    bench.service.marked(bench.markings[-1], [A])
+    bench.service.on_markers_written(bench.markings[-1], [A])
     assert bench.state() == "CompleteCommit"
 
 
@@ -187,7 +189,7 @@ async def test_markers_of_a_partition_that_has_moved_are_cancelled(bench: Bench)
     bench.service.on_resignation(0)
     [marking] = bench.markings
     assert marking.is_cancelled
-    bench.service.marked(marking, [A])
+    bench.service.on_markers_written(marking, [A])
     assert bench.service.describe(ID).error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -225,7 +227,7 @@ async def test_timeouts_and_expiry_are_looked_for_at_their_intervals(bench: Benc
     await bench.service.add_partitions(ID, producer, [A], 2)
     bench.timer.pass_time(TIMEOUT_MS + CONFIG.transaction_abort_timed_out_transaction_cleanup_interval_ms)
     await eventually(lambda: bench.state() == "PrepareAbort")
-    bench.service.marked(bench.markings[-1], [A])
+    bench.service.on_markers_written(bench.markings[-1], [A])
     assert bench.service.state_counts().total() == 1
     bench.timer.pass_time(CONFIG.transactional_id_expiration_ms)
     bench.timer.pass_time(CONFIG.transaction_remove_expired_transaction_cleanup_interval_ms)

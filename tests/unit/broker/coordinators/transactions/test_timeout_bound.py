@@ -17,7 +17,7 @@ from tests.support.transactional_node import turns
 from tests.support.virtual_timer import VirtualTime
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marking import Marking
-from tidelog.broker.coordinators.transactions.service import TransactionService
+from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 
 TIMEOUT_MS = 20_000
 INTERVAL_MS = 10_000
@@ -50,10 +50,12 @@ class Coordinators:
             self._log,
             self.time,
             self.time,
-            leader_epoch=lambda _: self._epoch,
-            transaction_version=lambda: 2,
-            new_producer_id=self._new_id,
-            send_markers=self.markings.append,
+            TransactionPorts(
+                leader_epoch=lambda _: self._epoch,
+                transaction_version=lambda: 2,
+                new_producer_id=self._new_id,
+                send_markers=self.markings.append,
+            ),
         )
 
     async def _new_id(self) -> int:

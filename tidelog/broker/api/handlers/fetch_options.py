@@ -1,0 +1,76 @@
+"""What a fetch may read on this node: limits, replicas near the client, throttling of followers, the tier.
+
+Source: KIP-392 (reading from followers), KIP-73 (replication quotas).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidelog.base.clock import Clock
+from tidelog.broker.fetching.fetch_read import FetchRead, PreferredReplica
+from tidelog.broker.fetching.remote_fetch import RemoteAccess
+from tidelog.broker.partitions.partition import Partition
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.replication.replica_selector import ReplicaSelector
+from tidelog.cluster.image import BrokerImage
+from tidelog.cluster.replication.throttle import ReplicationQuota
+from tidelog.protocol.ids import BrokerId, Offset
+
+
+@dataclass(frozen=True, slots=True)
+class NearReplicas:
+    """Finds the replica that a client of some rack should read from; `brokers` are those of the cluster."""
+
+    selector: ReplicaSelector
+    brokers: Callable[[], Mapping[BrokerId, BrokerImage]]
+
+    def for_client(self, rack: str, listener: str) -> PreferredReplica:
+        """Return the function that selects the replica for a client of `rack` that uses `listener`."""
+
+        def preferred(partition: Partition, offset: Offset) -> BrokerId | None:
+            return self.selector(partition, offset, rack, listener, self.brokers())
+
+        return preferred
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerThrottle:
+    """Limits what followers of throttled replicas read (KIP-73)."""
+
+    quota: ReplicationQuota
+    clock: Clock
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a rate is configured."""
+        return self.quota.rate is not None
+
+    def is_throttled(self, partition: Partition, broker: BrokerId) -> bool:
+        """Return whether a follower must wait. One in the ISR never waits: it would leave the ISR."""
+        leader = partition.leader
+        return (
+            leader is not None
+            and broker not in leader.isr
+            and self.quota.is_throttled(partition.topic_partition)
+            and self.quota.is_exceeded(self.clock.monotonic_ms())
+        )
+
+    def record(self, read: FetchRead, replicas: ReplicaManager) -> None:
+        """Count the bytes that followers of throttled replicas get."""
+        now_ms = self.clock.monotonic_ms()
+        for requested, result in read.results:
+            if result.records_length:
+                name = replicas.resolve(requested.topic, requested.topic_id, requested.partition)
+                self.quota.record(name, result.records_length, now_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchOptions:
+    """The broker's fetch.max.bytes, and optional parts of a fetch: None if the node does not have them."""
+
+    max_bytes: int
+    near_replicas: NearReplicas | None = None
+    throttle: FollowerThrottle | None = None
+    remote: RemoteAccess | None = None

@@ -1,0 +1,203 @@
+"""Appends the batches of a produce request to their partitions, one partition at a time.
+
+The records stay where the network read them: the log checks and stamps them in place. A batch whose records
+the log must check (`tidelog.storage.log.record_validation`) is validated in steps before it is appended.
+
+Source: KIP-98, KIP-467 (record errors), KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.base.log_limit import LogLimit
+from tidelog.broker.coordinators.verification.produce import ProduceVerifications
+from tidelog.broker.network.request import Request
+from tidelog.broker.observability.topic_traffic import EXPECTED_OF_PRODUCE, TopicTraffic
+from tidelog.broker.partitions.delayed_produce import Appended
+from tidelog.broker.partitions.partition import ACKS_ALL, Partition
+from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.protocol.batch import claims_transaction
+from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.produce_view import ProducePartition, ProducePartitionResult, ProduceRequestView
+from tidelog.protocol.steps import Steps
+from tidelog.storage.disk.errors import InvalidRecords
+from tidelog.storage.log.partition_log import AppendInfo
+from tidelog.storage.log.validation_rules import ValidatedBatch
+from tidelog.storage.producers.verification import Verification
+
+logger = logging.getLogger(__name__)
+
+NO_RESPONSE: Final = 0
+ALLOWED_ACKS: Final = (ACKS_ALL, NO_RESPONSE, 1)
+ADMIN_CLIENT_ID: Final = "__admin_client"
+"""Kafka's own tools use this client id when they write to internal topics."""
+QUIET_ERRORS: Final = frozenset(ErrorCode) - {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.CORRUPT_MESSAGE}
+"""Errors that are not logged: the client can correct them or retry. The storage logs its own errors."""
+
+Results = list[tuple[ProducePartition, ProducePartitionResult]]
+
+
+@dataclass(slots=True)
+class AppendState:
+    """The progress of one request: the results of its partitions so far."""
+
+    view: ProduceRequestView
+    verifications: ProduceVerifications | None
+    results: Results = field(default_factory=list)
+    appended: list[Appended] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Validated:
+    """The outcome of the validation of one partition's records."""
+
+    partition: Partition
+    outcome: ValidatedBatch | Exception
+
+
+class ProduceAppender:
+    """Appends to the partitions that this node leads, and completes the fetches that wait for records."""
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        fetch_purgatory: Purgatory,
+        traffic: TopicTraffic,
+        log_limit: LogLimit,
+    ) -> None:
+        self._replicas = replicas
+        self._fetch_purgatory = fetch_purgatory
+        self._traffic = traffic
+        self._log_limit = log_limit
+
+    def append(
+        self,
+        request: Request,
+        requested: ProducePartition,
+        state: AppendState,
+        validated: _Validated | None = None,
+    ) -> bool:
+        """Append one partition's records and add the result to `state`.
+
+        Return False, and change nothing, if the log must validate the records before.
+        """
+        try:
+            partition = self._find(request, requested, state.view.acks)
+            if partition.log.rules.may_open_batches and validated is None:
+                return False
+            info = _append_to(partition, request, requested, state, validated)
+        except DecodeError:
+            raise
+        except InvalidRecords as error:
+            result = self._failure(request, requested, error)
+            result.record_errors = error.record_errors
+            result.log_start_offset = partition.log.log_start_offset
+        except Exception as error:
+            # An error of any kind affects this partition only: the records of the others are appended.
+            result = self._failure(request, requested, error)
+        else:
+            if not info.is_duplicate:
+                self._traffic.bytes_in += info.size_bytes
+                self._traffic.messages_in += info.last_offset - info.first_offset + 1
+            result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
+            state.appended.append(Appended(partition, partition.leader, info.last_offset + 1, result))
+            if self._fetch_purgatory.watched:
+                self._fetch_purgatory.check_and_complete(partition.topic_partition)
+        self._traffic.produce_requests += 1
+        state.results.append((requested, result))
+        return True
+
+    def append_in_steps(
+        self, request: Request, requested: ProducePartition, state: AppendState
+    ) -> Steps[None]:
+        """Do the same as `append`, with the validation that it may need."""
+        if not self.append(request, requested, state):
+            validated = yield from self._validate(request, requested)
+            self.append(request, requested, state, validated)
+
+    def _find(self, request: Request, requested: ProducePartition, acks: int) -> Partition:
+        """Return the partition of the records. Raise KafkaError if the request may not append to it."""
+        if acks not in ALLOWED_ACKS:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
+        partition = self._replicas.find(requested.topic, requested.topic_id, requested.partition)
+        if partition.is_internal and request.header.client_id != ADMIN_CLIENT_ID:
+            topic = partition.topic_partition.topic
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is an internal topic")
+        if requested.records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"no records for {partition.topic_partition}")
+        return partition
+
+    def _validate(self, request: Request, requested: ProducePartition) -> Steps[_Validated]:
+        """Validate the records of one partition as its log requires."""
+        assert requested.records is not None, "the partition was found"
+        partition = self._replicas.find(requested.topic, requested.topic_id, requested.partition)
+        try:
+            partition.led()
+            outcome = yield from partition.log.validate(requested.records, request.received_ms)
+        except Exception as error:
+            return _Validated(partition, error)
+        return _Validated(partition, outcome)
+
+    def _failure(
+        self, request: Request, requested: ProducePartition, error: Exception
+    ) -> ProducePartitionResult:
+        """Return the result of a partition whose append failed; log an error that clients cannot correct."""
+        if not isinstance(error, KafkaError):
+            self._log_limit.log(
+                logger, logging.ERROR, "produce to partition %d of %s failed",
+                requested.partition, requested.topic or requested.topic_id, error=error,
+            )  # fmt: skip
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR.text)
+        if error.code not in QUIET_ERRORS:
+            # A batch that is damaged on arrival is an error of the client or of the network.
+            is_damaged = error.code == ErrorCode.CORRUPT_MESSAGE
+            self._log_limit.log(
+                logger,
+                logging.WARNING if is_damaged else logging.ERROR,
+                "damaged batch from %s for partition %d of %s: %s: %s"
+                if is_damaged
+                else "produce from %s to partition %d of %s failed with %s: %s",
+                request.peer, requested.partition, requested.topic or requested.topic_id,
+                error.code.name, error,
+            )  # fmt: skip
+        if error.code not in EXPECTED_OF_PRODUCE:
+            self._traffic.failed_produce_requests += 1
+        return ProducePartitionResult(error_code=error.code, error_message=str(error))
+
+
+def _append_to(
+    partition: Partition,
+    request: Request,
+    requested: ProducePartition,
+    state: AppendState,
+    validated: _Validated | None,
+) -> AppendInfo:
+    records, acks, now_ms = requested.records, state.view.acks, request.received_ms
+    assert records is not None, "the partition was found"
+    batch = None
+    if validated is not None:
+        if validated.partition is not partition:
+            text = f"{partition.topic_partition} was re-created while its records were validated"
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
+        if isinstance(validated.outcome, Exception):
+            raise validated.outcome
+        batch = validated.outcome
+    if not claims_transaction(records):
+        if batch is None:
+            return partition.append(records, acks, now_ms)
+        return partition.append(records, acks, now_ms, validated=batch)
+    verification = _verification(state.verifications, partition, requested)
+    return partition.append(records, acks, now_ms, verification=verification, validated=batch)
+
+
+def _verification(
+    verifications: ProduceVerifications | None, partition: Partition, requested: ProducePartition
+) -> Verification | None:
+    if verifications is None:
+        text = "transactional records need a transactional id in the request"
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)
+    return verifications.of(partition.topic_partition, requested)
