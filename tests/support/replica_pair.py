@@ -18,9 +18,9 @@ from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.topic_traffic import TopicTraffic
+from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
-from tidelog.broker.replication.current_leaders import CurrentLeaders
 from tidelog.broker.replication.fetcher import FetcherPorts
 from tidelog.broker.replication.fetcher_manager import FetcherManager
 from tidelog.broker.replication.remote_tier import FollowersTier

@@ -7,11 +7,10 @@ from uuid import UUID
 from tests.support.crash_fs import CrashFileSystem
 from tests.support.metadata import broker_registration_record
 from tidelog.broker.network.request import Answer, Request
+from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.broker.replication.isr_updates import LedPartition
-from tidelog.broker.replication.leadership import Leadership
-from tidelog.broker.replication.waiting import WaitingRequests
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
@@ -50,9 +49,9 @@ class Proposals:
     """Keeps the changes of ISRs that leaders ask for; the test plays the controller."""
 
     def __init__(self) -> None:
-        self.made: list[tuple[LedPartition, IsrProposal]] = []
+        self.made: list[tuple[LeaderPartition, IsrProposal]] = []
 
-    def propose(self, partition: LedPartition, proposal: IsrProposal) -> None:
+    def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
         self.made.append((partition, proposal))
 
     def commit(self) -> tuple[int, ...]:
@@ -65,7 +64,7 @@ class Proposals:
             partition_epoch=proposal.partition_epoch + 1,
             isr=isr,
         )
-        assert not partition.isr_answered(proposal, answer)
+        assert not partition.on_isr_response(proposal, answer)
         return isr
 
 

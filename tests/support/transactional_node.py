@@ -31,11 +31,11 @@ from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.topic_traffic import TopicTraffic
+from tidelog.broker.partitions.current_leaders import CurrentLeaders
+from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
-from tidelog.broker.replication.current_leaders import CurrentLeaders
-from tidelog.broker.replication.leadership_lease import LeadershipLease
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.compression import Compression

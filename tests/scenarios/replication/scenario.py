@@ -311,7 +311,7 @@ class Scenario:
             partition_epoch=proposal.partition_epoch + 1,
             isr=isr,
         )
-        partition.isr_answered(proposal, answer)
+        partition.on_isr_response(proposal, answer)
         self._publish(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=isr))
 
     def _why_refused(self, proposal: IsrProposal) -> str | None:
@@ -332,7 +332,7 @@ class Scenario:
     def refuse(self, letter: str, code: str) -> None:
         """The controller does not."""
         partition, proposal = self.brokers[letter].up.proposals.made[-1]
-        partition.isr_answered(proposal, ErrorCode[code])
+        partition.on_isr_response(proposal, ErrorCode[code])
 
     # -- brokers
 

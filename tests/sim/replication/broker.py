@@ -12,9 +12,8 @@ from tests.sim.replication.sim_log import Entries, SimLog
 from tests.sim.replication.tier import KnownOfTier
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.fetching.fetch_read import FetchLimits, read_partitions
+from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
-from tidelog.broker.replication.isr_updates import LedPartition
-from tidelog.broker.replication.leadership import Leadership
 from tidelog.cluster.image import NO_LEADER, BrokerImage
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (
@@ -224,7 +223,7 @@ class SimBroker:
             return log.log_start_offset if log.base == log.log_start_offset else -1
         return max(highest + 1, log.base)
 
-    def propose(self, partition: LedPartition, proposal: IsrProposal, /) -> None:
+    def propose(self, partition: LeaderPartition, proposal: IsrProposal, /) -> None:
         """Leadership's way to the controller."""
         self.world.send_proposal(self, self.partition, proposal)
 

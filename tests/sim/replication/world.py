@@ -271,7 +271,7 @@ class World:
 
         def hear(answer: IsrCommitted | ErrorCode) -> None:
             if broker.partition is partition:
-                partition.isr_answered(proposal, answer)
+                partition.on_isr_response(proposal, answer)
 
         ask()
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
+from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.broker.replication.leadership_lease import LeadershipLease
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression

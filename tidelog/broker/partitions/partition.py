@@ -20,7 +20,7 @@ from __future__ import annotations
 from enum import Enum
 from uuid import UUID
 
-from tidelog.broker.replication.leadership import Leadership
+from tidelog.broker.partitions.leadership import Leadership
 from tidelog.cluster.image import NO_LEADER, PartitionImage
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrOutcome, IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
@@ -263,7 +263,7 @@ class Partition:
         """The change of the ISR that is under way."""
         return None if self.leader is None else self.leader.pending
 
-    def isr_answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
+    def on_isr_response(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
         """The controller answered; True when the proposal is to be sent again."""
         leader, shared = self.leader, self._leadership
         if leader is None:

@@ -23,10 +23,10 @@ from typing import Protocol, cast
 from uuid import UUID
 
 from tidelog.base.clock import SystemClock
+from tidelog.broker.partitions.leadership import Leadership
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.role_changes import RoleChanges, RoleListener
 from tidelog.broker.partitions.topic_log_configs import TopicLogConfigs
-from tidelog.broker.replication.leadership import Leadership
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import (
     NO_LEADER,

@@ -21,10 +21,11 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from tidelog.base.clock import Clock
+from tidelog.broker.partitions.leadership import LeaderPartition
 from tidelog.clients.transport.failures import failure, known_code
 from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -43,23 +44,6 @@ PARTITIONS_MAX: Final = 10_000
 _Key: TypeAlias = tuple[UUID, int]
 
 
-class LedPartition(Protocol):
-    """A partition whose leader proposes a change of its ISR."""
-
-    @property
-    def topic_id(self) -> UUID: ...
-
-    @property
-    def topic_partition(self) -> TopicPartition: ...
-
-    @property
-    def pending_isr(self) -> IsrProposal | None:
-        """The proposal that is under way, None when there is none or the metadata has overtaken it."""
-
-    def isr_answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
-        """Hear the controller's answer; True when the proposal is to be sent again."""
-
-
 class Channel(Protocol):
     """How requests reach the active controller; `ControllerChannel` is one."""
 
@@ -74,7 +58,7 @@ class Channel(Protocol):
 
 
 class _Proposed(NamedTuple):
-    partition: LedPartition
+    partition: LeaderPartition
     proposal: IsrProposal
 
     @property
@@ -96,7 +80,7 @@ class IsrUpdates:
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
-    def propose(self, partition: LedPartition, proposal: IsrProposal) -> None:
+    def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
         """Have the controller asked, in this turn of the loop's or the next."""
         if self._closed:
             return
@@ -189,7 +173,7 @@ class IsrUpdates:
     @staticmethod
     def _hears(one: _Proposed, answer: IsrCommitted | ErrorCode) -> bool:
         try:
-            return one.partition.isr_answered(one.proposal, answer)
+            return one.partition.on_isr_response(one.proposal, answer)
         except Exception:
             # The others must hear theirs.
             logger.exception("%s could not take the answer to AlterPartition", one.partition.topic_partition)

@@ -10,8 +10,8 @@ import pytest
 from tests.support.replica_pair import ReplicaPair
 from tests.support.virtual_timer import VirtualTime
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
+from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.broker.replication.leadership_lease import LeadershipLease
 from tidelog.cluster.topic_names import TRANSACTION_STATE_TOPIC
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import KafkaError

@@ -125,7 +125,7 @@ def test_a_change_that_the_controller_refuses_is_proposed_again_by_the_next_fetc
     shared = Shared(isr=(1, 2))
     shared.fetch(THIRD, 0)
     partition, proposal = shared.replicas.proposals.made[0]
-    assert not partition.isr_answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    assert not partition.on_isr_response(proposal, ErrorCode.INELIGIBLE_REPLICA)
     shared.fetch(THIRD, 0)
     assert len(shared.replicas.proposals.made) == 2
     assert shared.replicas.leadership.failed_isr_updates == 1
@@ -136,7 +136,7 @@ async def test_records_that_a_follower_held_back_are_acknowledged_with_the_appen
     shared = Shared(isr=(1,))
     shared.fetch(SECOND, 0)
     partition, proposal = shared.replicas.proposals.made[0]
-    partition.isr_answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    partition.on_isr_response(proposal, ErrorCode.INELIGIBLE_REPLICA)
     shared.append(2, acks=ACKS_ALL)
     assert shared.high_watermark == 0
     waiting = shared.replicas.leadership.commits.wait(shared.partition, 2)
@@ -155,7 +155,7 @@ async def test_records_that_waited_for_a_follower_are_committed_when_it_is_refus
     shared.replicas.register(SECOND, fenced=True)
     assert not waiting.done()
     partition, proposal = shared.replicas.proposals.made[0]
-    partition.isr_answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+    partition.on_isr_response(proposal, ErrorCode.INELIGIBLE_REPLICA)
     assert waiting.done()
 
 
@@ -163,7 +163,7 @@ def test_an_unexpected_error_of_the_controller_asks_to_be_sent_again() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(THIRD, 0)
     partition, proposal = shared.replicas.proposals.made[0]
-    assert partition.isr_answered(proposal, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert partition.on_isr_response(proposal, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert partition.pending_isr is proposal
 
 

@@ -41,7 +41,7 @@ class FakePartition:
         updates.propose(self, self.pending_isr)
         return self.pending_isr
 
-    def isr_answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
+    def on_isr_response(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
         self.heard.append(answer)
         if answer is ErrorCode.UNKNOWN_SERVER_ERROR:
             return True
@@ -218,7 +218,7 @@ async def test_error_codes_of_a_newer_controller_end_nothing() -> None:
 
 async def test_a_partition_that_fails_on_its_answer_leaves_the_others_theirs() -> None:
     class Failing(FakePartition):
-        def isr_answered(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
+        def on_isr_response(self, proposal: IsrProposal, answer: IsrCommitted | ErrorCode) -> bool:
             self.pending_isr = None
             raise RuntimeError("a bug")
 

@@ -22,10 +22,10 @@ from tidelog.broker.fetching.fetch_read import FetchLimits, FetchRead, read_part
 from tidelog.broker.fetching.fetch_sessions import FetchContext, FetchSessionCache
 from tidelog.broker.network.request import AnswerPart, Request
 from tidelog.broker.observability.topic_traffic import EXPECTED_OF_FETCH, TopicTraffic
+from tidelog.broker.partitions.current_leaders import ERRORS_THAT_NAME_THE_LEADER, CurrentLeaders
 from tidelog.broker.partitions.partition import FetchIsolation
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.broker.replication.current_leaders import ERRORS_THAT_NAME_THE_LEADER, CurrentLeaders
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView, read_fetch_request
 from tidelog.protocol.fetch_response_view import FetchPartitionResult, FetchResult, encode_fetch_response

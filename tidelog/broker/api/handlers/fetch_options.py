@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from tidelog.base.clock import Clock
 from tidelog.broker.fetching.fetch_read import FetchRead, PreferredReplica
 from tidelog.broker.fetching.remote_fetch import RemoteAccess
+from tidelog.broker.fetching.replica_selector import ReplicaSelector
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.broker.replication.replica_selector import ReplicaSelector
 from tidelog.cluster.image import BrokerImage
 from tidelog.cluster.replication.throttle import ReplicationQuota
 from tidelog.protocol.ids import BrokerId, Offset

@@ -33,11 +33,11 @@ from tidelog.broker.coordinators.verification.transaction import ClientSupport
 from tidelog.broker.coordinators.verification.verifier import TransactionVerifier, Verifications
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import Request
+from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.partitions.delayed_produce import Appended, DelayedProduce
 from tidelog.broker.partitions.partition import ACKS_ALL
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.broker.replication.current_leaders import CurrentLeaders
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import DecodeError, ErrorCode
 from tidelog.protocol.produce_view import (

@@ -53,10 +53,10 @@ from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
+from tidelog.broker.fetching.replica_selector import selector_named
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
-from tidelog.broker.replication.current_leaders import CurrentLeaders
-from tidelog.broker.replication.replica_selector import selector_named
+from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tidelog.protocol.messages.incremental_alter_configs import (

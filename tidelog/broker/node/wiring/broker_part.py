@@ -34,14 +34,14 @@ from tidelog.broker.node.wiring.quorum_part import QuorumPart
 from tidelog.broker.node.wiring.topic_followers import CoordinatorRoles, coordinators_of, follow_topics
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
 from tidelog.broker.observability.topic_traffic import TopicTraffic
+from tidelog.broker.partitions.leadership_lease import LeadershipLease
+from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.purgatory.parked_memory import ParkedMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import TimerDriver, Timers
 from tidelog.broker.registration.broker_registration import previous_broker_epoch
-from tidelog.broker.replication.leadership_lease import LeadershipLease
 from tidelog.broker.replication.node_replication import NodeReplication
 from tidelog.broker.replication.replica_metrics import report_replicas
-from tidelog.broker.replication.waiting import WaitingRequests
 
 if TYPE_CHECKING:
     from tidelog.broker.tier.part import RemotePart

@@ -18,9 +18,9 @@ from tidelog.broker.coordinators.transactions.marker_sender import MarkerSender
 from tidelog.broker.coordinators.transactions.marking import Marking
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.metadata.producer_ids import ProducerIds
+from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
-from tidelog.broker.replication.leadership_lease import LeadershipLease
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.features import TRANSACTION_VERSION
 from tidelog.cluster.image import MetadataImage

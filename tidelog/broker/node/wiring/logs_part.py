@@ -13,9 +13,9 @@ from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.logs.log_maker import LogMaker
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.node.wiring.node_context import NodeContext
+from tidelog.broker.partitions.leadership import Leadership
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.registration.broker_lifecycle import BrokerLifecycle
-from tidelog.broker.replication.leadership import Leadership
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.features import METADATA_VERSION, METADATA_VERSION_4_3

@@ -21,15 +21,15 @@ from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderE
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
+from tidelog.broker.fetching.replica_selector import same_rack, selector_named
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.topic_traffic import TopicTraffic
+from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
-from tidelog.broker.replication.current_leaders import CurrentLeaders
-from tidelog.broker.replication.replica_selector import same_rack, selector_named
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.replication.throttle import ReplicationQuota
 from tidelog.protocol.errors import ErrorCode

@@ -21,10 +21,10 @@ from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.observability.topic_traffic import TopicTraffic
+from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.partitions.partition import ACKS_ALL
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
-from tidelog.broker.replication.current_leaders import CurrentLeaders
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition

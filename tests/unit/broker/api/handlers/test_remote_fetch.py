@@ -14,10 +14,10 @@ from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.observability.topic_traffic import TopicTraffic
+from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
-from tidelog.broker.replication.current_leaders import CurrentLeaders
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

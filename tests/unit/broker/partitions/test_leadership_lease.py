@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from tests.support.network import FakeClock
+from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.partitions.partition import Partition
-from tidelog.broker.replication.leadership_lease import LeadershipLease
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 

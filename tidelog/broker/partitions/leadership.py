@@ -1,31 +1,52 @@
-"""What all partitions share that this node leads: brokers, clock, the way to the controller, who waits."""
+"""The context that all leader partitions of a node share: brokers, clock, controller, waiting requests."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Protocol
+from uuid import UUID
 
 from tidelog.base.clock import Clock
-from tidelog.broker.replication.commits import Commits
-from tidelog.broker.replication.isr_updates import LedPartition
-from tidelog.broker.replication.waiting import WaitingRequests
+from tidelog.broker.partitions.commits import Commits
+from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.cluster.image import BrokerImage
-from tidelog.cluster.replication.leader_isr import IsrProposal
+from tidelog.cluster.replication.leader_isr import IsrCommitted, IsrProposal
 from tidelog.cluster.replication.leader_state import LeaderState
+from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, TopicPartition
 
 DEFAULT_LAG_TIME_MAX_MS = 30_000
 
 
-class ProposesIsr(Protocol):
-    """Takes changes of an ISR to the controller; `IsrUpdates` is one."""
+class LeaderPartition(Protocol):
+    """A partition whose leader proposes a change of its ISR."""
 
-    def propose(self, partition: LedPartition, proposal: IsrProposal, /) -> None:
-        """Ask for it; the partition hears the answer."""
+    @property
+    def topic_id(self) -> UUID: ...
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def pending_isr(self) -> IsrProposal | None:
+        """The proposal in progress; None if there is none, or if newer metadata has superseded it."""
+
+    def on_isr_response(self, proposal: IsrProposal, response: IsrCommitted | ErrorCode) -> bool:
+        """Apply the controller's response; return True if the proposal must be sent again."""
+
+
+class IsrProposals(Protocol):
+    """Sends changes of ISRs to the controller; `IsrUpdates` implements it."""
+
+    def propose(self, partition: LeaderPartition, proposal: IsrProposal, /) -> None:
+        """Send `proposal`; call `partition.on_isr_response` with the response."""
 
 
 class Leadership:
-    """One per node. `updates` and `waiting` are there once the node serves."""
+    """The context of all leader partitions of one node.
+
+    `updates` and `waiting` are None until the node serves requests.
+    """
 
     __slots__ = (
         "brokers",
@@ -55,7 +76,7 @@ class Leadership:
         self.brokers = brokers
         self.own_epoch = own_epoch
         self.lag_time_max_ms = lag_time_max_ms
-        self.updates: ProposesIsr | None = None
+        self.updates: IsrProposals | None = None
         self.waiting: WaitingRequests | None = None
         self.commits = Commits()
         self.isr_expands = 0
@@ -63,7 +84,7 @@ class Leadership:
         self.failed_isr_updates = 0
 
     def new_state(self, min_insync_replicas: int) -> LeaderState:
-        """The state of a partition that this node begins to lead."""
+        """Return the state of a partition of which this node becomes the leader."""
         return LeaderState(
             self.node_id,
             lag_time_max_ms=self.lag_time_max_ms,
@@ -74,21 +95,21 @@ class Leadership:
 
     @property
     def can_propose(self) -> bool:
-        """Whether there is a way to the controller."""
+        """Whether changes of an ISR can be sent to the controller."""
         return self.updates is not None
 
-    def propose(self, partition: LedPartition, proposal: IsrProposal) -> None:
-        """Have the controller asked for a change of the ISR."""
+    def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
+        """Send a change of the ISR to the controller."""
         assert self.updates is not None
         self.updates.propose(partition, proposal)
 
     def progressed(self, topic_partition: TopicPartition) -> None:
-        """A watermark moved, or the role changed: answer who waited for it."""
+        """Complete the requests that wait for a watermark of the partition, or for a change of its role."""
         self.commits.check(topic_partition)
         if self.waiting is not None:
             self.waiting.check(topic_partition)
 
     @property
     def deletions_wait(self) -> bool:
-        """Whether anybody waits for a low watermark."""
+        """Whether a DeleteRecords request waits for a low watermark."""
         return self.waiting is not None and bool(self.waiting.delete_records.watched)
